@@ -1,0 +1,1 @@
+//! muster-agent: the node's shell

@@ -1,0 +1,2 @@
+//! `muster-agent`.
+fn main() {}

@@ -1,0 +1,15 @@
+//! What a module is: params, resources, handlers, and the schema of every resource type.
+//!
+//! [`module`] holds the form in which a module travels (canonical JSON, shared by
+//! digest). [`spec`] holds what a resource means once bound: typed, every expression
+//! evaluated. [`schema`] declares each type once: `muster check`, the node and the
+//! reference read attributes through the same table. [`params`] reads and merges vars,
+//! [`traits`] names what a node observes of itself, [`channel`] is a channel's settings.
+
+pub mod channel;
+pub mod duration;
+pub mod module;
+pub mod params;
+pub mod schema;
+pub mod spec;
+pub mod traits;

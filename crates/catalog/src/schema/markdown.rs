@@ -1,0 +1,94 @@
+//! The reference of resource types, made from the table.
+
+use std::fmt::Write as _;
+
+use super::{Attribute, COMMON, LATER_COMMON, LATER_TYPES, ResourceType, Short, TYPES};
+use crate::module::OnRemove;
+use crate::traits::TRAITS;
+use crate::{duration, schema};
+
+const HEAD: &str = "\
+# Resource types
+
+<!-- Made from the table in crates/catalog/src/schema/table.rs; a test holds this file to it. -->
+
+A resource is an item of `resources:` or `handlers:` in a module. The short form
+`- file: /etc/motd` is the same thing as `- {type: file, name: /etc/motd}`. Every text may
+hold `${{ expression }}`; the names there are `params`, `vars`, `traits` and `node`.
+
+";
+
+/// `docs/reference/resource-types.md`, whole.
+pub fn markdown() -> String {
+    let mut out = String::from(HEAD);
+    // Writing to a String cannot fail.
+    let _ = write(&mut out);
+    out
+}
+
+fn write(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "## Keys of every resource\n\n| key | holds | meaning |\n|---|---|---|")?;
+    for (name, holds, summary) in COMMON {
+        writeln!(out, "| `{name}` | {holds} | {summary} |")?;
+    }
+    writeln!(out, "\nThe longest `timeout` is {}.", duration::show(schema::MAX_TIMEOUT_SECS))?;
+    for kind in TYPES {
+        resource_type(out, kind)?;
+    }
+    traits(out)?;
+    writeln!(out, "\n## Not in this version\n")?;
+    writeln!(out, "Types: {}.\n", ticked(LATER_TYPES))?;
+    writeln!(out, "Keys: {}.", ticked(LATER_COMMON))
+}
+
+fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
+    writeln!(out, "\n## {}\n\n{}\n\n```yaml\n{}```\n", kind.name, kind.summary, kind.example)?;
+    match kind.short {
+        Short::Path => writeln!(out, "The name is an absolute path.")?,
+        Short::Name => writeln!(out, "The name is any text.")?,
+        Short::Attribute(attribute) => {
+            writeln!(out, "In the short form the value is `{attribute}`; without `name:`, the name is made of it.")?;
+        }
+    }
+    if kind.guarded {
+        writeln!(out, "Outside handlers it needs `creates`, `unless`, `onlyif` or `always: true`.")?;
+    }
+    let removal: Vec<&str> = kind.on_remove.iter().map(on_remove).collect();
+    let default = on_remove(&kind.default_on_remove());
+    writeln!(out, "`on_remove`: {} (default `{default}`).", ticked(&removal))?;
+    writeln!(out, "Default `timeout`: {}.", duration::show(kind.timeout_secs))?;
+    writeln!(out, "{}", if kind.handler { "It may be a handler." } else { "It cannot be a handler." })?;
+    writeln!(out, "\n| attribute | holds | default | meaning |\n|---|---|---|---|")?;
+    for Attribute { name, kind, required, default, summary } in kind.attributes {
+        let default = match (required, *default) {
+            (true, _) => "required".to_owned(),
+            (false, "") => String::new(),
+            (false, value) => format!("`{value}`"),
+        };
+        writeln!(out, "| `{name}` | {} | {default} | {summary} |", kind.describe())?;
+    }
+    Ok(())
+}
+
+fn traits(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "\n## Traits\n\nWhat a node observes of itself, as `traits.GROUP.NAME`.\n")?;
+    writeln!(out, "| trait | holds | meaning |\n|---|---|---|")?;
+    for (group, members) in TRAITS {
+        for member in *members {
+            writeln!(out, "| `{group}.{}` | {} | {} |", member.name, member.kind, member.summary)?;
+        }
+    }
+    Ok(())
+}
+
+fn on_remove(value: &OnRemove) -> &'static str {
+    match value {
+        OnRemove::Keep => "keep",
+        OnRemove::Delete => "delete",
+        OnRemove::Restore => "restore",
+    }
+}
+
+fn ticked(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

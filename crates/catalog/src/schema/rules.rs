@@ -1,0 +1,179 @@
+//! What holds between attributes: required ones, those that exclude each other, guards.
+
+use std::collections::BTreeMap;
+
+use lang::Value;
+
+use super::{Kind, ResourceType, Short, read};
+use crate::params;
+
+/// A mistake in a resource's attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The attribute to blame; none when something is missing.
+    pub attribute: Option<String>,
+    /// What kind of mistake it is.
+    pub kind: ProblemKind,
+    /// One sentence without a final stop.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+/// Kinds of [`Problem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The type has no such attribute.
+    Unknown,
+    /// The value is not what the attribute holds.
+    Value,
+    /// A mode that is not octal.
+    Mode,
+    /// A regular expression that does not compile.
+    Regex,
+    /// Something is missing.
+    Missing,
+    /// Two attributes exclude each other.
+    Conflict,
+    /// An exec or shell that would run for ever.
+    Unguarded,
+}
+
+/// Everything wrong with a resource's attributes as declared. A value that holds `${{ }}`
+/// is taken on trust: it is read when it is bound. `handler` lifts the need for a guard.
+pub fn check(
+    kind: &ResourceType,
+    name: &str,
+    attributes: &BTreeMap<String, Value>,
+    handler: bool,
+) -> Vec<Problem> {
+    problems(kind, name, attributes, handler, params::is_dynamic)
+}
+
+pub(super) fn problems(
+    kind: &ResourceType,
+    name: &str,
+    attributes: &BTreeMap<String, Value>,
+    handler: bool,
+    skip: fn(&Value) -> bool,
+) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let as_name = Value::Str(name.to_owned());
+    if kind.short == Short::Path && !skip(&as_name) {
+        if let Err(message) = params::path(name).and_then(|()| no_root(name)) {
+            found.push(Problem { attribute: Some("name".into()), kind: ProblemKind::Value, message, help: None });
+        }
+    }
+    for (key, value) in attributes {
+        found.extend(value_problem(kind, key, value, skip));
+    }
+    found.extend(missing(kind, attributes));
+    found.extend(conflicts(kind, attributes));
+    if kind.guarded && !handler {
+        found.extend(unguarded(kind, attributes));
+    }
+    found
+}
+
+fn no_root(path: &str) -> Result<(), String> {
+    let names_something = path.split('/').any(|part| !part.is_empty());
+    if names_something && !path.ends_with('/') {
+        return Ok(());
+    }
+    Err(format!("`{path}` must name something below /, without a slash at the end"))
+}
+
+fn value_problem(kind: &ResourceType, key: &str, value: &Value, skip: fn(&Value) -> bool) -> Option<Problem> {
+    let blame = |kind, message: String, help| Some(Problem { attribute: Some(key.to_owned()), kind, message, help });
+    let Some(attribute) = kind.attribute(key) else {
+        let names = kind.attributes.iter().map(|a| a.name).chain(super::COMMON.iter().map(|(name, _, _)| *name));
+        let near = lang::nearest(key, names).map(|near| format!("did you mean `{near}`?"));
+        let all: Vec<&str> = kind.attributes.iter().map(|a| a.name).collect();
+        let help = near.unwrap_or_else(|| format!("it has {}", all.join(", ")));
+        return blame(ProblemKind::Unknown, format!("`{}` has no attribute `{key}`", kind.name), Some(help));
+    };
+    if skip(value) {
+        return None;
+    }
+    let message = read::read(attribute.kind, value).err()?;
+    let problem = match attribute.kind {
+        Kind::Mode => ProblemKind::Mode,
+        Kind::Regex => ProblemKind::Regex,
+        _ => ProblemKind::Value,
+    };
+    blame(problem, message, None)
+}
+
+fn is_absent(attributes: &BTreeMap<String, Value>) -> bool {
+    attributes.get("state").and_then(Value::as_str) == Some("absent")
+}
+
+fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Problem> {
+    // Without a line there is nothing to look for, unless an expression says which go.
+    let spared = |name: &str| match (kind.name, name) {
+        ("line", "path") | ("custom" | "exec" | "shell", _) => false,
+        ("line", "line") => is_absent(attributes) && attributes.contains_key("matching"),
+        _ => is_absent(attributes),
+    };
+    let needed = kind.attributes.iter().filter(|a| a.required && !attributes.contains_key(a.name) && !spared(a.name));
+    let mut found: Vec<Problem> = needed
+        .map(|a| Problem {
+            attribute: None,
+            kind: ProblemKind::Missing,
+            message: format!("`{}` needs `{}`", kind.name, a.name),
+            help: Some(format!("add `{}:` ({}): {}", a.name, a.kind.describe(), a.summary)),
+        })
+        .collect();
+    let host_script = attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with('/'));
+    if kind.name == "custom" && host_script && !attributes.contains_key("sha256") {
+        found.push(Problem {
+            attribute: Some("script".into()),
+            kind: ProblemKind::Missing,
+            message: "a script on the host needs `sha256`, its hash".into(),
+            help: Some("add `sha256:`, or ship the script below executors/".into()),
+        });
+    }
+    found
+}
+
+fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Problem> {
+    let conflict = |attribute: &str, message: String, help: &str| Problem {
+        attribute: Some(attribute.to_owned()),
+        kind: ProblemKind::Conflict,
+        message,
+        help: Some(help.to_owned()),
+    };
+    let mut found = Vec::new();
+    if kind.name == "file" {
+        let bodies: Vec<&str> =
+            ["content", "source", "template"].into_iter().filter(|key| attributes.contains_key(*key)).collect();
+        if let [first, second, ..] = bodies.as_slice() {
+            let message = format!("`{first}` and `{second}` both say what the file holds");
+            found.push(conflict(second, message, "keep one of content, source and template"));
+        }
+        if let (true, Some(body)) = (is_absent(attributes), bodies.first()) {
+            let message = format!("a file that is absent holds no `{body}`");
+            found.push(conflict(body, message, "drop it, or drop `state: absent`"));
+        }
+    }
+    let shipped = attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with("executors/"));
+    if kind.name == "custom" && shipped && attributes.contains_key("sha256") {
+        let message = "a script of the module is pinned by itself".to_owned();
+        found.push(conflict("sha256", message, "drop `sha256`"));
+    }
+    found
+}
+
+fn unguarded(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Option<Problem> {
+    let always = attributes.get("always").is_some_and(|value| params::bool(value) != Ok(false));
+    let guarded = ["creates", "unless", "onlyif"].iter().any(|key| attributes.contains_key(*key));
+    if always || guarded {
+        return None;
+    }
+    Some(Problem {
+        attribute: None,
+        kind: ProblemKind::Unguarded,
+        message: format!("`{}` would run every time", kind.name),
+        help: Some("add creates, unless, onlyif or `always: true`, or make it a handler".into()),
+    })
+}

@@ -1,0 +1,188 @@
+//! The table itself.
+
+use super::{Attribute, Kind, ResourceType, Short};
+use crate::module::OnRemove::{Delete, Keep, Restore};
+
+const fn a(name: &'static str, kind: Kind, default: &'static str, summary: &'static str) -> Attribute {
+    Attribute { name, kind, required: false, default, summary }
+}
+
+const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Attribute {
+    Attribute { name, kind, required: true, default: "", summary }
+}
+
+const STATE: Attribute =
+    a("state", Kind::Word(&["present", "absent"]), "present", "`absent` removes it on purpose");
+const MODE: Attribute = a("mode", Kind::Mode, "", "permission bits; without it they are left as they are");
+const OWNER: Attribute = a("owner", Kind::Account, "", "owning user; without it, left as it is");
+const GROUP: Attribute = a("group", Kind::Account, "", "owning group; without it, left as it is");
+const COMMAND_TIMEOUT_SECS: u32 = 600;
+const FILE_TIMEOUT_SECS: u32 = 60;
+
+/// Every resource type of this version.
+pub const TYPES: &[ResourceType] = &[
+    ResourceType {
+        name: "file",
+        summary: "A regular file: its bytes, its mode, its owner.",
+        short: Short::Path,
+        attributes: &[
+            STATE,
+            a("content", Kind::Text, "", "the bytes, inline; `${{ }}` is evaluated"),
+            a("source", Kind::Source, "", "the bytes, from a file of the module; never rendered"),
+            a("template", Kind::Template, "", "the bytes, from a template of the module; sees params, vars, traits, node"),
+            MODE,
+            OWNER,
+            GROUP,
+            a("validate", Kind::Command, "", "must succeed before the new bytes become visible; `%s` is the path of the temporary file"),
+            a("backup", Kind::Bool, "false", "keep the previous bytes beside the file, as `NAME.muster-backup`"),
+        ],
+        timeout_secs: FILE_TIMEOUT_SECS,
+        on_remove: &[Keep, Delete, Restore],
+        handler: false,
+        guarded: false,
+        example: "- file: /etc/motd\n  template: motd.j2\n  mode: \"0644\"\n  owner: root\n",
+    },
+    ResourceType {
+        name: "directory",
+        summary: "A directory: its mode and its owner. Parents are not made by themselves; declare them.",
+        short: Short::Path,
+        attributes: &[
+            STATE,
+            MODE,
+            OWNER,
+            GROUP,
+            a("recurse", Kind::Bool, "false", "`state: absent` removes what is inside too"),
+        ],
+        timeout_secs: FILE_TIMEOUT_SECS,
+        on_remove: &[Keep, Delete, Restore],
+        handler: false,
+        guarded: false,
+        example: "- directory: /etc/nginx/conf.d\n  mode: \"0755\"\n",
+    },
+    ResourceType {
+        name: "symlink",
+        summary: "A symbolic link.",
+        short: Short::Path,
+        attributes: &[STATE, must("target", Kind::Text, "what the link points to; it need not exist")],
+        timeout_secs: FILE_TIMEOUT_SECS,
+        on_remove: &[Keep, Delete, Restore],
+        handler: false,
+        guarded: false,
+        example: "- symlink: /etc/localtime\n  target: /usr/share/zoneinfo/Europe/Paris\n",
+    },
+    ResourceType {
+        name: "line",
+        summary: "One line in a text file; every other line is kept as it is.",
+        short: Short::Attribute("line"),
+        attributes: &[
+            STATE,
+            must("path", Kind::Path, "the file"),
+            must("line", Kind::Line, "the line, without its newline"),
+            a("matching", Kind::Regex, "", "the last line that matches is replaced; with `state: absent` every such line goes"),
+            a("after", Kind::Regex, "", "a new line goes after the last line that matches, else at the end"),
+            a("create", Kind::Bool, "false", "make the file when it is missing; otherwise that is a failure"),
+            MODE,
+            OWNER,
+            GROUP,
+        ],
+        timeout_secs: FILE_TIMEOUT_SECS,
+        on_remove: &[Keep],
+        handler: false,
+        guarded: false,
+        example: "- line: PermitRootLogin no\n  path: /etc/ssh/sshd_config\n  matching: ^#?PermitRootLogin\n",
+    },
+    ResourceType {
+        name: "exec",
+        summary: "A program with its arguments; no shell is involved.",
+        short: Short::Attribute("command"),
+        attributes: &[
+            must("command", Kind::Argv, "program and arguments"),
+            CREATES,
+            UNLESS,
+            ONLYIF,
+            ALWAYS,
+            CWD,
+            ENVIRONMENT,
+            RETURNS,
+            USER,
+        ],
+        timeout_secs: COMMAND_TIMEOUT_SECS,
+        on_remove: &[Keep],
+        handler: true,
+        guarded: true,
+        example: "- exec: [newaliases]\n  creates: /etc/aliases.db\n",
+    },
+    ResourceType {
+        name: "shell",
+        summary: "A text that `/bin/sh -c` runs.",
+        short: Short::Attribute("command"),
+        attributes: &[
+            must("command", Kind::Shell, "the text"),
+            CREATES,
+            UNLESS,
+            ONLYIF,
+            ALWAYS,
+            CWD,
+            ENVIRONMENT,
+            RETURNS,
+            USER,
+        ],
+        timeout_secs: COMMAND_TIMEOUT_SECS,
+        on_remove: &[Keep],
+        handler: true,
+        guarded: true,
+        example: "- shell: getent passwd app > /var/lib/app/passwd\n  creates: /var/lib/app/passwd\n",
+    },
+    ResourceType {
+        name: "custom",
+        summary: "A script that reads `{name, state, params}` as JSON and answers `{changed, error}`.",
+        short: Short::Name,
+        attributes: &[
+            must("script", Kind::Script, "the script; one of the module is shipped and pinned by its hash"),
+            a("sha256", Kind::Sha256, "", "the hash of a script on the host; needed with an absolute path"),
+            a("state", Kind::Text, "present", "handed to the script"),
+            a("params", Kind::Values, "", "handed to the script"),
+            a("dry_run", Kind::Bool, "false", "the script understands `dryRun` and may be started by a plan"),
+        ],
+        timeout_secs: COMMAND_TIMEOUT_SECS,
+        on_remove: &[Keep],
+        handler: true,
+        guarded: false,
+        example: "- custom: app-health\n  script: executors/health.sh\n  params: {url: \"http://localhost:8080/health\"}\n",
+    },
+];
+
+const CREATES: Attribute = a("creates", Kind::Path, "", "do nothing when this path exists");
+const UNLESS: Attribute = a("unless", Kind::Command, "", "do nothing when this succeeds");
+const ONLYIF: Attribute = a("onlyif", Kind::Command, "", "do nothing unless this succeeds");
+const ALWAYS: Attribute = a("always", Kind::Bool, "false", "run every time, and report a change every time");
+const CWD: Attribute = a("cwd", Kind::Path, "/", "working directory");
+const ENVIRONMENT: Attribute = a("environment", Kind::Texts, "", "added to the command's environment");
+const RETURNS: Attribute = a("returns", Kind::Codes, "[0]", "exit codes that mean success");
+const USER: Attribute = a("user", Kind::Account, "root", "user to run as");
+
+/// Keys that every resource may have, with what they hold and do.
+pub const COMMON: &[(&str, &str, &str)] = &[
+    ("type", "name of a type", "the type, in the long form"),
+    ("name", "text", "what the resource is; in the short form it follows from the value"),
+    ("id", "name", "a short name for references (`id`, or `module/id` from another module)"),
+    ("when", "expression", "skip the resource where it is false; `changed` is true when a notifier changed"),
+    ("depends_on", "references", "these must have succeeded first"),
+    ("before", "references", "this one comes before them"),
+    ("notify", "references", "run these, resources or handlers, when this one changed"),
+    ("subscribes", "references", "run this one when one of these changed"),
+    ("observe", "bool", "only report what would change"),
+    ("on_remove", "`keep`, `delete` or `restore`", "what happens when the resource leaves a node's set"),
+    ("sensitive", "bool", "show neither content nor output in plans and reports"),
+    ("ignore_failure", "bool", "a failure is reported, but skips no dependent and fails no run"),
+    ("timeout", "duration", "kill the resource's commands after this long"),
+];
+
+/// Keys that the format knows and this version does not.
+pub const LATER_COMMON: &[&str] = &["retries", "retry_delay", "only_if", "not_if", "tags", "foreach"];
+
+/// Types that the format knows and this version does not.
+pub const LATER_TYPES: &[&str] = &[
+    "package", "repository", "service", "user", "group", "ssh_key", "cron", "timer", "sysctl", "mount", "hostname",
+    "host", "block", "ini", "json", "git", "archive", "download", "firewall", "container", "template",
+];

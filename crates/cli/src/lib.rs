@@ -1,0 +1,1 @@
+//! muster: operators' verbs, muster server and muster demo

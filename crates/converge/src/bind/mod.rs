@@ -1,0 +1,281 @@
+//! [`bind`]: from a node's set and what it observes to what is to converge.
+//!
+//! Pure, so `muster render` over recorded traits gives what the node would get. It never
+//! fails as a whole: a module or resource that cannot be bound carries its error and fails
+//! in the run, and the rest converges.
+
+mod links;
+mod order;
+mod resource;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::module::{Command, Module, OnRemove, Params};
+use catalog::params::Resolved;
+use catalog::spec::Spec;
+use lang::{Expr, Value};
+
+pub(crate) use order::parents;
+
+use crate::condition::{ModuleScope, SharedScope};
+use crate::{ResourceId, When};
+
+/// What is bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The modules of the node's set, by name.
+    pub modules: &'a BTreeMap<String, Arc<Module>>,
+    /// The node's params.
+    pub params: &'a Params,
+    /// The node's name.
+    pub hostname: &'a str,
+    /// What the node observes of itself; a map.
+    pub traits: &'a Value,
+}
+
+/// What a node should be, in the order in which it is made so. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// Modules, each after those that it depends on.
+    pub modules: Vec<Arc<BoundModule>>,
+    /// The whole node only observes; removals too.
+    pub observe: bool,
+    /// Where each resource stands: module and slot (resources, then handlers).
+    pub(crate) index: Arc<BTreeMap<ResourceId, (usize, usize)>>,
+}
+
+/// A module, bound.
+#[derive(Clone, Debug)]
+pub struct BoundModule {
+    /// Its name.
+    pub name: String,
+    /// Modules whose failure skips this one.
+    pub depends_on: Vec<String>,
+    /// Modules that come first for order's sake: notifiers, and whatever manages a parent of a path.
+    pub after: Vec<String>,
+    /// Whether it is wanted here.
+    pub when: When,
+    /// It only observes; already said of each of its resources.
+    pub observe: bool,
+    /// In the order in which they are made so.
+    pub resources: Vec<Arc<BoundResource>>,
+    /// In the order in which they run when notified.
+    pub handlers: Vec<Arc<BoundResource>>,
+    /// Run after the writes; failure restores them.
+    pub verify: Option<Command>,
+    /// Why the module as a whole cannot run.
+    pub error: Option<String>,
+    /// Some resource's name is not known, so the ledger cannot tell which one left.
+    pub(crate) unnamed: bool,
+}
+
+/// A resource, bound.
+#[derive(Clone, Debug)]
+pub struct BoundResource {
+    /// What reports and the ledger call it.
+    pub id: ResourceId,
+    /// Its type.
+    pub kind: String,
+    /// Its name: the path of a file.
+    pub name: String,
+    /// What it means, or why it cannot be bound.
+    pub spec: Result<Spec, String>,
+    /// Whether it is wanted here.
+    pub when: When,
+    /// Their failure skips this one.
+    pub depends_on: Vec<ResourceId>,
+    /// They come first for order's sake: whatever manages a parent of its path.
+    pub after: Vec<ResourceId>,
+    /// They are told when this one changed; subscribers are among them.
+    pub notify: Vec<ResourceId>,
+    /// The short names by which `changed("id")` knows its notifiers.
+    pub(crate) notifiers: BTreeMap<String, ResourceId>,
+    /// Only report what would change.
+    pub observe: bool,
+    /// What happens when it leaves the set.
+    pub on_remove: OnRemove,
+    /// Show neither content nor output.
+    pub sensitive: bool,
+    /// A failure neither skips dependents nor fails the run.
+    pub ignore_failure: bool,
+    /// Its commands are killed after this long.
+    pub timeout: Duration,
+}
+
+impl BoundResource {
+    /// The path that it manages, if its type manages one.
+    pub fn path(&self) -> Option<&str> {
+        match self.spec.as_ref().ok()? {
+            Spec::File(spec) => Some(&spec.path),
+            Spec::Directory(spec) => Some(&spec.path),
+            Spec::Symlink(spec) => Some(&spec.path),
+            Spec::Line(spec) => Some(&spec.path),
+            Spec::Exec(_) | Spec::Custom(_) => None,
+        }
+    }
+}
+
+impl BoundResource {
+    /// Paths other than its own parents that must be right before it: the file that a line
+    /// is in; the program and the directory of a command.
+    pub(crate) fn needs(&self) -> Vec<&str> {
+        match &self.spec {
+            Ok(Spec::Line(spec)) => vec![&spec.path],
+            Ok(Spec::Exec(spec)) => {
+                let program = match &spec.command {
+                    Command::Argv(argv) => argv.first().map(String::as_str),
+                    Command::Shell(_) => None,
+                };
+                program.into_iter().chain(spec.cwd.as_deref()).collect()
+            }
+            Ok(Spec::File(_) | Spec::Directory(_) | Spec::Symlink(_) | Spec::Custom(_)) | Err(_) => Vec::new(),
+        }
+    }
+}
+
+impl Desired {
+    /// All resources and handlers, module by module.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<BoundResource>> {
+        self.modules.iter().flat_map(|module| module.resources.iter().chain(&module.handlers))
+    }
+}
+
+/// Binds a node's set: conditional layers, vars, `when:`, names, attributes, templates,
+/// references, order (CFG-2).
+pub fn bind(inputs: &Inputs<'_>) -> Desired {
+    let shared = shared_names(inputs);
+    let (holds, broken) = conditional_layers(inputs.params, &shared);
+    let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared);
+    let shared = Arc::new(SharedScope { vars: nested(&resolved), ..shared });
+    let mut modules: Vec<BoundModule> = Vec::new();
+    let mut references = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for name in inputs.params.modules.iter().filter(|name| seen.insert(*name)) {
+        let Some(module) = inputs.modules.get(name) else {
+            modules.push(missing(name));
+            references.push(Vec::new());
+            continue;
+        };
+        let vars = match broken.get(name) {
+            Some(reason) => Err(reason.clone()),
+            None => resolved.get(name).cloned().unwrap_or_else(|| Ok(BTreeMap::new())),
+        };
+        let bound = bind_module(module, vars, &shared, inputs.params.observe);
+        modules.push(bound);
+        references.push(links::declared(module));
+    }
+    links::resolve(&mut modules, &references);
+    let modules = order::order(modules);
+    let index = index(&modules);
+    Desired { modules: modules.into_iter().map(Arc::new).collect(), observe: inputs.params.observe, index }
+}
+
+/// The names that do not depend on a module. `vars` are still those of the release.
+fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
+    let declared = &inputs.params.node;
+    let texts = |list: &[String]| Value::List(list.iter().map(|text| Value::from(text.as_str())).collect());
+    let labels = declared.labels.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    let mut node = BTreeMap::from([
+        ("hostname".to_owned(), Value::from(inputs.hostname)),
+        ("channel".to_owned(), Value::from(declared.channel.as_str())),
+        ("roles".to_owned(), texts(&declared.roles)),
+        ("labels".to_owned(), Value::Map(labels.collect())),
+    ]);
+    let optional = [("environment", &declared.environment), ("owner", &declared.owner)];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            node.insert(name.to_owned(), Value::from(value.as_str()));
+        }
+    }
+    let mut vars = BTreeMap::new();
+    for (module, decls) in inputs.modules.iter().map(|(name, module)| (name, &module.params)) {
+        for (param, decl) in decls {
+            let value = inputs.params.vars.get(&format!("{module}.{param}")).or(decl.default.as_ref());
+            if let Some(value) = value {
+                vars.entry(module.clone()).or_insert_with(BTreeMap::new).insert(param.clone(), value.clone());
+            }
+        }
+    }
+    let vars = Value::Map(vars.into_iter().map(|(module, params)| (module, Value::Map(params))).collect());
+    SharedScope { vars, traits: inputs.traits.clone(), node: Value::Map(node) }
+}
+
+/// Which conditional layers hold; and, by module, why one that sets its vars cannot be decided.
+fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTreeMap<String, String>) {
+    let mut broken = BTreeMap::new();
+    let mut holds = Vec::new();
+    for layer in &params.conditional {
+        let held = Expr::parse(&layer.when)
+            .map_err(|error| error.to_string())
+            .and_then(|expr| expr.eval_bool(scope).map_err(|error| error.to_string()));
+        holds.push(matches!(held, Ok(true)));
+        if let Err(error) = held {
+            for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
+                broken.insert(module.to_owned(), format!("conditional vars `{}`: {error}", layer.when));
+            }
+        }
+    }
+    (holds, broken)
+}
+
+fn nested(resolved: &Resolved) -> Value {
+    let known = resolved.iter().filter_map(|(name, vars)| Some((name.clone(), Value::Map(vars.as_ref().ok()?.clone()))));
+    Value::Map(known.collect())
+}
+
+fn missing(name: &str) -> BoundModule {
+    BoundModule {
+        name: name.to_owned(),
+        depends_on: Vec::new(),
+        after: Vec::new(),
+        when: When::Always,
+        observe: false,
+        resources: Vec::new(),
+        handlers: Vec::new(),
+        verify: None,
+        error: Some("the set names this module and does not hold it".into()),
+        unnamed: true,
+    }
+}
+
+fn bind_module(
+    module: &Module,
+    vars: Result<BTreeMap<String, Value>, String>,
+    shared: &Arc<SharedScope>,
+    observe: bool,
+) -> BoundModule {
+    let observe = observe || module.observe;
+    let mut bound = BoundModule { name: module.name.clone(), observe, error: None, unnamed: false, ..missing(&module.name) };
+    bound.depends_on = module.depends_on.iter().cloned().collect();
+    let params = match vars {
+        Ok(vars) => Value::Map(vars),
+        Err(error) => {
+            (bound.error, bound.unnamed) = (Some(error), true);
+            return bound;
+        }
+    };
+    let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared) });
+    bound.when = When::decide(module.when.as_deref(), &scope);
+    let mut binder = resource::Binder::new(module, &scope, observe);
+    bound.resources = module.resources.iter().map(|resource| Arc::new(binder.bind(resource))).collect();
+    bound.handlers = module.handlers.iter().map(|handler| Arc::new(binder.bind(handler))).collect();
+    bound.unnamed = binder.unnamed;
+    // Where the module is not wanted its verify is not either, and may not even evaluate.
+    if !matches!(bound.when, When::Never(_)) {
+        match module.verify.as_ref().map(|command| resource::command(command, &scope)).transpose() {
+            Ok(verify) => bound.verify = verify,
+            Err(error) => bound.error = Some(format!("verify: {error}")),
+        }
+    }
+    bound
+}
+
+fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {
+    let slots = modules.iter().enumerate().flat_map(|(m, module)| {
+        let all = module.resources.iter().chain(&module.handlers);
+        all.enumerate().map(move |(slot, resource)| (resource.id.clone(), (m, slot)))
+    });
+    Arc::new(slots.collect())
+}

@@ -1,0 +1,204 @@
+//! Order: of resources inside a module, of modules among each other (CFG-2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::spec::{Ensure, Spec};
+
+use super::{BoundModule, BoundResource};
+use crate::{ResourceId, graph};
+
+type Edges = BTreeSet<(usize, usize)>;
+
+/// Sorts every module inside and the modules among each other. Whoever is on a cycle
+/// carries an error that names its members, and the rest is sorted without it.
+pub(super) fn order(mut modules: Vec<BoundModule>) -> Vec<BoundModule> {
+    for module in &mut modules {
+        if let Err(error) = sort_inside(module) {
+            module.error.get_or_insert(error);
+        }
+    }
+    cross_module_dependencies(&mut modules);
+    let numbers: BTreeMap<String, usize> =
+        modules.iter().enumerate().map(|(i, module)| (module.name.clone(), i)).collect();
+    for module in &mut modules {
+        if let Some(absent) = module.depends_on.iter().find(|name| !numbers.contains_key(*name)) {
+            let error = format!("it depends on module {absent}, which this node does not have");
+            module.error.get_or_insert(error);
+        }
+    }
+    let order = loop {
+        let edges = module_edges(&modules, &numbers);
+        match graph::sort(modules.len(), &with_parents(&mut modules, edges)) {
+            Ok(order) => break order,
+            Err(cycle) => break_cycle(&mut modules, &cycle),
+        }
+    };
+    let mut slots: Vec<Option<BoundModule>> = modules.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|i| slots[i].take()).collect()
+}
+
+/// Members get the error and no edges, so that what remains can be sorted.
+fn break_cycle(modules: &mut [BoundModule], cycle: &[usize]) {
+    let names = graph::describe(cycle.iter().map(|i| modules[*i].name.as_str()));
+    for i in cycle {
+        let module = &mut modules[*i];
+        module.error = Some(format!("modules wait for each other: {names}"));
+        (module.depends_on, module.after) = (Vec::new(), Vec::new());
+    }
+}
+
+/// A resource's dependency on another module's resource orders the modules.
+fn cross_module_dependencies(modules: &mut [BoundModule]) {
+    for module in modules {
+        let foreign: BTreeSet<String> = module
+            .resources
+            .iter()
+            .chain(&module.handlers)
+            .flat_map(|resource| resource.depends_on.iter().chain(&resource.after))
+            .map(|id| id.module().to_owned())
+            .filter(|name| *name != module.name)
+            .collect();
+        let new: Vec<String> = foreign.into_iter().filter(|name| !module.after.contains(name)).collect();
+        module.after.extend(new);
+    }
+}
+
+fn module_edges(modules: &[BoundModule], numbers: &BTreeMap<String, usize>) -> Edges {
+    let edges = modules.iter().enumerate().flat_map(|(i, module)| {
+        let earlier = module.depends_on.iter().chain(&module.after);
+        earlier.filter_map(move |name| numbers.get(name).map(|first| (*first, i)))
+    });
+    edges.collect()
+}
+
+/// Adds order between modules that manage a path and something below it, where that
+/// contradicts nothing that was declared.
+fn with_parents(modules: &mut [BoundModule], mut edges: Edges) -> Edges {
+    if modules.len() < 2 {
+        return edges;
+    }
+    let mut makers = Makers::default();
+    for (i, module) in modules.iter().enumerate() {
+        module.resources.iter().for_each(|resource| makers.add(i, resource));
+    }
+    let mut wanted = Edges::new();
+    for (i, module) in modules.iter().enumerate() {
+        for resource in &module.resources {
+            wanted.extend(makers.needed_by(resource).filter(|first| *first != i).map(|first| (first, i)));
+        }
+    }
+    for (first, later) in wanted {
+        if edges.contains(&(first, later)) || reaches(&edges, later, first) {
+            continue;
+        }
+        edges.insert((first, later));
+        let name = modules[first].name.clone();
+        modules[later].after.push(name);
+    }
+    edges
+}
+
+fn reaches(edges: &Edges, from: usize, to: usize) -> bool {
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);
+    while let Some(at) = todo.pop() {
+        if at == to {
+            return true;
+        }
+        if seen.insert(at) {
+            todo.extend(edges.range((at, 0)..=(at, usize::MAX)).map(|(_, next)| *next));
+        }
+    }
+    false
+}
+
+/// Sorts resources and handlers: declared edges first, then parents before what needs them.
+fn sort_inside(module: &mut BoundModule) -> Result<(), String> {
+    let implied = implied(&module.resources);
+    sort_list(&mut module.resources, &implied)?;
+    sort_list(&mut module.handlers, &BTreeSet::new())
+}
+
+fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &Edges) -> Result<(), String> {
+    let declared = declared(list);
+    if declared.is_empty() && implied.iter().all(|(a, b)| a < b) {
+        return Ok(());
+    }
+    let all: Edges = declared.union(implied).copied().collect();
+    // What a path implies gives way to what was declared.
+    let order = graph::sort(list.len(), &all).or_else(|_| graph::sort(list.len(), &declared));
+    let order = order.map_err(|cycle| {
+        let names = graph::describe(cycle.iter().map(|i| list[*i].id.as_str()));
+        format!("resources wait for each other: {names}")
+    })?;
+    *list = order.into_iter().map(|i| Arc::clone(&list[i])).collect();
+    Ok(())
+}
+
+fn declared(list: &[Arc<BoundResource>]) -> Edges {
+    let has_edges = |resource: &BoundResource| !resource.depends_on.is_empty() || !resource.after.is_empty();
+    if !list.iter().any(|resource| has_edges(resource)) {
+        return Edges::new();
+    }
+    let numbers: BTreeMap<&ResourceId, usize> = list.iter().enumerate().map(|(i, r)| (&r.id, i)).collect();
+    let edges = list.iter().enumerate().flat_map(|(i, resource)| {
+        let earlier = resource.depends_on.iter().chain(&resource.after);
+        earlier.filter_map(|id| numbers.get(id).map(|first| (*first, i))).collect::<Vec<_>>()
+    });
+    edges.collect()
+}
+
+/// Parents come before what is in them; what is to go comes before the directory that goes.
+fn implied(list: &[Arc<BoundResource>]) -> Edges {
+    let mut makers = Makers::default();
+    list.iter().enumerate().for_each(|(i, resource)| makers.add(i, resource));
+    let mut edges = Edges::new();
+    for (i, resource) in list.iter().enumerate() {
+        for first in makers.needed_by(resource).filter(|first| *first != i) {
+            edges.insert(if is_removed(&list[first]) { (i, first) } else { (first, i) });
+        }
+    }
+    edges
+}
+
+/// Who makes which path. Directories apart: they are few, and every path is asked for its parents.
+#[derive(Default)]
+struct Makers<'a> {
+    files: BTreeMap<&'a str, usize>,
+    directories: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Makers<'a> {
+    fn add(&mut self, number: usize, resource: &'a BoundResource) {
+        let map = match resource.spec {
+            Ok(Spec::File(_)) => &mut self.files,
+            Ok(Spec::Directory(_) | Spec::Symlink(_)) => &mut self.directories,
+            Ok(Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_)) | Err(_) => return,
+        };
+        map.entry(&resource.name).or_insert(number);
+    }
+
+    fn needed_by<'b>(&'b self, resource: &'b BoundResource) -> impl Iterator<Item = usize> + 'b {
+        let above = resource.path().into_iter().flat_map(parents).filter(|_| !self.directories.is_empty());
+        let above = above.filter_map(|path| self.directories.get(path));
+        let whole = resource.needs().into_iter();
+        let whole = whole.filter_map(|path| self.files.get(path).or_else(|| self.directories.get(path)));
+        above.chain(whole).copied()
+    }
+}
+
+fn is_removed(resource: &BoundResource) -> bool {
+    match &resource.spec {
+        Ok(Spec::File(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Directory(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Symlink(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_)) | Err(_) => false,
+    }
+}
+
+/// The directories above a path, the nearest first, `/` left out.
+pub(crate) fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rfind('/').map(|end| &path[..end]))
+        .skip(1)
+        .filter(|path| !path.is_empty())
+}

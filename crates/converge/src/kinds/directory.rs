@@ -1,0 +1,56 @@
+//! `directory`: that it is there, or not, and its mode, owner and group.
+
+use catalog::spec::{DirectorySpec, Ensure};
+use model::{Edit, Fields};
+
+use super::{DEFAULT_DIRECTORY_MODE, Difference, Names, Prior, Wanted, mode_field, ownership_differs};
+
+/// What differs between the declared directory and what is there.
+///
+/// A symbolic link to a directory is not one: it is an error, because what is below it
+/// may be managed under its own name.
+///
+/// # Errors
+/// When what is there is no directory, or one that is to go and is not empty while
+/// `recurse` is not set.
+pub fn assess(
+    spec: &DirectorySpec,
+    prior: &Prior,
+    wanted: &Wanted,
+    names: &dyn Names,
+) -> Result<Option<Edit<Fields>>, String> {
+    let mut edit = Difference::default();
+    match (spec.ensure, prior) {
+        (Ensure::Absent, Prior::Missing) => Ok(None),
+        (Ensure::Present, Prior::Missing) => {
+            let mode = wanted.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
+            edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+            Ok(Some(Edit::Add { to: edit.to }))
+        }
+        (Ensure::Present, Prior::Directory { mode, uid, gid, .. }) => {
+            if !ownership_differs(wanted, *mode, *uid, *gid) {
+                return Ok(None);
+            }
+            edit.ownership(wanted, Some((*mode, *uid, *gid)), names);
+            Ok(edit.change())
+        }
+        (Ensure::Absent, Prior::Directory { empty, mode, .. }) => {
+            if !empty && !spec.recurse {
+                return Err(format!(
+                    "{} is not empty; say `recurse: true` to remove what is inside too",
+                    spec.path
+                ));
+            }
+            edit.field("mode", Some(mode_field(*mode)), None);
+            if !empty {
+                edit.field("entries", Some("removed with everything inside".to_owned()), None);
+            }
+            Ok(Some(Edit::Remove { from: edit.from }))
+        }
+        (_, Prior::File { .. } | Prior::Symlink { .. } | Prior::Other { .. }) => Err(format!(
+            "{} is not a directory ({}); it is left alone, move it away",
+            spec.path,
+            prior.what()
+        )),
+    }
+}

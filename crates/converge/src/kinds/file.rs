@@ -1,0 +1,138 @@
+//! `file`: bytes, mode, owner and group of a regular file.
+
+use catalog::spec::{Content, Ensure, FileSpec};
+use model::{Digest, Edit, Fields};
+
+use super::{
+    DEFAULT_FILE_MODE, Difference, Names, Prior, Wanted, content_field, mode_field, ownership_differs,
+};
+
+/// The bytes that an edit may show; what is absent is named by digest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bytes<'a> {
+    /// What the file holds now.
+    pub old: Option<&'a [u8]>,
+    /// What it should hold.
+    pub new: Option<&'a [u8]>,
+}
+
+/// Whether anything is to be done. Costs no allocation, so that a run that changes
+/// nothing costs little more than looking.
+pub fn differs(spec: &FileSpec, prior: &Prior, wanted: &Wanted) -> bool {
+    match (spec.ensure, prior) {
+        (Ensure::Absent, prior) => !matches!(prior, Prior::Missing),
+        (Ensure::Present, Prior::File { digest, mode, uid, gid, .. }) => {
+            content_differs(spec, digest) || ownership_differs(wanted, *mode, *uid, *gid)
+        }
+        (
+            Ensure::Present,
+            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. },
+        ) => true,
+    }
+}
+
+/// Whether the file's bytes are to be written (a new file's always are).
+pub fn writes(spec: &FileSpec, prior: &Prior) -> bool {
+    match (spec.ensure, prior) {
+        (Ensure::Absent, _) => false,
+        (Ensure::Present, Prior::File { digest, .. }) => content_differs(spec, digest),
+        (
+            Ensure::Present,
+            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. },
+        ) => true,
+    }
+}
+
+/// What differs between the declared file and what is there.
+///
+/// A symbolic link is replaced by the file, never written through.
+///
+/// # Errors
+/// When what is there cannot be replaced by a file: a directory, a device, a FIFO.
+pub fn assess(
+    spec: &FileSpec,
+    prior: &Prior,
+    wanted: &Wanted,
+    bytes: Bytes<'_>,
+    names: &dyn Names,
+) -> Result<Option<Edit<Fields>>, String> {
+    if !differs(spec, prior, wanted) {
+        return Ok(None);
+    }
+    match prior {
+        Prior::Missing => {
+            let mut edit = Difference::default();
+            let content = new_content(spec, bytes).unwrap_or_default();
+            edit.field("content", None, Some(content));
+            let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
+            edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+            Ok(Some(Edit::Add { to: edit.to }))
+        }
+        Prior::File { digest, size, mode, uid, gid } => {
+            let old = content_field(bytes.old, digest, *size);
+            let mut edit = Difference::default();
+            if spec.ensure == Ensure::Absent {
+                edit.field("content", Some(old), None);
+                edit.field("mode", Some(mode_field(*mode)), None);
+                edit.field("owner", Some(names.user(*uid)), None);
+                edit.field("group", Some(names.group(*gid)), None);
+                return Ok(Some(Edit::Remove { from: edit.from }));
+            }
+            if content_differs(spec, digest) {
+                edit.field("content", Some(old), new_content(spec, bytes));
+            }
+            edit.ownership(wanted, Some((*mode, *uid, *gid)), names);
+            Ok(edit.change())
+        }
+        Prior::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
+        Prior::Directory { .. } => Err(format!(
+            "{} is a directory, not a file; move it away or declare a `directory` there",
+            spec.path
+        )),
+        Prior::Other { what } => {
+            Err(format!("{} is {what}, not a file; it is left alone, remove it by hand", spec.path))
+        }
+    }
+}
+
+fn symlink(
+    spec: &FileSpec,
+    target: &str,
+    wanted: &Wanted,
+    bytes: Bytes<'_>,
+    names: &dyn Names,
+) -> Result<Edit<Fields>, String> {
+    let mut edit = Difference::default();
+    if spec.ensure == Ensure::Absent {
+        edit.field("target", Some(target.to_owned()), None);
+        return Ok(Edit::Remove { from: edit.from });
+    }
+    let Some(content) = new_content(spec, bytes) else {
+        return Err(format!(
+            "{} is a symlink to {target}; say `content`, `source` or `template` to replace it by a file",
+            spec.path
+        ));
+    };
+    edit.field("type", Some("symlink".to_owned()), Some("file".to_owned()));
+    edit.field("target", Some(target.to_owned()), None);
+    edit.field("content", None, Some(content));
+    let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
+    edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+    Ok(Edit::Change { from: edit.from, to: edit.to })
+}
+
+fn content_differs(spec: &FileSpec, now: &Digest) -> bool {
+    match &spec.content {
+        Some(Content::Text { digest, .. } | Content::Blob { digest, .. }) => digest != now,
+        None => false,
+    }
+}
+
+fn new_content(spec: &FileSpec, bytes: Bytes<'_>) -> Option<String> {
+    match spec.content.as_ref()? {
+        Content::Text { text, digest } => {
+            Some(content_field(Some(text.as_bytes()), digest, text.len() as u64))
+        }
+        Content::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
+    }
+}

@@ -1,0 +1,196 @@
+//! Pure decisions of each resource type: from what is declared and what is there to
+//! what differs.
+//!
+//! Each module answers one question for one type: given a bound spec and a [`Prior`],
+//! which [`Edit`] makes the host right? Nothing here touches the host; the shell looks,
+//! asks, and does. Ownership is asked about in numbers, because names are the host's.
+
+use model::delta::MAX_FIELD;
+use model::{Digest, Edit, Fields};
+use serde::{Deserialize, Serialize};
+
+pub mod custom;
+pub mod directory;
+pub mod exec;
+pub mod file;
+pub mod line;
+pub mod symlink;
+
+/// Permission bits of a file that the spec says nothing about.
+pub const DEFAULT_FILE_MODE: u32 = 0o644;
+/// Permission bits of a directory that the spec says nothing about.
+pub const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
+
+/// What is, or was, at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Prior {
+    /// Nothing.
+    Missing,
+    /// A regular file.
+    File {
+        /// SHA-256 of its bytes.
+        digest: Digest,
+        /// Length in bytes.
+        size: u64,
+        /// Permission bits, at most 0o7777.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// A directory.
+    Directory {
+        /// Permission bits, at most 0o7777.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// It has no entries.
+        empty: bool,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// What it points to, as text.
+        target: String,
+    },
+    /// Something that no resource type manages.
+    Other {
+        /// What it is, for people: `a FIFO`, `a socket`, `a block device`.
+        what: String,
+    },
+}
+
+impl Prior {
+    /// What it is in one or two words, for messages and the `type` field.
+    pub fn what(&self) -> &str {
+        match self {
+            Prior::Missing => "nothing",
+            Prior::File { .. } => "file",
+            Prior::Directory { .. } => "directory",
+            Prior::Symlink { .. } => "symlink",
+            Prior::Other { what } => what,
+        }
+    }
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// What differs; `None` when the host is as declared (or when `unknown`). Its fields
+    /// hold only what differs; all of them for an addition.
+    pub edit: Option<Edit<Fields>>,
+    /// What is at the resource's path now; [`Prior::Missing`] for types without a path.
+    pub prior: Prior,
+    /// What an operator should know beforehand: what cannot be undone or enforced.
+    pub note: Option<String>,
+    /// Nothing can say without running it. Applying runs it; a plan shows "outcome unknown".
+    pub unknown: bool,
+}
+
+impl Checked {
+    /// The host is as declared.
+    pub fn in_sync(prior: Prior) -> Checked {
+        Checked { edit: None, prior, note: None, unknown: false }
+    }
+
+    /// The host differs by `edit`.
+    pub fn differs(prior: Prior, edit: Edit<Fields>) -> Checked {
+        Checked { edit: Some(edit), prior, note: None, unknown: false }
+    }
+
+    /// Only running it can say.
+    pub fn unknown() -> Checked {
+        Checked { edit: None, prior: Prior::Missing, note: None, unknown: true }
+    }
+}
+
+/// What an apply did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// What was changed, as text; `None` when nothing was.
+    pub edit: Option<Edit<Fields>>,
+    /// Something was changed.
+    pub changed: bool,
+    /// What a command printed, bounded.
+    pub output: Option<String>,
+}
+
+/// Wanted ownership in numbers; what is absent is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Permission bits, at most 0o7777.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+}
+
+/// Names for numbers, as the host's account files give them.
+pub trait Names {
+    /// The user's name, or the number as text.
+    fn user(&self, uid: u32) -> String;
+    /// The group's name, or the number as text.
+    fn group(&self, gid: u32) -> String;
+}
+
+/// How a file's bytes read in an edit: whole when they are text of at most
+/// [`MAX_FIELD`] bytes, else by digest and length.
+pub fn content_field(bytes: Option<&[u8]>, digest: &Digest, size: u64) -> String {
+    let whole = bytes.filter(|bytes| bytes.len() <= MAX_FIELD && bytes.len() as u64 == size);
+    match whole.and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+        Some(text) => text.to_owned(),
+        None => format!("sha256:{} ({size} bytes)", digest.short()),
+    }
+}
+
+/// Collects what differs, field by field.
+#[derive(Default)]
+struct Difference {
+    from: Fields,
+    to: Fields,
+}
+
+impl Difference {
+    fn field(&mut self, name: &str, from: Option<String>, to: Option<String>) {
+        if let Some(from) = from {
+            self.from.insert(name.to_owned(), from);
+        }
+        if let Some(to) = to {
+            self.to.insert(name.to_owned(), to);
+        }
+    }
+
+    /// Adds mode, owner and group where they are wanted and differ from `now`.
+    fn ownership(&mut self, wanted: &Wanted, now: Option<(u32, u32, u32)>, names: &dyn Names) {
+        let differs = |want: Option<u32>, now: Option<u32>| want.filter(|want| now != Some(*want));
+        if let Some(mode) = differs(wanted.mode, now.map(|now| now.0)) {
+            self.field("mode", now.map(|now| mode_field(now.0)), Some(mode_field(mode)));
+        }
+        if let Some(uid) = differs(wanted.uid, now.map(|now| now.1)) {
+            self.field("owner", now.map(|now| names.user(now.1)), Some(names.user(uid)));
+        }
+        if let Some(gid) = differs(wanted.gid, now.map(|now| now.2)) {
+            self.field("group", now.map(|now| names.group(now.2)), Some(names.group(gid)));
+        }
+    }
+
+    fn change(self) -> Option<Edit<Fields>> {
+        (!self.from.is_empty() || !self.to.is_empty())
+            .then_some(Edit::Change { from: self.from, to: self.to })
+    }
+}
+
+/// Whether wanted ownership differs from what is there; no allocation.
+fn ownership_differs(wanted: &Wanted, mode: u32, uid: u32, gid: u32) -> bool {
+    wanted.mode.is_some_and(|want| want != mode)
+        || wanted.uid.is_some_and(|want| want != uid)
+        || wanted.gid.is_some_and(|want| want != gid)
+}
+
+fn mode_field(mode: u32) -> String {
+    format!("{mode:04o}")
+}

@@ -1,0 +1,20 @@
+//! Bind, module DAG, what to do next, triggers, reports.
+//!
+//! [`bind::bind`] turns a node's set into [`bind::Desired`]; [`run::Run`] says which job may
+//! start next and takes in what came of it; [`ledger::Ledger`] remembers what was there
+//! before; [`kinds`] decides, type by type, what differs. No host is touched here: a job
+//! is a value, and the shell that carries it out hands back another.
+
+pub mod bind;
+pub mod condition;
+pub mod graph;
+pub mod id;
+pub mod kinds;
+pub mod ledger;
+pub mod run;
+
+pub use bind::{BoundModule, BoundResource, Desired, bind};
+pub use condition::{Condition, When};
+pub use id::ResourceId;
+pub use ledger::{Entry, Ledger};
+pub use run::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Run, Undo, Work};

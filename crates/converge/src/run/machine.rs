@@ -1,0 +1,244 @@
+//! [`Run`] itself: which module may go on, which jobs are out, when all is done.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use lang::Probe;
+use model::{RunReport, Timestamp};
+
+use super::module::Progress;
+use super::removal::Removal;
+use super::report::Collector;
+use super::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Work};
+use crate::{BoundResource, Desired, Entry, Ledger, ResourceId};
+
+/// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
+/// outcome, until [`Run::finish`] yields. Dropping it loses nothing that is owed.
+#[derive(Debug)]
+pub struct Run {
+    pub(super) desired: Desired,
+    pub(super) mode: Mode,
+    pub(super) ledger: Ledger,
+    pub(super) pending: Pending,
+    pub(super) modules: Vec<Progress>,
+    pub(super) report: Collector,
+    pub(super) prediction: Prediction,
+    pub(super) now: Timestamp,
+    /// `pending` differs from what the last record says.
+    pub(super) dirty: bool,
+    /// Ledger entries for the next record.
+    pub(super) put: BTreeMap<ResourceId, Entry>,
+    pub(super) forget: BTreeSet<ResourceId>,
+    options: Options,
+    generation: u64,
+    /// Modules that nothing holds back and that have not begun.
+    startable: BTreeSet<usize>,
+    /// Modules that have begun and can take a step.
+    moving: VecDeque<usize>,
+    running: usize,
+    jobs: BTreeMap<JobId, Task>,
+    next_job: u64,
+    removal: Removal,
+    finished: bool,
+}
+
+/// Whom a job's outcome goes to.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    Module(usize),
+    Removal,
+}
+
+/// What the host would be like if what only observes had been applied (CNV-6).
+#[derive(Debug, Default)]
+pub(super) struct Prediction {
+    pub(super) notified: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
+    /// Whether something would be at a path.
+    pub(super) paths: BTreeMap<String, bool>,
+}
+
+impl Run {
+    /// A run over `desired`, with what the ledger knows and what earlier runs still owe.
+    pub fn new(desired: Desired, ledger: Ledger, pending: Pending, mode: Mode, options: Options) -> Run {
+        let modules = Progress::all(&desired);
+        let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect();
+        let removal = Removal::new(&desired, &ledger);
+        let mut run = Run {
+            mode,
+            ledger,
+            pending,
+            modules,
+            report: Collector::default(),
+            prediction: Prediction::default(),
+            now: options.started,
+            dirty: false,
+            put: BTreeMap::new(),
+            forget: BTreeSet::new(),
+            options,
+            generation: 0,
+            startable,
+            moving: VecDeque::new(),
+            running: 0,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            removal,
+            finished: false,
+            desired,
+        };
+        run.report.counts.modules = u32::try_from(run.desired.modules.len()).unwrap_or(u32::MAX);
+        if mode == Mode::Apply {
+            run.drop_debts_of_the_gone();
+            run.follow_moved();
+        }
+        run
+    }
+
+    /// The jobs that may start now, each handed out once. None means: wait for an outcome,
+    /// or, with none outstanding, [`Run::finish`].
+    pub fn ready(&mut self, now: Timestamp) -> Vec<Job> {
+        self.now = self.now.max(now);
+        let mut jobs = Vec::new();
+        loop {
+            while self.running < self.options.max_parallel.max(1) {
+                let Some(m) = self.startable.pop_first() else { break };
+                self.running += 1;
+                self.moving.push_back(m);
+            }
+            let Some(m) = self.moving.pop_front() else { break };
+            match self.step(m) {
+                Some(work) => jobs.push(self.issue(Task::Module(m), work)),
+                None => self.module_is_done(m),
+            }
+        }
+        if self.modules_are_done()
+            && self.jobs.is_empty()
+            && let Some(work) = self.remove_next()
+        {
+            jobs.push(self.issue(Task::Removal, work));
+        }
+        jobs
+    }
+
+    /// Takes in what came of a job. An unknown job, or one answered twice, is ignored.
+    pub fn done(&mut self, id: JobId, outcome: Outcome, now: Timestamp) {
+        self.now = self.now.max(now);
+        match self.jobs.remove(&id) {
+            Some(Task::Module(m)) => {
+                self.settle(m, outcome);
+                self.moving.push_back(m);
+            }
+            Some(Task::Removal) => self.removed(outcome),
+            None => {}
+        }
+    }
+
+    /// The result, once, when nothing is left to do and no job is out.
+    pub fn finish(&mut self) -> Option<Finished> {
+        let over = self.modules_are_done() && self.jobs.is_empty() && self.removal.is_over();
+        if self.finished || !over {
+            return None;
+        }
+        self.finished = true;
+        let (counts, items) = std::mem::take(&mut self.report).finish();
+        let duration = self.now.since(self.options.started);
+        let report = RunReport {
+            started: self.options.started,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            seq: self.options.seq,
+            root: self.options.root,
+            intended: self.options.intended,
+            counts,
+            items,
+        };
+        let (ledger, pending) = (std::mem::take(&mut self.ledger), std::mem::take(&mut self.pending));
+        Some(Finished { report, ledger, pending })
+    }
+
+    pub(super) fn resource(&self, m: usize, slot: usize) -> &Arc<BoundResource> {
+        let module = &self.desired.modules[m];
+        match slot.checked_sub(module.resources.len()) {
+            None => &module.resources[slot],
+            Some(handler) => &module.handlers[handler],
+        }
+    }
+
+    /// A record of everything that is not written yet; empty when all is.
+    pub(super) fn record(&mut self) -> Record {
+        let mut record = Record {
+            put: std::mem::take(&mut self.put).into_iter().collect(),
+            remove: std::mem::take(&mut self.forget).into_iter().collect(),
+            ..Record::default()
+        };
+        if std::mem::take(&mut self.dirty) {
+            record.pending = Some(self.pending.clone());
+        }
+        if !record.is_empty() {
+            self.generation += 1;
+            record.generation = self.generation;
+        }
+        record
+    }
+
+    pub(super) fn removal(&mut self) -> &mut Removal {
+        &mut self.removal
+    }
+
+    fn issue(&mut self, task: Task, what: Work) -> Job {
+        debug_assert!(!matches!(&what, Work::Probe(Probe::Changed(_))));
+        self.next_job += 1;
+        let id = JobId(self.next_job);
+        self.jobs.insert(id, task);
+        Job { id, what }
+    }
+
+    fn modules_are_done(&self) -> bool {
+        self.running == 0 && self.startable.is_empty() && self.moving.is_empty()
+    }
+
+    fn module_is_done(&mut self, m: usize) {
+        self.running -= 1;
+        for later in std::mem::take(&mut self.modules[m].dependents) {
+            let blockers = &mut self.modules[later].blockers;
+            *blockers -= 1;
+            if *blockers == 0 {
+                self.startable.insert(later);
+            }
+        }
+    }
+
+    /// Debts to resources and modules that left the set, or no longer verify.
+    fn drop_debts_of_the_gone(&mut self) {
+        let known = |id: &ResourceId| {
+            let unnamed = |module: &str| {
+                self.desired.modules.iter().any(|bound| bound.unnamed && bound.name == module)
+            };
+            self.desired.index.contains_key(id) || unnamed(id.module())
+        };
+        let before = (self.pending.notified.len(), self.pending.unverified.len());
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.notified.retain(|target, _| known(target));
+        pending.unverified.retain(|name, _| {
+            let module = self.desired.modules.iter().find(|module| module.name == *name);
+            module.is_some_and(|module| module.verify.is_some() || module.error.is_some())
+        });
+        self.dirty |= before != (pending.notified.len(), pending.unverified.len());
+        self.pending = pending;
+    }
+
+    /// A resource that is now declared elsewhere keeps what the ledger knows of its path.
+    fn follow_moved(&mut self) {
+        for (old, new) in self.removal.moved() {
+            let Some(mut entry) = self.ledger.entries.remove(&old) else { continue };
+            self.forget.insert(old);
+            if let Some((m, slot)) = self.desired.index.get(&new).copied()
+                && !self.ledger.entries.contains_key(&new)
+            {
+                let resource = self.resource(m, slot);
+                (entry.on_remove, entry.sensitive) = (resource.on_remove, resource.sensitive);
+                entry.kind = resource.kind.clone();
+                self.ledger.entries.insert(new.clone(), entry.clone());
+                self.put.insert(new, entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! [`Run`]: what to do next, and what came of it (CNV-1, CFG-4).
+//!
+//! Modules run in order of their edges, independent ones beside each other; inside a
+//! module one resource after the other: when -> check -> ok, or apply -> changed or failed
+//! -> notify; then verify; then the notified handlers. Order never skips; a failed
+//! `depends_on` does. Before anything is applied, the shell makes durable what a crash
+//! must not lose: the ledger entry, the notifications that the change will cause and how
+//! to undo it ([`Record`]). So a process that is killed at any moment owes no handler and
+//! no verify that the next run does not pay.
+
+mod machine;
+mod module;
+mod pending;
+mod removal;
+mod report;
+mod slot;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::module::{Command, OnRemove};
+use lang::Probe;
+use model::{Digest, RunReport, Timestamp};
+
+use crate::kinds::{Applied, Checked};
+use crate::{BoundResource, Entry, Ledger, ResourceId};
+
+pub use machine::Run;
+pub use pending::{Pending, Undo};
+
+/// How many modules a run works on at once unless told otherwise.
+pub const DEFAULT_PARALLEL: usize = 4;
+/// Time for a module's `verify:`.
+pub const VERIFY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Whether a run changes the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Make it so.
+    Apply,
+    /// Only say what would change; nothing is touched and nothing is persisted (CNV-6).
+    Plan,
+}
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Modules at once; at least 1.
+    pub max_parallel: usize,
+    /// The release's number, for the report.
+    pub seq: u64,
+    /// The set's root, for the report.
+    pub root: Digest,
+    /// The set was adopted since the last run, so its changes are no drift.
+    pub intended: bool,
+    /// When the run starts.
+    pub started: Timestamp,
+}
+
+/// Names a job of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {}", self.0)
+    }
+}
+
+/// Something for the shell to do, once, and to answer with [`Run::done`].
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub id: JobId,
+    /// What to do.
+    pub what: Work,
+}
+
+/// What a job asks for; beside each the outcome that answers it.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Answer a question about the host: [`Outcome::Probed`]. Only [`Probe::FileExists`].
+    Probe(Probe),
+    /// Look, and touch nothing: [`Outcome::Checked`] or [`Outcome::Skipped`].
+    Check {
+        /// What to look at; its spec is `Ok`.
+        resource: Arc<BoundResource>,
+        /// No apply will follow, so the check may cost more to say more (a dry run).
+        plan: bool,
+    },
+    /// Keep the prior bytes where the record says so, make the record durable, then apply:
+    /// [`Outcome::Applied`] or [`Outcome::Skipped`].
+    Apply {
+        /// What to apply; its spec is `Ok`.
+        resource: Arc<BoundResource>,
+        /// What the check found.
+        checked: Checked,
+        /// What must be durable before the host is touched.
+        record: Record,
+    },
+    /// Run a module's verify: [`Outcome::Verified`].
+    Verify {
+        /// The module.
+        module: String,
+        /// The command.
+        command: Command,
+        /// Kill it after this long.
+        timeout: Duration,
+    },
+    /// Put back, in this order, what a module changed: [`Outcome::Undone`]. Undoing twice
+    /// must do no harm.
+    Undo {
+        /// The module.
+        module: String,
+        /// The last change first.
+        undo: Vec<Undo>,
+    },
+    /// A resource left the set: [`Outcome::Removed`]. Removing twice must do no harm.
+    Remove {
+        /// The resource.
+        id: ResourceId,
+        /// What the ledger knows of it.
+        entry: Entry,
+        /// `Delete` or `Restore`.
+        how: OnRemove,
+    },
+    /// Make the record durable: [`Outcome::Persisted`].
+    Persist {
+        /// What to write.
+        record: Record,
+    },
+}
+
+/// A change of what is kept on disk beside the host's own state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Rises with every record of a run. Jobs run beside each other: a `pending` older than
+    /// the one written last must not be written over it.
+    pub generation: u64,
+    /// What [`Pending`] is to be; `None` when it is already so on disk.
+    pub pending: Option<Pending>,
+    /// Before anything else, the bytes of the regular file at this path go to the blob store:
+    /// an entry of `put` or an undo of `pending` says that they are kept.
+    pub keep: Option<String>,
+    /// Ledger entries to write.
+    pub put: Vec<(ResourceId, Entry)>,
+    /// Ledger entries to forget.
+    pub remove: Vec<ResourceId>,
+}
+
+impl Record {
+    /// There is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.keep.is_none() && self.pending.is_none() && self.put.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// What came of a job.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Of [`Work::Probe`].
+    Probed(bool),
+    /// Of [`Work::Check`].
+    Checked(Result<Checked, String>),
+    /// The host does not do this kind of work here; the reason (`rooted`).
+    Skipped(String),
+    /// Of [`Work::Apply`].
+    Applied(Result<Applied, String>),
+    /// Of [`Work::Verify`].
+    Verified(Result<(), String>),
+    /// Of [`Work::Undo`].
+    Undone(Result<(), String>),
+    /// Of [`Work::Remove`]: whether anything was changed.
+    Removed(Result<bool, String>),
+    /// Of [`Work::Persist`].
+    Persisted(Result<(), String>),
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// What was done.
+    pub report: RunReport,
+    /// The ledger after it, as it is on disk.
+    pub ledger: Ledger,
+    /// What is still owed, as it is on disk.
+    pub pending: Pending,
+}

@@ -1,0 +1,326 @@
+//! One module's way through a run: whether it is wanted, its slots, verify, its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lang::Probe;
+use model::{Action, Timestamp};
+
+use super::report::{bare, item};
+use super::slot::{Applying, Asked, source};
+use super::{Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
+use crate::kinds::Checked;
+use crate::{Desired, ResourceId, When};
+
+/// How far a module is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Modules that must be done first and are not.
+    pub(super) blockers: usize,
+    /// Modules that this one holds back.
+    pub(super) dependents: Vec<usize>,
+    pub(super) phase: Phase,
+    /// What became of each slot: resources, then handlers.
+    pub(super) states: Vec<State>,
+    pub(super) end: End,
+    /// When the current slot began.
+    pub(super) began: Timestamp,
+    /// Answers of the host for the current slot.
+    pub(super) answers: BTreeMap<Probe, bool>,
+    pub(super) asked: Option<Probe>,
+    /// What the check of the current slot found, until it is applied.
+    pub(super) checked: Option<Checked>,
+    pub(super) applying: Option<Applying>,
+    /// Slots whose resource was changed.
+    pub(super) changed: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    Start,
+    /// When, dependencies, check.
+    Slot(usize),
+    Apply(usize),
+    Verify,
+    Undo,
+    End,
+    Done,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Waiting,
+    /// Right, changed, ignored, or not wanted here.
+    Fine,
+    Failed,
+    /// Skipped because of this one's failure.
+    Blocked(ResourceId),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    #[default]
+    Open,
+    Fine,
+    Failed,
+    /// Skipped because of this module's failure.
+    Blocked(String),
+}
+
+impl Progress {
+    pub(super) fn all(desired: &Desired) -> Vec<Progress> {
+        let numbers: BTreeMap<&str, usize> =
+            desired.modules.iter().enumerate().map(|(m, module)| (module.name.as_str(), m)).collect();
+        let mut all: Vec<Progress> = desired.modules.iter().map(|_| Progress::default()).collect();
+        for (m, module) in desired.modules.iter().enumerate() {
+            all[m].states = vec![State::Waiting; module.resources.len() + module.handlers.len()];
+            // Only what stands before it can hold it back: a broken cycle cannot wait for itself.
+            let earlier = module.depends_on.iter().chain(&module.after);
+            let earlier: BTreeSet<usize> =
+                earlier.filter_map(|name| numbers.get(name.as_str()).copied()).filter(|first| *first < m).collect();
+            all[m].blockers = earlier.len();
+            for first in earlier {
+                all[first].dependents.push(m);
+            }
+        }
+        all
+    }
+}
+
+impl Run {
+    /// Goes on with a module: the next job, or `None` when it is done.
+    pub(super) fn step(&mut self, m: usize) -> Option<Work> {
+        loop {
+            let work = match self.modules[m].phase {
+                Phase::Start => self.start(m),
+                Phase::Slot(slot) => self.slot(m, slot),
+                Phase::Apply(slot) => self.apply(m, slot),
+                Phase::Verify => self.verify(m),
+                Phase::Undo => self.undo(m),
+                Phase::End => self.end(m),
+                Phase::Done => return None,
+            };
+            if work.is_some() {
+                return work;
+            }
+        }
+    }
+
+    /// Takes in the outcome of the module's job.
+    pub(super) fn settle(&mut self, m: usize, outcome: Outcome) {
+        match (self.modules[m].phase, outcome) {
+            (Phase::Start | Phase::Slot(_), Outcome::Probed(answer)) => {
+                let progress = &mut self.modules[m];
+                progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
+            }
+            (Phase::Slot(slot), Outcome::Checked(result)) => self.checked(m, slot, result),
+            (Phase::Apply(slot), Outcome::Applied(result)) => self.applied(m, slot, result),
+            (Phase::Slot(slot) | Phase::Apply(slot), Outcome::Skipped(reason)) => {
+                self.skipped_by_host(m, slot, reason);
+            }
+            (Phase::Verify, Outcome::Verified(result)) => self.verified(m, result),
+            (Phase::Undo, Outcome::Undone(result)) => self.undone(m, result),
+            (Phase::End, Outcome::Persisted(result)) => self.persisted(m, result),
+            (Phase::Slot(slot), _) => {
+                self.fail(m, slot, "the host answered a question that was not asked".into());
+            }
+            (Phase::Apply(slot), _) => {
+                self.applied(m, slot, Err("the host answered a question that was not asked".into()));
+            }
+            (Phase::Verify | Phase::Undo | Phase::Start, _) => {
+                self.fail_module(m, "the host answered a question that was not asked".into());
+            }
+            (Phase::End | Phase::Done, _) => self.modules[m].phase = Phase::Done,
+        }
+    }
+
+    fn start(&mut self, m: usize) -> Option<Work> {
+        let module = Arc::clone(&self.desired.modules[m]);
+        if let Some(error) = &module.error {
+            self.fail_module(m, error.clone());
+            return None;
+        }
+        if let Some((name, root)) = self.failed_module(&module.depends_on) {
+            let why = if name == root { "which failed".to_owned() } else { format!("which was skipped because {root} failed") };
+            self.skip_module(m, format!("it depends on {name}, {why}"), End::Blocked(root));
+            return None;
+        }
+        let wanted = match &module.when {
+            When::Always => Ok(true),
+            When::Never(_) => Ok(false),
+            When::Failed(reason) => Err(reason.clone()),
+            When::Ask(condition) => match self.ask(m, None, condition) {
+                Ok(wanted) => Ok(wanted),
+                Err(Asked::Probe(work)) => return Some(work),
+                Err(Asked::Failed(reason)) => Err(reason),
+            },
+        };
+        match wanted {
+            Ok(true) => self.modules[m].phase = self.after_slots(m, 0),
+            Ok(false) => {
+                self.drop_debts_of(m);
+                self.skip_module(m, format!("when is false: {}", source(&module.when)), End::Fine);
+            }
+            Err(reason) => self.fail_module(m, reason),
+        }
+        self.modules[m].answers.clear();
+        None
+    }
+
+    /// The first of these modules that failed or was skipped for a failure, and the failure.
+    fn failed_module(&self, names: &[String]) -> Option<(String, String)> {
+        let module = |name: &String| self.desired.modules.iter().position(|module| module.name == *name);
+        names.iter().find_map(|name| match &self.modules[module(name)?].end {
+            End::Failed => Some((name.clone(), name.clone())),
+            End::Blocked(root) => Some((name.clone(), root.clone())),
+            End::Open | End::Fine => None,
+        })
+    }
+
+    fn fail_module(&mut self, m: usize, reason: String) {
+        let name = self.desired.modules[m].name.clone();
+        self.report.add((m, 0), bare(&name, Action::Failed, Some(reason)));
+        (self.modules[m].end, self.modules[m].phase) = (End::Failed, Phase::End);
+    }
+
+    /// One item for all its resources, each of which is counted.
+    fn skip_module(&mut self, m: usize, reason: String, end: End) {
+        let module = &self.desired.modules[m];
+        let others = module.resources.len().saturating_sub(1);
+        self.report.counts.skipped += u32::try_from(others).unwrap_or(u32::MAX);
+        self.report.add((m, 0), bare(&module.name.clone(), Action::Skipped, Some(reason)));
+        (self.modules[m].end, self.modules[m].phase) = (end, Phase::End);
+    }
+
+    /// A module that is not wanted owes nothing.
+    fn drop_debts_of(&mut self, m: usize) {
+        if self.observes_module(m) {
+            return;
+        }
+        let name = &self.desired.modules[m].name;
+        let before = (self.pending.notified.len(), self.pending.unverified.len());
+        self.pending.notified.retain(|target, _| target.module() != name);
+        self.pending.unverified.remove(name);
+        self.dirty |= before != (self.pending.notified.len(), self.pending.unverified.len());
+    }
+
+    pub(super) fn observes_module(&self, m: usize) -> bool {
+        self.mode == Mode::Plan || self.desired.observe || self.desired.modules[m].observe
+    }
+
+    /// The phase when the slots before `slot` are through: verify stands between resources
+    /// and handlers.
+    pub(super) fn after_slots(&self, m: usize, slot: usize) -> Phase {
+        let module = &self.desired.modules[m];
+        if slot == module.resources.len() {
+            Phase::Verify
+        } else if slot < module.resources.len() + module.handlers.len() {
+            Phase::Slot(slot)
+        } else {
+            Phase::End
+        }
+    }
+
+    fn end(&mut self, m: usize) -> Option<Work> {
+        let progress = &mut self.modules[m];
+        if progress.end == End::Open {
+            let failed = progress.states.contains(&State::Failed);
+            progress.end = if failed { End::Failed } else { End::Fine };
+        }
+        if self.mode == Mode::Plan {
+            self.modules[m].phase = Phase::Done;
+            return None;
+        }
+        let record = self.record();
+        if record.is_empty() {
+            self.modules[m].phase = Phase::Done;
+            return None;
+        }
+        Some(Work::Persist { record })
+    }
+
+    fn persisted(&mut self, m: usize, result: Result<(), String>) {
+        self.modules[m].phase = Phase::Done;
+        if let Err(error) = result {
+            // The last record of the run tries again.
+            self.dirty = true;
+            let name = self.desired.modules[m].name.clone();
+            self.report.add((m, usize::MAX), bare(&name, Action::Failed, Some(format!("what is owed could not be written: {error}"))));
+        }
+    }
+
+    fn verify(&mut self, m: usize) -> Option<Work> {
+        let module = &self.desired.modules[m];
+        let due = self.pending.unverified.contains_key(&module.name) && !self.observes_module(m);
+        match &module.verify {
+            Some(command) if due => Some(Work::Verify {
+                module: module.name.clone(),
+                command: command.clone(),
+                timeout: VERIFY_TIMEOUT,
+            }),
+            _ => {
+                self.begin_handlers(m);
+                None
+            }
+        }
+    }
+
+    fn begin_handlers(&mut self, m: usize) {
+        let module = &self.desired.modules[m];
+        let first = module.resources.len();
+        self.modules[m].phase = if module.handlers.is_empty() { Phase::End } else { Phase::Slot(first) };
+    }
+
+    fn verified(&mut self, m: usize, result: Result<(), String>) {
+        let name = self.desired.modules[m].name.clone();
+        let Err(reason) = result else {
+            self.dirty |= self.pending.unverified.remove(&name).is_some();
+            return self.begin_handlers(m);
+        };
+        self.report.add((m, usize::MAX - 1), bare(&name, Action::Failed, Some(format!("verify failed: {reason}"))));
+        let progress = &mut self.modules[m];
+        (progress.end, progress.phase) = (End::Failed, Phase::Undo);
+        for slot in &progress.changed {
+            progress.states[*slot] = State::Failed;
+        }
+        // What was changed is put back, so nobody has to hear of it.
+        self.pending.drop_from(&name);
+        self.dirty = true;
+    }
+
+    fn undo(&mut self, m: usize) -> Option<Work> {
+        let module = self.desired.modules[m].name.clone();
+        let undo: Vec<Undo> = self.pending.unverified.get(&module).into_iter().flatten().rev().cloned().collect();
+        if undo.is_empty() {
+            self.undone(m, Ok(()));
+            return None;
+        }
+        Some(Work::Undo { module, undo })
+    }
+
+    fn undone(&mut self, m: usize, result: Result<(), String>) {
+        let name = self.desired.modules[m].name.clone();
+        self.modules[m].phase = Phase::End;
+        if let Err(reason) = result {
+            let reason = format!("what verify refused could not be put back: {reason}");
+            self.report.add((m, usize::MAX), bare(&name, Action::Failed, Some(reason)));
+            return;
+        }
+        let restored = self.pending.unverified.remove(&name).unwrap_or_default();
+        self.dirty = true;
+        for slot in std::mem::take(&mut self.modules[m].changed) {
+            let resource = Arc::clone(self.resource(m, slot));
+            let path = resource.path().and_then(|path| restored.iter().find(|undo| undo.path == path));
+            let (action, reason) = match path {
+                Some(undo) => match undo.cannot_restore() {
+                    None => (Action::Restored, "its module's verify failed".to_owned()),
+                    Some(why) => (Action::Failed, format!("it stays as it is: {why}")),
+                },
+                None => (Action::Failed, "a command's effect cannot be put back".to_owned()),
+            };
+            self.report.add((m, slot), item(&resource, action, None, Some(reason), 0));
+        }
+    }
+}

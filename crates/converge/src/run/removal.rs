@@ -1,0 +1,143 @@
+//! Resources that left the set: what the ledger still answers for (CNV-10).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use catalog::module::OnRemove;
+use model::delta::{Edit, Fields};
+use model::{Action, ResourceReport};
+
+use super::report::bare;
+use super::{Mode, Outcome, Run, Work};
+use crate::{Desired, Entry, Ledger, ResourceId};
+
+/// Where removals stand in the report: after every module.
+const LAST: usize = usize::MAX;
+
+/// The leftovers, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    /// What is below a directory stands before it.
+    left: VecDeque<ResourceId>,
+    moved: Vec<(ResourceId, ResourceId)>,
+    current: Option<ResourceId>,
+    over: bool,
+}
+
+impl Removal {
+    /// What the ledger knows and the set does not. A module that could not be bound keeps
+    /// all its entries: which of its resources left is not known.
+    pub(super) fn new(desired: &Desired, ledger: &Ledger) -> Removal {
+        let gone: Vec<(&ResourceId, &Entry)> =
+            ledger.entries.iter().filter(|(id, _)| !desired.index.contains_key(*id)).collect();
+        if gone.is_empty() {
+            return Removal::default();
+        }
+        let unnamed = |id: &ResourceId| desired.modules.iter().any(|m| m.unnamed && m.name == id.module());
+        // Where `when` is false there is no spec, and the name is the path.
+        let managed: BTreeMap<&str, &ResourceId> = desired
+            .resources()
+            .map(|resource| (resource.path().unwrap_or(&resource.name), &resource.id))
+            .collect();
+        let mut removal = Removal::default();
+        let mut left = Vec::new();
+        for (id, entry) in gone.into_iter().filter(|(id, _)| !unnamed(id)) {
+            match managed.get(entry.path.as_str()) {
+                Some(new) => removal.moved.push((id.clone(), (*new).clone())),
+                None => left.push((&entry.path, id.clone())),
+            }
+        }
+        left.sort_by(|a, b| b.cmp(a));
+        removal.left = left.into_iter().map(|(_, id)| id).collect();
+        removal
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Resources whose path another resource manages now: old id, new id.
+    pub(super) fn moved(&mut self) -> Vec<(ResourceId, ResourceId)> {
+        std::mem::take(&mut self.moved)
+    }
+}
+
+impl Run {
+    /// The next removal, then what is left to be written, then nothing.
+    pub(super) fn remove_next(&mut self) -> Option<Work> {
+        while let Some(id) = self.removal().left.pop_front() {
+            let Some(entry) = self.ledger.entries.get(&id).cloned() else { continue };
+            if self.mode == Mode::Plan || self.desired.observe {
+                self.predict_removal(&id, &entry);
+                continue;
+            }
+            if entry.on_remove == OnRemove::Keep {
+                self.ledger.entries.remove(&id);
+                self.forget.insert(id);
+                continue;
+            }
+            self.removal().current = Some(id.clone());
+            let how = entry.on_remove;
+            return Some(Work::Remove { id, entry, how });
+        }
+        let record = self.record();
+        let write = self.mode == Mode::Apply && !record.is_empty();
+        self.removal().over = !write;
+        write.then_some(Work::Persist { record })
+    }
+
+    /// Takes in the outcome of a removal, or of the last record.
+    pub(super) fn removed(&mut self, outcome: Outcome) {
+        let Some(id) = self.removal().current.take() else {
+            self.removal().over = true;
+            if let Outcome::Persisted(Err(error)) = outcome {
+                self.report.add((LAST, 0), bare("ledger", Action::Failed, Some(error)));
+            }
+            return;
+        };
+        match outcome {
+            Outcome::Removed(Ok(changed)) => {
+                let entry = self.ledger.entries.remove(&id);
+                if let Some(entry) = entry.filter(|_| changed) {
+                    let deleted = entry.on_remove == OnRemove::Delete;
+                    let action = if deleted { Action::Deleted } else { Action::Restored };
+                    let item = ResourceReport { edit: Some(edit(&entry)), ..bare(id.as_str(), action, None) };
+                    self.report.add((LAST, 0), item);
+                }
+                self.forget.insert(id);
+            }
+            Outcome::Removed(Err(error)) => {
+                self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(error)));
+            }
+            Outcome::Skipped(reason) => {
+                self.report.add((LAST, 0), bare(id.as_str(), Action::Skipped, Some(reason)));
+            }
+            _ => {
+                let reason = "the removal was answered with something else".to_owned();
+                self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(reason)));
+            }
+        }
+    }
+
+    fn predict_removal(&mut self, id: &ResourceId, entry: &Entry) {
+        let what = match entry.on_remove {
+            OnRemove::Keep => return,
+            OnRemove::Delete => "no longer declared: it would be deleted (on_remove)".to_owned(),
+            OnRemove::Restore => {
+                let but = entry.cannot_restore().map(|why| format!(", but {why}")).unwrap_or_default();
+                format!("no longer declared: what was there before would be put back (on_remove){but}")
+            }
+        };
+        let item = ResourceReport { edit: Some(edit(entry)), ..bare(id.as_str(), Action::WouldChange, Some(what)) };
+        self.report.add((LAST, 0), item);
+    }
+}
+
+fn edit(entry: &Entry) -> Edit<Fields> {
+    let fields = |kind: &str| Fields::from([("type".to_owned(), kind.to_owned())]);
+    match entry.on_remove {
+        OnRemove::Restore if !matches!(entry.prior, crate::kinds::Prior::Missing) => {
+            Edit::Change { from: fields(&entry.kind), to: fields(entry.prior.what()) }
+        }
+        _ => Edit::Remove { from: fields(&entry.kind) },
+    }
+}

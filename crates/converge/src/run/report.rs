@@ -1,0 +1,96 @@
+//! Collecting a run's report within its bounds (CNV-2).
+
+use catalog::spec::Spec;
+use model::delta::{Edit, Fields};
+use model::report::{MAX_ITEMS, MAX_TEXT};
+use model::{Action, Counts, ResourceReport};
+
+use crate::BoundResource;
+
+/// Where an item stands in the report: module, then slot.
+pub(super) type Position = (usize, usize);
+
+/// Everything that was not simply right.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    pub(super) counts: Counts,
+    items: Vec<(Position, ResourceReport)>,
+}
+
+impl Collector {
+    /// Counts an action and keeps its item.
+    pub(super) fn add(&mut self, position: Position, item: ResourceReport) {
+        let counts = &mut self.counts;
+        match item.action {
+            Action::Changed | Action::Deleted => counts.changed += 1,
+            Action::Failed => counts.failed += 1,
+            Action::Skipped => counts.skipped += 1,
+            Action::WouldChange | Action::Unknown => counts.would_change += 1,
+            Action::Ok => counts.ok += 1,
+            // The failure was counted where it happened, or is not to count.
+            Action::Restored | Action::Ignored => {}
+        }
+        self.items.push((position, item));
+    }
+
+    /// The items in order of modules and resources, at most [`MAX_ITEMS`]: when there are
+    /// more, failures stay.
+    pub(super) fn finish(self) -> (Counts, Vec<ResourceReport>) {
+        let mut items = self.items;
+        if items.len() > MAX_ITEMS {
+            items.sort_by_key(|(position, item)| (item.action != Action::Failed, *position));
+            items.truncate(MAX_ITEMS);
+        }
+        items.sort_by_key(|(position, _)| *position);
+        (self.counts, items.into_iter().map(|(_, item)| item).collect())
+    }
+}
+
+/// An item about a resource; hides what is sensitive.
+pub(super) fn item(
+    resource: &BoundResource,
+    action: Action,
+    edit: Option<&Edit<Fields>>,
+    reason: Option<String>,
+    duration_ms: u64,
+) -> ResourceReport {
+    let edit = edit.filter(|_| !resource.sensitive).map(|edit| edit.map(clipped));
+    let failed = matches!(action, Action::Failed | Action::Ignored);
+    let reason = match reason {
+        // What a command says may repeat what it was given.
+        Some(_) if failed && resource.sensitive && speaks(resource) => {
+            Some("it failed; what it said is hidden, because the resource is sensitive".to_owned())
+        }
+        other => other,
+    };
+    ResourceReport { edit, duration_ms, ..bare(resource.id.as_str(), action, reason) }
+}
+
+/// An item without an edit.
+pub(super) fn bare(name: &str, action: Action, reason: Option<String>) -> ResourceReport {
+    let reason = reason.map(|text| clip(&text));
+    ResourceReport { resource: name.to_owned(), action, edit: None, reason, duration_ms: 0 }
+}
+
+/// Its failures may quote the output of a command.
+fn speaks(resource: &BoundResource) -> bool {
+    match &resource.spec {
+        Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
+        Ok(Spec::File(spec)) => spec.validate.is_some(),
+        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) => false,
+        // The message of a failed evaluation may quote a value.
+        Err(_) => true,
+    }
+}
+
+fn clipped(fields: &Fields) -> Fields {
+    fields.iter().map(|(name, text)| (name.clone(), clip(text))).collect()
+}
+
+fn clip(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}\n... ({} bytes)", &text[..end], text.len())
+}

@@ -1,0 +1,367 @@
+//! One resource's way: dependencies, when, check, apply, notify.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::module::OnRemove;
+use catalog::spec::{Ensure, Spec};
+use lang::{EvalError, Probe};
+use model::Action;
+use model::delta::{Edit, Fields};
+
+use super::module::{End, Phase, State};
+use super::pending::Ahead;
+use super::report::item;
+use super::{Mode, Record, Run, Undo, Work};
+use crate::bind::parents;
+use crate::kinds::{Applied, Checked, Prior};
+use crate::ledger::MAX_KEPT;
+use crate::{BoundResource, Condition, Entry, ResourceId, When};
+
+/// What is to be known when an apply comes back.
+#[derive(Debug)]
+pub(super) struct Applying {
+    edit: Option<Edit<Fields>>,
+    ahead: Option<Ahead>,
+    /// The ledger entry that goes with it is new.
+    new_entry: bool,
+}
+
+/// Why a condition has no answer yet.
+pub(super) enum Asked {
+    Probe(Work),
+    Failed(String),
+}
+
+impl Run {
+    pub(super) fn observes(&self, resource: &BoundResource) -> bool {
+        self.mode == Mode::Plan || self.desired.observe || resource.observe
+    }
+
+    /// From the beginning of a slot to its check.
+    pub(super) fn slot(&mut self, m: usize, slot: usize) -> Option<Work> {
+        let resource = Arc::clone(self.resource(m, slot));
+        let handler = slot >= self.desired.modules[m].resources.len();
+        let observe = self.observes(&resource);
+        if handler && !self.is_notified(&resource, observe, None) {
+            self.next(m, slot, State::Fine);
+            return None;
+        }
+        if let Some((dependency, root)) = self.failed_dependency(&resource) {
+            let why = match dependency == root {
+                true => "which failed".to_owned(),
+                false => format!("which was skipped because {root} failed"),
+            };
+            let reason = format!("it depends on {dependency}, {why}");
+            self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
+            self.next(m, slot, State::Blocked(root));
+            return None;
+        }
+        let wanted = match &resource.when {
+            When::Always => Ok(true),
+            When::Never(_) => Ok(false),
+            When::Failed(reason) => Err(reason.clone()),
+            When::Ask(condition) => match self.ask(m, Some(&resource), condition) {
+                Ok(wanted) => Ok(wanted),
+                Err(Asked::Probe(work)) => return Some(work),
+                Err(Asked::Failed(reason)) => Err(reason),
+            },
+        };
+        let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
+        match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
+            Ok(true) => {
+                self.modules[m].began = self.now;
+                return Some(Work::Check { resource, plan: observe });
+            }
+            Ok(false) => {
+                let reason = format!("when is false: {}", source(&resource.when));
+                self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
+                self.heard(&resource, observe);
+                self.next(m, slot, State::Fine);
+            }
+            Err(reason) => {
+                self.modules[m].began = self.now;
+                self.fail(m, slot, reason);
+            }
+        }
+        None
+    }
+
+    /// Whether somebody (or `by`) notified the resource; what would have counts where it only observes.
+    fn is_notified(&self, resource: &BoundResource, observe: bool, by: Option<&ResourceId>) -> bool {
+        let in_map = |map: &BTreeMap<ResourceId, BTreeSet<ResourceId>>| {
+            map.get(&resource.id).is_some_and(|notifiers| by.is_none_or(|by| notifiers.contains(by)))
+        };
+        in_map(&self.pending.notified) || (observe && in_map(&self.prediction.notified))
+    }
+
+    /// The first dependency that failed, or was skipped for a failure, and that failure.
+    fn failed_dependency(&self, resource: &BoundResource) -> Option<(ResourceId, ResourceId)> {
+        resource.depends_on.iter().find_map(|id| {
+            let (m, slot) = *self.desired.index.get(id)?;
+            match (&self.modules[m].states[slot], &self.modules[m].end) {
+                (State::Failed, _) | (State::Waiting, End::Failed) => Some((id.clone(), id.clone())),
+                (State::Blocked(root), _) => Some((id.clone(), root.clone())),
+                (State::Waiting, End::Blocked(root)) => Some((id.clone(), ResourceId::from(root.as_str()))),
+                (State::Fine, _) | (State::Waiting, End::Open | End::Fine) => None,
+            }
+        })
+    }
+
+    /// Evaluates a condition; the host's next answer may be needed first.
+    pub(super) fn ask(&mut self, m: usize, resource: Option<&BoundResource>, condition: &Condition) -> Result<bool, Asked> {
+        let observe = resource.map_or_else(|| self.observes_module(m), |resource| self.observes(resource));
+        let answers = &self.modules[m].answers;
+        let known = |probe: &Probe| match (probe, resource) {
+            (Probe::FileExists(path), _) => {
+                let predicted = self.prediction.paths.get(path).filter(|_| observe);
+                predicted.or_else(|| answers.get(probe)).copied()
+            }
+            (Probe::Changed(None), Some(resource)) => Some(self.is_notified(resource, observe, None)),
+            (Probe::Changed(Some(id)), Some(resource)) => {
+                let notifier = resource.notifiers.get(id)?;
+                Some(self.is_notified(resource, observe, Some(notifier)))
+            }
+            (Probe::Changed(_), None) => None,
+        };
+        match condition.eval(&known) {
+            Ok(wanted) => Ok(wanted),
+            Err(EvalError::Needs(probe @ Probe::FileExists(_))) => {
+                self.modules[m].asked = Some(probe.clone());
+                Err(Asked::Probe(Work::Probe(probe)))
+            }
+            Err(EvalError::Needs(probe)) => Err(Asked::Failed(format!("when: nothing notifies it that `{probe}` could mean"))),
+            Err(error) => Err(Asked::Failed(format!("when: {error}"))),
+        }
+    }
+
+    pub(super) fn checked(&mut self, m: usize, slot: usize, result: Result<Checked, String>) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let observe = self.observes(&resource);
+        let checked = match result {
+            Ok(checked) => checked,
+            Err(reason) if observe => return self.unsure_or_failed(m, slot, &resource, reason),
+            Err(reason) => return self.fail(m, slot, reason),
+        };
+        if checked.edit.is_none() && !checked.unknown {
+            self.report.counts.ok += 1;
+            if !observe {
+                self.follow_declaration(&resource, &checked.prior);
+            }
+            self.heard(&resource, observe);
+            return self.next(m, slot, State::Fine);
+        }
+        if observe {
+            let action = if checked.unknown { Action::Unknown } else { Action::WouldChange };
+            self.predict(&resource, &checked);
+            let ms = self.elapsed(m);
+            self.report.add((m, slot), item(&resource, action, checked.edit.as_ref(), checked.note, ms));
+            return self.next(m, slot, State::Fine);
+        }
+        let progress = &mut self.modules[m];
+        (progress.checked, progress.phase) = (Some(checked), Phase::Apply(slot));
+    }
+
+    /// Hands out the apply, with everything that must be durable before it.
+    pub(super) fn apply(&mut self, m: usize, slot: usize) -> Option<Work> {
+        let resource = Arc::clone(self.resource(m, slot));
+        let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
+        let module = Arc::clone(&self.desired.modules[m]);
+        let handler = slot >= module.resources.len();
+        let kept = matches!(checked.prior, Prior::File { size, .. } if size <= MAX_KEPT);
+        let path = resource.path().map(str::to_owned);
+        // Handlers come after the verify, and it does not answer for them.
+        let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
+        let undo = path.clone().filter(|_| verifies.is_some());
+        let undo = undo.map(|path| Undo { path, prior: checked.prior.clone(), kept });
+        let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
+        let entry = path.clone().filter(|_| !self.ledger.entries.contains_key(&resource.id));
+        let new_entry = entry.is_some();
+        if let Some(path) = entry {
+            let entry = self.entry(&resource, path, checked.prior.clone(), kept);
+            self.remember(&resource.id, entry);
+        }
+        let mut record = Record::default();
+        if ahead.is_some() || new_entry {
+            self.dirty |= ahead.is_some();
+            record = self.record();
+            record.keep = path.filter(|_| kept);
+        }
+        let edit = checked.edit.clone();
+        self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
+        Some(Work::Apply { resource, checked, record })
+    }
+
+    pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let applying = self.modules[m].applying.take();
+        let (edit, ahead, new_entry) = match applying {
+            Some(applying) => (applying.edit, applying.ahead, applying.new_entry),
+            None => (None, None, false),
+        };
+        match result {
+            Ok(applied) if applied.changed => {
+                let ms = self.elapsed(m);
+                let edit = applied.edit.or(edit);
+                self.report.add((m, slot), item(&resource, Action::Changed, edit.as_ref(), None, ms));
+                self.modules[m].changed.push(slot);
+                self.heard(&resource, false);
+                self.next(m, slot, State::Fine);
+            }
+            Ok(_) => {
+                self.take_back(&resource, ahead, true);
+                if new_entry {
+                    self.ledger.entries.remove(&resource.id);
+                    self.put.remove(&resource.id);
+                    self.forget.insert(resource.id.clone());
+                }
+                self.report.counts.ok += 1;
+                self.heard(&resource, false);
+                self.next(m, slot, State::Fine);
+            }
+            Err(reason) => {
+                // Half a change may have happened: how to undo it stays written down.
+                self.take_back(&resource, ahead, false);
+                // The record may not have been written either; the next one repeats it.
+                self.dirty = true;
+                let entry = self.ledger.entries.get(&resource.id).filter(|_| new_entry).cloned();
+                self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
+                self.fail(m, slot, reason);
+            }
+        }
+    }
+
+    pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String) {
+        let resource = Arc::clone(self.resource(m, slot));
+        if let Some(applying) = self.modules[m].applying.take() {
+            self.take_back(&resource, applying.ahead, true);
+        }
+        let observe = self.observes(&resource);
+        self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
+        self.heard(&resource, observe);
+        self.next(m, slot, State::Fine);
+    }
+
+    /// The slot failed; what notified it is still owed.
+    pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let (action, state) = match resource.ignore_failure {
+            true => (Action::Ignored, State::Fine),
+            false => (Action::Failed, State::Failed),
+        };
+        let ms = self.elapsed(m);
+        self.report.add((m, slot), item(&resource, action, None, Some(reason), ms));
+        self.next(m, slot, state);
+    }
+
+    /// A check of what only observes failed. Where something that it needs would have been
+    /// changed before it, nothing can be said; else it is a failure.
+    fn unsure_or_failed(&mut self, m: usize, slot: usize, resource: &BoundResource, reason: String) {
+        let path = resource.path().into_iter();
+        let needed = path.clone().chain(path.flat_map(parents)).chain(resource.needs());
+        let would = needed.into_iter().find(|path| self.prediction.paths.contains_key(*path)).map(str::to_owned);
+        let Some(path) = would else {
+            return self.fail(m, slot, reason);
+        };
+        let ms = self.elapsed(m);
+        let reason = format!("{path} would have been changed before it, so its outcome is not known");
+        self.report.add((m, slot), item(resource, Action::Unknown, None, Some(reason), ms));
+        self.next(m, slot, State::Fine);
+    }
+
+    fn predict(&mut self, resource: &BoundResource, checked: &Checked) {
+        let Some(edit) = &checked.edit else { return };
+        if let Some(path) = resource.path() {
+            self.prediction.paths.insert(path.to_owned(), !matches!(edit, Edit::Remove { .. }));
+        }
+        for target in &resource.notify {
+            self.prediction.notified.entry(target.clone()).or_default().insert(resource.id.clone());
+        }
+    }
+
+    /// The resource has acted on its notifications, or had no reason to.
+    fn heard(&mut self, resource: &BoundResource, observe: bool) {
+        if !observe && !self.pending.notified.is_empty() {
+            self.dirty |= self.pending.notified.remove(&resource.id).is_some();
+        }
+    }
+
+    fn take_back(&mut self, resource: &BoundResource, ahead: Option<Ahead>, undo_too: bool) {
+        if let Some(ahead) = ahead {
+            self.pending.take_back(&resource.id, resource.id.module(), &ahead, undo_too);
+            self.dirty = true;
+        }
+    }
+
+    /// Keeps the ledger true to what is declared now, for a resource that is as declared.
+    fn follow_declaration(&mut self, resource: &BoundResource, prior: &Prior) {
+        if self.ledger.entries.is_empty() && resource.on_remove != OnRemove::Delete {
+            return;
+        }
+        let Some(path) = resource.path() else { return };
+        match self.ledger.entries.get(&resource.id) {
+            Some(entry) => {
+                if (entry.on_remove, entry.sensitive) != (resource.on_remove, resource.sensitive) {
+                    let entry = Entry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry.clone() };
+                    self.remember(&resource.id, entry);
+                }
+            }
+            // It is to be deleted when it leaves, whoever made it.
+            None if resource.on_remove == OnRemove::Delete && !is_absent(resource) => {
+                let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
+                self.remember(&resource.id, entry);
+            }
+            None => {}
+        }
+    }
+
+    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> Entry {
+        Entry {
+            kind: resource.kind.clone(),
+            path,
+            prior,
+            kept,
+            on_remove: resource.on_remove,
+            at: self.now,
+            sensitive: resource.sensitive,
+        }
+    }
+
+    /// Into the ledger, and into the next record.
+    fn remember(&mut self, id: &ResourceId, entry: Entry) {
+        self.forget.remove(id);
+        self.put.insert(id.clone(), entry.clone());
+        self.ledger.entries.insert(id.clone(), entry);
+    }
+
+    fn next(&mut self, m: usize, slot: usize, state: State) {
+        let phase = self.after_slots(m, slot + 1);
+        let progress = &mut self.modules[m];
+        progress.states[slot] = state;
+        progress.answers.clear();
+        progress.phase = phase;
+    }
+
+    fn elapsed(&self, m: usize) -> u64 {
+        u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn is_absent(resource: &BoundResource) -> bool {
+    match &resource.spec {
+        Ok(Spec::File(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Directory(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Symlink(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Line(spec)) => spec.ensure == Ensure::Absent,
+        Ok(Spec::Exec(_) | Spec::Custom(_)) | Err(_) => false,
+    }
+}
+
+/// The text of a condition.
+pub(super) fn source(when: &When) -> &str {
+    match when {
+        When::Never(source) => source,
+        When::Ask(condition) => condition.source(),
+        When::Always | When::Failed(_) => "",
+    }
+}

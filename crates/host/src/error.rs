@@ -1,0 +1,262 @@
+//! What can go wrong on a host, in words that say what to do about it.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+/// Why a host could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenHostError {
+    /// The root is missing or no directory.
+    #[error("cannot open the host root {}", path.display())]
+    OpenRoot {
+        /// The root.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An operation on a path that failed. The path is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Looking at what is there.
+    #[error("cannot look at {path}")]
+    Look {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Reading a file.
+    #[error("cannot read {path}")]
+    Read {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Writing a file.
+    #[error("cannot write {path}")]
+    Write {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Making a directory.
+    #[error("cannot make the directory {path}")]
+    MakeDirectory {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Making or changing a symbolic link.
+    #[error("cannot make the symlink {path}")]
+    MakeSymlink {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Setting mode, owner or group.
+    #[error("cannot set mode or owner of {path}")]
+    SetOwnership {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// Removing what is there.
+    #[error("cannot remove {path}")]
+    Remove {
+        /// The path on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+}
+
+/// Why an operation on a path failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The path itself cannot be used.
+    #[error("not a usable path: {0}")]
+    BadPath(&'static str),
+    /// A symbolic link on the way could have been made by someone else.
+    #[error("the symlink {link} on the way is not followed: {why}")]
+    UntrustedLink {
+        /// The link's path on the host.
+        link: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More symbolic links than anyone needs.
+    #[error("too many symlinks on the way, probably a loop; remove one of them")]
+    SymlinkLoop,
+    /// The directory that it should be in is missing.
+    #[error("its directory does not exist; declare a `directory` for it")]
+    NoParent,
+    /// Something on the way is no directory.
+    #[error("a part of its path is not a directory")]
+    NotDirectory,
+    /// A directory stands where a file or link should be.
+    #[error("it is a directory; move it away")]
+    IsDirectory,
+    /// Neither a regular file nor what else the operation allows.
+    #[error("it is {0}; it is left alone, remove it by hand")]
+    NotRegular(&'static str),
+    /// A directory with entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// Another file system is mounted inside what is to be removed.
+    #[error("{0} is a mount point; unmount it first")]
+    MountPoint(String),
+    /// More entries, or deeper, than is handled in one go.
+    #[error("there are over {entries} entries or over {depth} levels in it")]
+    TooMany {
+        /// The bound on entries.
+        entries: usize,
+        /// The bound on levels.
+        depth: usize,
+    },
+    /// A file beyond the bound.
+    #[error("it is larger than {limit} bytes")]
+    TooLarge {
+        /// The bound.
+        limit: u64,
+    },
+    /// The file has other names, and someone else chose where this one lies.
+    #[error("it has other names (hard links) and lies in a directory that others can write; replace it by hand")]
+    HardLinks,
+    /// The new bytes could not be had.
+    #[error("its new content could not be read: {0}")]
+    Content(io::Error),
+    /// The new bytes are not those that were promised.
+    #[error("its new content is not what was declared (other digest); nothing was written")]
+    WrongDigest,
+    /// The declared validation refused the new bytes.
+    #[error("validation failed, nothing was written: {0}")]
+    Invalid(String),
+    /// The file system is full.
+    #[error("no space is left on the file system; free some, the next run tries again")]
+    NoSpace,
+    /// The quota is used up.
+    #[error("the disk quota is used up; the next run tries again")]
+    Quota,
+    /// The file system is mounted read-only.
+    #[error("the file system is read-only; remount it writable")]
+    ReadOnly,
+    /// The agent may not.
+    #[error("permission denied for the agent's user")]
+    Denied,
+    /// Anything else.
+    #[error("{0}")]
+    Io(io::Error),
+}
+
+impl From<Errno> for Problem {
+    fn from(errno: Errno) -> Problem {
+        match errno {
+            Errno::LOOP => Problem::SymlinkLoop,
+            Errno::NOENT => Problem::NoParent,
+            Errno::NOTDIR => Problem::NotDirectory,
+            Errno::ISDIR => Problem::IsDirectory,
+            Errno::NOTEMPTY | Errno::EXIST => Problem::NotEmpty,
+            Errno::NOSPC => Problem::NoSpace,
+            Errno::DQUOT => Problem::Quota,
+            Errno::ROFS => Problem::ReadOnly,
+            Errno::ACCESS | Errno::PERM => Problem::Denied,
+            other => Problem::Io(other.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        match Errno::from_io_error(&error) {
+            Some(errno) => errno.into(),
+            None => Problem::Io(error),
+        }
+    }
+}
+
+/// Why a command did not run to its end, other than by its own doing.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The host is rooted and commands are not allowed.
+    #[error("commands do not run under a host root unless they are allowed")]
+    Rooted,
+    /// There is no command.
+    #[error("the command is empty")]
+    Empty,
+    /// The user to run as is not known.
+    #[error("there is no user `{0}` on the host")]
+    UnknownUser(String),
+    /// The accounts could not be read.
+    #[error("cannot find the user to run as")]
+    FindUser(#[source] HostError),
+    /// The working directory cannot be used.
+    #[error("cannot use the working directory {path}")]
+    ChangeDirectory {
+        /// The directory on the host.
+        path: String,
+        /// Why.
+        #[source]
+        source: Problem,
+    },
+    /// A script could not be made ready.
+    #[error("cannot prepare the script")]
+    PrepareScript(#[source] io::Error),
+    /// The bytes are neither a script with a `#!` line nor a program.
+    #[error("it is not executable: it has no `#!` line and is no program")]
+    NotExecutable,
+    /// The program could not be started.
+    #[error("cannot start `{program}`: {}", start_text(source))]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its pipes failed.
+    #[error("lost contact with `{program}`")]
+    Talk {
+        /// The program.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn start_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such program, or not the one after its `#!`".to_owned(),
+        io::ErrorKind::PermissionDenied => "it is not executable for the agent's user".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// An error with all its causes on one line.
+pub fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,297 @@
+//! Looking: what is at a path, and what a file holds.
+
+use std::fs::File;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use model::Digest;
+use model::digest::Hasher;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::path::{Place, check, links_matter};
+use crate::remove::entries;
+use crate::{Host, HostError, MAX_FILE, Problem};
+
+/// How much is read at a time, in bytes.
+const CHUNK: usize = 64 * 1024;
+/// Reading never follows a last link and never waits for a FIFO or a device.
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Missing,
+    /// A regular file.
+    File(Regular),
+    /// A directory.
+    Directory {
+        /// Permission bits.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// It has no entries.
+        empty: bool,
+    },
+    /// A symbolic link and what it says.
+    Symlink {
+        /// The text of the link.
+        target: String,
+    },
+    /// Anything else, in words: `a FIFO`.
+    Other(&'static str),
+}
+
+/// A regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regular {
+    /// SHA-256 of its bytes.
+    pub digest: Digest,
+    /// Length in bytes.
+    pub size: u64,
+    /// Permission bits, at most 0o7777.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Host {
+    /// What is at a path; a file is read and hashed. Costs one open, fstat, read and
+    /// close for a small file.
+    ///
+    /// # Errors
+    /// When something on the way cannot be passed, or the file cannot be read or is
+    /// over [`MAX_FILE`].
+    pub fn look(&self, path: &str) -> Result<Found, HostError> {
+        self.found(path).map_err(|source| HostError::Look { path: path.to_owned(), source })
+    }
+
+    /// Whether there is anything at a path; a link counts whatever it points to.
+    ///
+    /// # Errors
+    /// When something on the way cannot be passed.
+    pub fn exists(&self, path: &str) -> Result<bool, HostError> {
+        let found = check(path).and_then(|path| {
+            if path == "/" {
+                return Ok(true);
+            }
+            let place = self.place(path)?;
+            Ok(statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).map(|_| true)?)
+        });
+        match found {
+            Ok(exists) => Ok(exists),
+            Err(Problem::NoParent | Problem::NotDirectory) => Ok(false),
+            Err(source) => Err(HostError::Look { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Opens a regular file for reading; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// When it is no regular file, or cannot be opened.
+    pub fn open_file(&self, path: &str) -> Result<Option<File>, HostError> {
+        let failed = |source| HostError::Read { path: path.to_owned(), source };
+        match self.place(path).and_then(|place| open_regular(&place)) {
+            Ok((fd, _)) => Ok(Some(File::from(fd))),
+            Err(Problem::NoParent) => Ok(None),
+            Err(source) => Err(failed(source)),
+        }
+    }
+
+    /// The bytes of a regular file of at most `limit` bytes; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// When it is no regular file, is larger, or cannot be read.
+    pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
+        let read = self.place(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
+        found_bytes(path, read)
+    }
+
+    /// As [`Host::read`], and a link at the last name is followed where it can be
+    /// trusted. For reading what the system says of itself, such as `/etc/os-release`.
+    ///
+    /// # Errors
+    /// As [`Host::read`].
+    pub fn read_followed(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
+        let read =
+            self.place_followed(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
+        found_bytes(path, read)
+    }
+
+    /// The names in a directory, sorted, at most `limit`; `None` when there is nothing.
+    /// Names that are not UTF-8 are left out.
+    ///
+    /// # Errors
+    /// When it is no directory, has more entries, or cannot be read.
+    pub fn names(&self, path: &str, limit: usize) -> Result<Option<Vec<String>>, HostError> {
+        let names = self.directory(path).and_then(|dir| entries(&dir, limit));
+        let mut names: Vec<String> = match names {
+            Ok(Some(names)) => names.into_iter().filter_map(|(name, _)| name.into_string().ok()).collect(),
+            Ok(None) => {
+                let source = Problem::TooMany { entries: limit, depth: 1 };
+                return Err(HostError::Read { path: path.to_owned(), source });
+            }
+            Err(Problem::NoParent) => return Ok(None),
+            Err(source) => return Err(HostError::Read { path: path.to_owned(), source }),
+        };
+        names.sort();
+        Ok(Some(names))
+    }
+
+    fn found(&self, path: &str) -> Result<Found, Problem> {
+        let path = check(path)?;
+        match self.open_plain(path, READ) {
+            Ok(fd) => found_open(&fd),
+            Err(Errno::NOENT) => Ok(Found::Missing),
+            // A link at the end, a socket, or a file that may not be read: look closer.
+            Err(errno) if links_matter(errno) || matches!(errno, Errno::NXIO | Errno::ACCESS) => {
+                match self.place(path) {
+                    Ok(place) => found_at(&place),
+                    Err(Problem::NoParent) => Ok(Found::Missing),
+                    Err(problem) => Err(problem),
+                }
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// What a name in a directory is, without following it.
+pub(crate) fn stat_at(place: &Place) -> Result<Option<Stat>, Problem> {
+    match statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Opens a regular file, and nothing else, for reading.
+pub(crate) fn open_regular(place: &Place) -> Result<(OwnedFd, Stat), Problem> {
+    let fd = openat(&place.dir, &place.name, READ, Mode::empty()).map_err(|errno| match errno {
+        Errno::LOOP => Problem::NotRegular("a symlink"),
+        Errno::NXIO => Problem::NotRegular("a socket"),
+        other => other.into(),
+    })?;
+    let stat = fstat(&fd)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((fd, stat)),
+        FileType::Directory => Err(Problem::IsDirectory),
+        other => Err(Problem::NotRegular(what(other))),
+    }
+}
+
+/// The permission bits of a stat.
+pub(crate) fn mode_of(stat: &Stat) -> u32 {
+    stat.st_mode & 0o7777
+}
+
+/// A file type in words.
+pub(crate) fn what(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symlink",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        FileType::BlockDevice => "a block device",
+        FileType::Unknown => "of an unknown type",
+    }
+}
+
+fn found_at(place: &Place) -> Result<Found, Problem> {
+    let Some(stat) = stat_at(place)? else {
+        return Ok(Found::Missing);
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::Directory => {
+            found_open(&openat(&place.dir, &place.name, READ, Mode::empty())?)
+        }
+        FileType::Symlink => {
+            let target = readlinkat(&place.dir, &place.name, Vec::new())?;
+            // A target that text cannot hold could not be put back: nobody's to manage.
+            Ok(match target.into_string() {
+                Ok(target) => Found::Symlink { target },
+                Err(_) => Found::Other("a symlink to a path that is not UTF-8"),
+            })
+        }
+        other => Ok(Found::Other(what(other))),
+    }
+}
+
+fn found_open(fd: &OwnedFd) -> Result<Found, Problem> {
+    let stat = fstat(fd)?;
+    let (mode, uid, gid) = (mode_of(&stat), stat.st_uid, stat.st_gid);
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let (digest, size) = digest(fd, size_of(&stat))?;
+            Ok(Found::File(Regular { digest, size, mode, uid, gid }))
+        }
+        FileType::Directory => Ok(Found::Directory { mode, uid, gid, empty: is_empty(fd)? }),
+        other => Ok(Found::Other(what(other))),
+    }
+}
+
+fn size_of(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Hashes a file in one read where `size` (from its stat) fits a chunk.
+fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), Problem> {
+    if size > MAX_FILE {
+        return Err(Problem::TooLarge { limit: MAX_FILE });
+    }
+    let wanted = usize::try_from(size).unwrap_or(CHUNK).saturating_add(1).clamp(512, CHUNK);
+    let mut buffer: Vec<u8> = Vec::with_capacity(wanted);
+    let mut hasher = Hasher::new();
+    let mut total = 0u64;
+    loop {
+        buffer.clear();
+        let got = retry_on_intr(|| rustix::io::read(fd, spare_capacity(&mut buffer)))?;
+        hasher.update(&buffer);
+        total += got as u64;
+        if total > MAX_FILE {
+            return Err(Problem::TooLarge { limit: MAX_FILE });
+        }
+        // A read that ends where the size says is the last one; /proc has size 0 and more bytes.
+        if got == 0 || (total == size && got < buffer.capacity()) {
+            return Ok((hasher.finish(), total));
+        }
+    }
+}
+
+fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(Problem::TooLarge { limit });
+    }
+    Ok(bytes)
+}
+
+fn found_bytes(path: &str, read: Result<Vec<u8>, Problem>) -> Result<Option<Vec<u8>>, HostError> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Problem::NoParent) => Ok(None),
+        Err(source) => Err(HostError::Read { path: path.to_owned(), source }),
+    }
+}
+
+fn is_empty(dir: impl AsFd) -> Result<bool, Problem> {
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 1024];
+    let mut entries = RawDir::new(dir.as_fd(), &mut buffer);
+    while let Some(entry) = entries.next() {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

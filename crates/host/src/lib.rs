@@ -1,0 +1,139 @@
+//! A root-confined host: files, accounts, processes.
+//!
+//! Everything that Muster does to a machine goes through [`Host`]. Its paths are
+//! absolute paths *of the host* and are resolved below the host's root, `/` or the
+//! directory given to `muster-agent --root`. Invariants:
+//!
+//! - A write stays inside the managed path whatever symbolic links say: the last
+//!   component is never followed, and a link on the way is followed only where no one
+//!   but root and the agent could have made it ([`Problem::UntrustedLink`]).
+//! - A write is atomic: at any moment, and after a crash at any moment, a path shows
+//!   the old state or the new one, with its final mode and owner.
+//! - Looking never blocks and never writes: a FIFO or a device is named, not read.
+//! - A process gets a minimal environment, a time limit and an output limit, and takes
+//!   its whole process group with it.
+//!
+//! Deliberately absent: what a resource is. This crate decides nothing about state.
+
+mod accounts;
+mod command;
+mod error;
+mod find;
+mod links;
+mod ownership;
+mod path;
+mod process;
+mod remove;
+mod system;
+mod write;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Mode, OFlags};
+
+pub use accounts::{Accounts, User};
+pub use command::{Cancel, Command, Program, Script};
+pub use error::{HostError, OpenHostError, Problem, RunError, describe};
+pub use find::{Found, Regular};
+pub use ownership::Ownership;
+pub use process::{End, Finished, Output};
+pub use system::Kernel;
+pub use write::{Validate, Write};
+
+/// The largest file, in bytes, that is read, hashed or written.
+pub const MAX_FILE: u64 = 256 * 1024 * 1024;
+/// What a resource's note says where owner and group cannot be set and need not be.
+pub const OWNERSHIP_NOTE: &str = "ownership not enforced: rooted without privilege";
+
+/// How a host is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Under a root other than `/`: commands may run (they see the real host, with
+    /// `MUSTER_ROOT` set). Without a root they always may.
+    pub allow_exec: bool,
+    /// Set it to end every running command, with its process group.
+    pub cancel: Cancel,
+}
+
+/// A host below a root directory. Cheap to share behind an [`Arc`]; every operation
+/// takes `&self`.
+#[derive(Debug)]
+pub struct Host {
+    root: OwnedFd,
+    root_path: PathBuf,
+    rooted: bool,
+    allow_exec: bool,
+    euid: u32,
+    egid: u32,
+    cancel: Cancel,
+    accounts: Mutex<accounts::Cache>,
+}
+
+impl Host {
+    /// Opens the host below `root`, an existing directory.
+    ///
+    /// # Errors
+    /// When `root` cannot be opened as a directory.
+    pub fn open(root: &Path, options: Options) -> Result<Host, OpenHostError> {
+        let failed = |source| OpenHostError::OpenRoot { path: root.to_owned(), source };
+        let root_path = root.canonicalize().map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd =
+            rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        Ok(Host {
+            root: fd,
+            rooted: root_path != Path::new("/"),
+            root_path,
+            allow_exec: options.allow_exec,
+            euid: rustix::process::geteuid().as_raw(),
+            egid: rustix::process::getegid().as_raw(),
+            cancel: options.cancel,
+            accounts: Mutex::default(),
+        })
+    }
+
+    /// The root is not `/`.
+    pub fn rooted(&self) -> bool {
+        self.rooted
+    }
+
+    /// The root directory on the real host.
+    pub fn root(&self) -> &Path {
+        &self.root_path
+    }
+
+    /// Commands may run here.
+    pub fn exec_allowed(&self) -> bool {
+        !self.rooted || self.allow_exec
+    }
+
+    /// Owner and group are set, and failing to is an error. Without privilege under a
+    /// root they are left as they are, which the resource's note says.
+    pub fn enforces_ownership(&self) -> bool {
+        !self.rooted || self.euid == 0
+    }
+
+    /// The user that the agent runs as.
+    pub fn euid(&self) -> u32 {
+        self.euid
+    }
+
+    /// The host's accounts, as its passwd and group files had them at most a second ago.
+    ///
+    /// # Errors
+    /// When one of the files is there and cannot be read.
+    pub fn accounts(&self) -> Result<Arc<Accounts>, HostError> {
+        accounts::current(self, false)
+    }
+
+    /// The host's accounts now: for a name that [`Host::accounts`] did not have, because a
+    /// command may just have made it.
+    ///
+    /// # Errors
+    /// As [`Host::accounts`].
+    pub fn accounts_now(&self) -> Result<Arc<Accounts>, HostError> {
+        accounts::current(self, true)
+    }
+}

@@ -1,0 +1,82 @@
+//! Making directories and symbolic links, complete before they are visible.
+
+use rustix::fs::{FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, symlinkat};
+use rustix::io::Errno;
+
+use crate::find::{stat_at, what};
+use crate::path::{DIRECTORY, Place};
+use crate::write::{discard, sync_directory, temporary_name};
+use crate::{Host, HostError, Ownership, Problem};
+
+impl Host {
+    /// Makes a directory with its final mode and owner; its parent must be there.
+    ///
+    /// # Errors
+    /// When something is there already, the parent is missing, or disk or rights fail.
+    pub fn make_directory(&self, path: &str, ownership: &Ownership, default_mode: u32) -> Result<(), HostError> {
+        self.try_make_directory(path, ownership, default_mode)
+            .map_err(|source| HostError::MakeDirectory { path: path.to_owned(), source })
+    }
+
+    /// Makes a symbolic link, replacing a link or a regular file in one step.
+    ///
+    /// # Errors
+    /// When a directory, FIFO, socket or device is there, or disk or rights fail.
+    pub fn make_symlink(&self, path: &str, target: &str) -> Result<(), HostError> {
+        self.try_make_symlink(path, target)
+            .map_err(|source| HostError::MakeSymlink { path: path.to_owned(), source })
+    }
+
+    fn try_make_directory(&self, path: &str, ownership: &Ownership, default_mode: u32) -> Result<(), Problem> {
+        let place = self.place(path)?;
+        if let Some(stat) = stat_at(&place)? {
+            return Err(Problem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
+        }
+        let temporary = temporary_name(&place.name);
+        discard(&place.dir, &temporary);
+        mkdirat(&place.dir, &temporary, Mode::RWXU)?;
+        let made = self.finish_directory(&place, &temporary, ownership, default_mode);
+        if made.is_err() {
+            discard(&place.dir, &temporary);
+        }
+        made
+    }
+
+    fn finish_directory(
+        &self,
+        place: &Place,
+        temporary: &std::ffi::OsStr,
+        ownership: &Ownership,
+        default_mode: u32,
+    ) -> Result<(), Problem> {
+        let fd = openat(&place.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        let wanted = ownership.or(Ownership { mode: Some(default_mode), ..Ownership::default() });
+        self.own(&fd, &fstat(&fd)?, &wanted)?;
+        // Without the flag an empty directory made meanwhile would be replaced.
+        match renameat_with(&place.dir, temporary, &place.dir, &place.name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(&place.dir, temporary, &place.dir, &place.name)?,
+            other => other?,
+        }
+        sync_directory(&place.dir)
+    }
+
+    fn try_make_symlink(&self, path: &str, target: &str) -> Result<(), Problem> {
+        let place = self.place(path)?;
+        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            None | Some(FileType::Symlink | FileType::RegularFile) => {}
+            Some(FileType::Directory) => return Err(Problem::IsDirectory),
+            Some(other) => return Err(Problem::NotRegular(what(other))),
+        }
+        if target.is_empty() || target.contains('\0') {
+            return Err(Problem::BadPath("the target is empty or holds a NUL byte"));
+        }
+        let temporary = temporary_name(&place.name);
+        discard(&place.dir, &temporary);
+        symlinkat(target, &place.dir, &temporary)?;
+        if let Err(errno) = renameat(&place.dir, &temporary, &place.dir, &place.name) {
+            discard(&place.dir, &temporary);
+            return Err(errno.into());
+        }
+        sync_directory(&place.dir)
+    }
+}

@@ -1,0 +1,100 @@
+//! Mode, owner and group, set through an open file and never through a name.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, fsync, openat};
+use rustix::io::Errno;
+
+use crate::find::mode_of;
+use crate::path::others_write;
+use crate::{Host, HostError, Problem};
+
+/// Mode, owner and group to set; what is absent is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// Permission bits, at most 0o7777.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+}
+
+impl Ownership {
+    /// This one, and what it leaves open taken from `other`.
+    pub(crate) fn or(self, other: Ownership) -> Ownership {
+        Ownership {
+            mode: self.mode.or(other.mode),
+            uid: self.uid.or(other.uid),
+            gid: self.gid.or(other.gid),
+        }
+    }
+
+    pub(crate) fn of(stat: &Stat) -> Ownership {
+        Ownership { mode: Some(mode_of(stat)), uid: Some(stat.st_uid), gid: Some(stat.st_gid) }
+    }
+}
+
+impl Host {
+    /// Sets mode, owner and group of a file or directory, without touching its content.
+    /// Owner and group are left out where they are not enforced.
+    ///
+    /// # Errors
+    /// When there is no file or directory, it has other names where others may have
+    /// made them, or the agent may not.
+    pub fn set_ownership(&self, path: &str, ownership: &Ownership) -> Result<(), HostError> {
+        self.try_set_ownership(path, ownership)
+            .map_err(|source| HostError::SetOwnership { path: path.to_owned(), source })
+    }
+
+    fn try_set_ownership(&self, path: &str, ownership: &Ownership) -> Result<(), Problem> {
+        let place = self.place(path)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::LOOP => Problem::NotRegular("a symlink"),
+            other => other.into(),
+        })?;
+        let stat = fstat(&fd)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {}
+            FileType::RegularFile => {
+                // A second name may be one that someone else keeps for a file they want given away.
+                if stat.st_nlink > 1 && others_choose(self, &fstat(&place.dir)?) {
+                    return Err(Problem::HardLinks);
+                }
+            }
+            other => return Err(Problem::NotRegular(crate::find::what(other))),
+        }
+        self.own(&fd, &stat, ownership)?;
+        fsync(&fd)?;
+        Ok(())
+    }
+
+    /// Makes an open file owned and permitted as given. Rights are narrowed before the
+    /// owner changes and widened after, so that nobody has more than the old or the new
+    /// owner and mode allow.
+    pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &Ownership) -> Result<(), Problem> {
+        let mode = wanted.mode.unwrap_or_else(|| mode_of(now)) & 0o7777;
+        let uid = wanted.uid.filter(|uid| *uid != now.st_uid);
+        let gid = wanted.gid.filter(|gid| *gid != now.st_gid);
+        if uid.is_none() && gid.is_none() {
+            if mode != mode_of(now) {
+                fchmod(&fd, Mode::from_raw_mode(mode))?;
+            }
+            return Ok(());
+        }
+        fchmod(&fd, Mode::from_raw_mode(mode & mode_of(now) & 0o777))?;
+        let owned = fchown(&fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        // Changing the owner clears the set-id bits, so the mode comes after it.
+        fchmod(&fd, Mode::from_raw_mode(mode))?;
+        match owned {
+            Err(Errno::PERM | Errno::INVAL) if !self.enforces_ownership() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// Someone other than root and the agent decides which names are in the directory.
+fn others_choose(host: &Host, dir: &Stat) -> bool {
+    (dir.st_uid != 0 && dir.st_uid != host.euid()) || others_write(host, dir)
+}

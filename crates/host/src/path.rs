@@ -1,0 +1,196 @@
+//! From a path of the host to an open directory and a name in it, links considered.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+
+use crate::{Host, Problem};
+
+/// The longest path, in bytes, that is accepted: the kernel's own bound.
+const MAX_PATH: usize = 4095;
+/// The most symbolic links followed on one path: the kernel's own bound.
+const MAX_LINKS: usize = 40;
+
+/// Looking up without any link: what a path almost always is.
+const PLAIN: ResolveFlags =
+    ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_SYMLINKS);
+/// How a directory is opened to work in it (and to be fsynced).
+pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Checks a path of the host: absolute, no `..`, no NUL. A trailing slash is dropped.
+pub(crate) fn check(path: &str) -> Result<&str, Problem> {
+    if !path.starts_with('/') {
+        return Err(Problem::BadPath("it must be absolute"));
+    }
+    if path.len() > MAX_PATH {
+        return Err(Problem::BadPath("it is too long"));
+    }
+    if path.contains('\0') {
+        return Err(Problem::BadPath("it holds a NUL byte"));
+    }
+    if path.contains("..") && path.split('/').any(|part| part == "..") {
+        return Err(Problem::BadPath("it must not hold `..`"));
+    }
+    let trimmed = path.trim_end_matches('/');
+    Ok(if trimmed.is_empty() { "/" } else { trimmed })
+}
+
+/// Splits a checked path into the directory and the name in it.
+pub(crate) fn split(path: &str) -> Result<(&str, &str), Problem> {
+    let (parent, name) = path.rsplit_once('/').ok_or(Problem::BadPath("it must be absolute"))?;
+    if name.is_empty() || name == "." {
+        return Err(Problem::BadPath("it names no entry of a directory"));
+    }
+    Ok((if parent.is_empty() { "/" } else { parent }, name))
+}
+
+/// A directory on the host and a name in it that may or may not exist.
+pub(crate) struct Place {
+    /// The directory, open for reading.
+    pub(crate) dir: OwnedFd,
+    /// The entry's name.
+    pub(crate) name: OsString,
+}
+
+impl Host {
+    /// Opens `path` where no link is on the way; else the kernel says `LOOP`.
+    pub(crate) fn open_plain(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), PLAIN)
+    }
+
+    /// The place of a path: its directory, links on the way followed where they can be
+    /// trusted, and its last name, which is not followed.
+    pub(crate) fn place(&self, path: &str) -> Result<Place, Problem> {
+        let path = check(path)?;
+        let (parent, name) = split(path)?;
+        match self.open_plain(parent, DIRECTORY) {
+            Ok(dir) => Ok(Place { dir, name: OsString::from(name) }),
+            Err(errno) if links_matter(errno) => self.walk(path, false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// As [`Host::place`], and the last name is followed too, so that it is no link.
+    pub(crate) fn place_followed(&self, path: &str) -> Result<Place, Problem> {
+        self.walk(check(path)?, true)
+    }
+
+    /// Opens a directory, its own name followed too.
+    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, Problem> {
+        let path = check(path)?;
+        match self.open_plain(path, DIRECTORY) {
+            Ok(dir) => Ok(dir),
+            Err(errno) if links_matter(errno) => {
+                let place = self.walk(path, true)?;
+                Ok(openat(&place.dir, &place.name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Walks a path one name at a time, so that each link is judged before it is followed.
+    fn walk(&self, path: &str, follow_last: bool) -> Result<Place, Problem> {
+        let mut walk = Walk { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
+        walk.push_parts(path.as_bytes());
+        let mut last = None;
+        while let Some(part) = walk.todo.pop() {
+            if part.as_bytes() == b".." {
+                walk.way.pop();
+                continue;
+            }
+            if walk.todo.is_empty() && !follow_last {
+                last = Some(part);
+                break;
+            }
+            let (fd, stat) = match walk.open(&part) {
+                Ok(opened) => opened,
+                Err(Errno::NOENT) if walk.todo.is_empty() => {
+                    last = Some(part);
+                    break;
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => walk.follow(&part, &fd, &stat)?,
+                _ if walk.todo.is_empty() => last = Some(part),
+                FileType::Directory => walk.way.push((part, fd)),
+                _ => return Err(Problem::NotDirectory),
+            }
+        }
+        let dir = openat(walk.here(), ".", DIRECTORY, Mode::empty())?;
+        Ok(Place { dir, name: last.unwrap_or_else(|| OsString::from(".")) })
+    }
+}
+
+/// The fast lookup cannot say; a walk can.
+pub(crate) fn links_matter(errno: Errno) -> bool {
+    matches!(errno, Errno::LOOP | Errno::NOSYS | Errno::AGAIN)
+}
+
+/// A walk under way: the directories entered, and the names still to come (last first).
+struct Walk<'a> {
+    host: &'a Host,
+    way: Vec<(OsString, OwnedFd)>,
+    todo: Vec<OsString>,
+    links: usize,
+}
+
+impl Walk<'_> {
+    fn push_parts(&mut self, path: &[u8]) {
+        let parts = path.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty() && *part != b".");
+        self.todo.extend(parts.map(|part| OsStr::from_bytes(part).to_owned()));
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.way.last().map_or(self.host.root.as_fd(), |(_, fd)| fd.as_fd())
+    }
+
+    fn open(&self, part: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(self.here(), part, flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        Ok((fd, stat))
+    }
+
+    fn follow(&mut self, part: &OsStr, link: &OwnedFd, stat: &Stat) -> Result<(), Problem> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Problem::SymlinkLoop);
+        }
+        self.trust(part, stat)?;
+        let target = readlinkat(link, "", Vec::new())?.into_bytes();
+        if target.first() == Some(&b'/') {
+            self.way.clear();
+        }
+        self.push_parts(&target);
+        Ok(())
+    }
+
+    /// A link is followed only when nobody but root and the agent can have put it there.
+    fn trust(&self, part: &OsStr, link: &Stat) -> Result<(), Problem> {
+        let dir = fstat(self.here())?;
+        let ours = |uid: u32| uid == 0 || uid == self.host.euid;
+        let why = if !ours(link.st_uid) {
+            "it belongs to another user"
+        } else if !ours(dir.st_uid) || others_write(self.host, &dir) {
+            "it lies in a directory that others can write"
+        } else {
+            return Ok(());
+        };
+        let mut path = PathBuf::from("/");
+        path.extend(self.way.iter().map(|(name, _)| name));
+        path.push(part);
+        let link = String::from_utf8_lossy(&path.into_os_string().into_vec()).into_owned();
+        Err(Problem::UntrustedLink { link, why })
+    }
+}
+
+/// Someone other than the owner, root and the agent's own group may write the directory.
+pub(crate) fn others_write(host: &Host, dir: &Stat) -> bool {
+    let group = dir.st_gid != 0 && dir.st_gid != host.egid;
+    dir.st_mode & 0o002 != 0 || (group && dir.st_mode & 0o020 != 0)
+}

@@ -1,0 +1,167 @@
+//! Removing files, links and directories; a tree is surveyed before anything goes.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2, unlinkat};
+use rustix::io::Errno;
+
+use crate::find::{stat_at, what};
+use crate::path::{DIRECTORY, Place};
+use crate::write::sync_directory;
+use crate::{Host, HostError, Problem};
+
+/// The most entries of a tree that is removed in one go.
+const MAX_ENTRIES: usize = 100_000;
+/// The most levels of a tree that is removed in one go.
+const MAX_DEPTH: usize = 64;
+/// Bytes of directory entries read at a time.
+const ENTRIES: usize = 16 * 1024;
+
+impl Host {
+    /// Removes a regular file or a symbolic link; false when there was nothing.
+    ///
+    /// # Errors
+    /// When something else is there, or the agent may not.
+    pub fn remove_file(&self, path: &str) -> Result<bool, HostError> {
+        self.try_remove_file(path).map_err(|source| HostError::Remove { path: path.to_owned(), source })
+    }
+
+    /// Removes a directory, with everything inside when `recurse`; false when there was
+    /// nothing. Links inside are removed, never followed.
+    ///
+    /// # Errors
+    /// When it is no directory, is not empty, holds a mount point, or holds more than
+    /// 100,000 entries or 64 levels; nothing has been removed then.
+    pub fn remove_directory(&self, path: &str, recurse: bool) -> Result<bool, HostError> {
+        self.try_remove_directory(path, recurse)
+            .map_err(|source| HostError::Remove { path: path.to_owned(), source })
+    }
+
+    fn try_remove_file(&self, path: &str) -> Result<bool, Problem> {
+        let Some(place) = self.place_if_any(path)? else {
+            return Ok(false);
+        };
+        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            None => return Ok(false),
+            Some(FileType::RegularFile | FileType::Symlink) => {}
+            Some(FileType::Directory) => return Err(Problem::IsDirectory),
+            Some(other) => return Err(Problem::NotRegular(what(other))),
+        }
+        unlinkat(&place.dir, &place.name, AtFlags::empty())?;
+        sync_directory(&place.dir)?;
+        Ok(true)
+    }
+
+    fn try_remove_directory(&self, path: &str, recurse: bool) -> Result<bool, Problem> {
+        let Some(place) = self.place_if_any(path)? else {
+            return Ok(false);
+        };
+        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            None => return Ok(false),
+            Some(FileType::Directory) => {}
+            Some(other) => return Err(Problem::NotRegular(what(other))),
+        }
+        if recurse {
+            let name = CString::new(place.name.as_encoded_bytes()).map_err(|_| Problem::BadPath("NUL"))?;
+            let dir = enter(&place.dir, &name, path)?;
+            survey(&dir, path, 0, &mut 0)?;
+            empty(&dir, path, 0)?;
+        }
+        unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?;
+        sync_directory(&place.dir)?;
+        Ok(true)
+    }
+
+    fn place_if_any(&self, path: &str) -> Result<Option<Place>, Problem> {
+        match self.place(path) {
+            Ok(place) => Ok(Some(place)),
+            Err(Problem::NoParent) => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// Opens a directory inside another, refusing links and other file systems.
+fn enter(dir: impl AsFd, name: &CStr, path: &str) -> Result<OwnedFd, Problem> {
+    let flags = DIRECTORY | OFlags::NOFOLLOW;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    match openat2(&dir, name, flags, Mode::empty(), inside) {
+        Err(Errno::XDEV) => Err(Problem::MountPoint(path.to_owned())),
+        Err(Errno::NOSYS) => {
+            let fd = openat(&dir, name, flags, Mode::empty())?;
+            if fstat(&fd)?.st_dev == fstat(&dir)?.st_dev {
+                Ok(fd)
+            } else {
+                Err(Problem::MountPoint(path.to_owned()))
+            }
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Counts a tree and finds what would stop its removal half-way.
+fn survey(dir: &OwnedFd, path: &str, depth: usize, count: &mut usize) -> Result<(), Problem> {
+    let too_many = || Problem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
+    if depth >= MAX_DEPTH {
+        return Err(too_many());
+    }
+    let entries = entries(dir, MAX_ENTRIES - *count)?.ok_or_else(too_many)?;
+    *count += entries.len();
+    for (name, is_directory) in &entries {
+        if *is_directory {
+            let path = format!("{path}/{}", name.to_string_lossy());
+            survey(&enter(dir, name, &path)?, &path, depth + 1, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn empty(dir: &OwnedFd, path: &str, depth: usize) -> Result<(), Problem> {
+    let too_many = || Problem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
+    if depth >= MAX_DEPTH {
+        return Err(too_many());
+    }
+    for (name, is_directory) in entries(dir, MAX_ENTRIES)?.ok_or_else(too_many)? {
+        let flags = if is_directory {
+            let path = format!("{path}/{}", name.to_string_lossy());
+            empty(&enter(dir, &name, &path)?, &path, depth + 1)?;
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        match unlinkat(dir, &name, flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The names in a directory and whether each is a directory; `None` beyond `limit`.
+pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, Problem> {
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); ENTRIES];
+    // A directory that was read before is read again from its start.
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
+    let mut raw = RawDir::new(dir, &mut buffer);
+    let mut found = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if found.len() >= limit {
+            return Ok(None);
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                FileType::from_raw_mode(rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+            }
+            known => known,
+        };
+        found.push((name.to_owned(), kind == FileType::Directory));
+    }
+    Ok(Some(found))
+}

@@ -1,0 +1,214 @@
+//! Writing a file: a temporary file beside it, complete and durable, then one rename.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use model::Digest;
+use model::digest::Hasher;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use crate::find::{open_regular, stat_at, what};
+use crate::path::Place;
+use crate::{Host, HostError, MAX_FILE, Ownership, Problem};
+
+/// What a name gets while it is being made. One run writes at a time, so a name that is
+/// there already was left by a run that died, and goes.
+const TEMPORARY: &str = ".muster-new";
+/// What the name of the previous version gets.
+const BACKUP: &str = ".muster-backup";
+/// Names longer than this, in bytes, are shortened to a digest before a suffix is added.
+const MAX_NAME: usize = 200;
+/// How much is copied at a time, in bytes.
+const CHUNK: usize = 64 * 1024;
+
+/// Asked with the temporary file's path on the real host before it becomes visible; an
+/// error text refuses it.
+pub type Validate<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
+
+/// A file to be written.
+pub struct Write<'a> {
+    /// Its bytes, at most [`MAX_FILE`].
+    pub content: &'a mut dyn Read,
+    /// What the bytes must be.
+    pub digest: Digest,
+    /// Mode, owner and group; what is absent stays as the old file has it.
+    pub ownership: Ownership,
+    /// Permission bits of a file that is new and has none declared.
+    pub default_mode: u32,
+    /// Keep the previous bytes, mode and owner beside it as `NAME.muster-backup`.
+    pub backup: bool,
+    /// The last word on the new bytes.
+    pub validate: Option<Validate<'a>>,
+}
+
+impl Host {
+    /// Writes a file so that its path shows the old bytes or the new, with their final
+    /// mode and owner, at any moment and after a crash. A symbolic link at the path is
+    /// replaced, never written through.
+    ///
+    /// # Errors
+    /// When what is there is a directory, FIFO, socket or device; when content,
+    /// validation, disk or rights fail. The old file is as it was then.
+    pub fn write(&self, path: &str, write: Write<'_>) -> Result<(), HostError> {
+        self.try_write(path, write).map_err(|source| HostError::Write { path: path.to_owned(), source })
+    }
+
+    /// Removes what a run that died may have left beside a path; errors do not matter.
+    pub fn sweep(&self, path: &str) {
+        if let Ok(place) = self.place(path) {
+            discard(&place.dir, &temporary_name(&place.name));
+            let backup = suffixed(&place.name, BACKUP);
+            discard(&place.dir, &temporary_name(&backup));
+        }
+    }
+
+    fn try_write(&self, path: &str, write: Write<'_>) -> Result<(), Problem> {
+        let place = self.place(path)?;
+        let old = stat_at(&place)?;
+        let kept = match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
+            None | Some(FileType::Symlink) => Ownership::default(),
+            Some(FileType::RegularFile) => old.as_ref().map(Ownership::of).unwrap_or_default(),
+            Some(FileType::Directory) => return Err(Problem::IsDirectory),
+            Some(other) => return Err(Problem::NotRegular(what(other))),
+        };
+        let default = Ownership { mode: Some(write.default_mode), ..Ownership::default() };
+        let ownership = write.ownership.or(kept).or(default);
+        let temporary = Temporary::file(&place.dir, &place.name)?;
+        copy(write.content, &temporary.file, &write.digest)?;
+        self.own(&temporary.file, &fstat(&temporary.file)?, &ownership)?;
+        temporary.file.sync_all()?;
+        if let Some(validate) = write.validate {
+            let real = self.real_path(&place.dir, path).join(&temporary.name);
+            validate(&real).map_err(Problem::Invalid)?;
+        }
+        if write.backup && kept != Ownership::default() {
+            self.back_up(&place)?;
+        }
+        temporary.publish(&place.name)
+    }
+
+    /// Copies the file at `place` to its backup name, whole or not at all.
+    fn back_up(&self, place: &Place) -> Result<(), Problem> {
+        let (fd, stat) = open_regular(place)?;
+        let backup = Place { dir: place.dir.try_clone()?, name: suffixed(&place.name, BACKUP) };
+        match stat_at(&backup)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            None | Some(FileType::RegularFile) => {}
+            Some(other) => return Err(Problem::NotRegular(what(other))),
+        }
+        let temporary = Temporary::file(&backup.dir, &backup.name)?;
+        pump(&mut File::from(fd), &temporary.file)?;
+        self.own(&temporary.file, &fstat(&temporary.file)?, &Ownership::of(&stat))?;
+        temporary.file.sync_all()?;
+        temporary.publish(&backup.name)
+    }
+
+    /// Where an open directory of `path` lies on the real host, for commands.
+    fn real_path(&self, dir: &OwnedFd, path: &str) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).unwrap_or_else(|_| {
+            let below = Path::new(path.trim_start_matches('/'));
+            self.root().join(below.parent().unwrap_or(Path::new("")))
+        })
+    }
+}
+
+/// A file that is not yet what it will be called; removed unless published.
+struct Temporary<'a> {
+    dir: &'a OwnedFd,
+    name: OsString,
+    file: File,
+    published: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn file(dir: &'a OwnedFd, name: &OsStr) -> Result<Temporary<'a>, Problem> {
+        let name = temporary_name(name);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(dir, &name, flags, Mode::RUSR | Mode::WUSR);
+        let fd = match create() {
+            Err(Errno::EXIST) => {
+                discard(dir, &name);
+                create()?
+            }
+            other => other?,
+        };
+        Ok(Temporary { dir, name, file: File::from(fd), published: false })
+    }
+
+    fn publish(mut self, name: &OsStr) -> Result<(), Problem> {
+        renameat(self.dir, &self.name, self.dir, name)?;
+        self.published = true;
+        sync_directory(self.dir)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            discard(self.dir, &self.name);
+        }
+    }
+}
+
+/// The name under which `name` is made ready.
+pub(crate) fn temporary_name(name: &OsStr) -> OsString {
+    let mut temporary = OsString::from(".");
+    temporary.push(suffixed(name, TEMPORARY));
+    temporary
+}
+
+/// Removes a file, link or empty directory that nobody else uses; it may be missing.
+pub(crate) fn discard(dir: &OwnedFd, name: &OsStr) {
+    if unlinkat(dir, name, AtFlags::empty()) == Err(Errno::ISDIR) {
+        // Only a directory that is empty goes; a full one is not ours.
+        let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Makes renames and removals in a directory durable, where its file system can.
+pub(crate) fn sync_directory(dir: impl AsFd) -> Result<(), Problem> {
+    match fsync(dir) {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn suffixed(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = if name.len() > MAX_NAME {
+        OsString::from(Digest::of(name.as_bytes()).short())
+    } else {
+        name.to_owned()
+    };
+    name.push(suffix);
+    name
+}
+
+fn copy(content: &mut dyn Read, file: &File, digest: &Digest) -> Result<(), Problem> {
+    if pump(content, file)? == *digest { Ok(()) } else { Err(Problem::WrongDigest) }
+}
+
+/// Copies at most [`MAX_FILE`] bytes and tells their digest.
+fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, Problem> {
+    let mut buffer = vec![0; CHUNK];
+    let mut hasher = Hasher::new();
+    let mut total = 0u64;
+    loop {
+        let got = match content.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Problem::Content(error)),
+        };
+        total += got as u64;
+        if total > MAX_FILE {
+            return Err(Problem::TooLarge { limit: MAX_FILE });
+        }
+        hasher.update(&buffer[..got]);
+        file.write_all(&buffer[..got])?;
+    }
+}

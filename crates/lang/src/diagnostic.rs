@@ -1,0 +1,48 @@
+//! [`Diagnostic`]: a mistake in a fleet repo, with the place and what would be right.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// A place in a source file. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Span {
+    /// Path relative to the fleet repo.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// How many characters of that line are meant; at least 1.
+    pub len: u32,
+}
+
+/// A second place that a diagnostic points to ("first declared here").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// What is there.
+    pub text: String,
+}
+
+/// One mistake: code, message, place, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// Stable code, `E` and three digits; `muster help CODE` explains it.
+    pub code: &'static str,
+    /// One sentence without a final stop.
+    pub message: String,
+    /// Where the mistake is; absent when no file is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span: Option<Span>,
+    /// What to write instead, or what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// Other places that matter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
+}
+
+/// All mistakes found, in the order of files and lines.
+pub type Diagnostics = Vec<Diagnostic>;

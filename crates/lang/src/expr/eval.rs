@@ -1,0 +1,329 @@
+//! Evaluation, within a budget.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::ast::{Kind, Node, Op, Predicate};
+use super::filters::Filter;
+use super::version::Version;
+use super::{EvalError, names, ops};
+use crate::nearest::hint;
+use crate::{Probe, Scope, Value};
+
+/// One byte of a value counts as one; so does each of this many bytes of fixed cost.
+const ITEM_BYTES: usize = 32;
+/// Bytes that are looked through for one step.
+const BYTES_PER_STEP: usize = 256;
+
+/// What an evaluation may still use up.
+pub(crate) struct Budget {
+    steps: u64,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(steps: u64, bytes: usize) -> Budget {
+        Budget { steps, bytes }
+    }
+
+    /// Takes steps; the error is a message.
+    pub(crate) fn step(&mut self, steps: u64) -> Result<(), String> {
+        self.steps = self.steps.checked_sub(steps).ok_or("it takes too many steps to evaluate")?;
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or("the values it makes grow too large")?;
+        self.step((bytes / BYTES_PER_STEP) as u64)
+    }
+}
+
+/// A value on its way.
+pub(crate) enum Val<'a> {
+    Plain(Cow<'a, Value>),
+    Version(Version),
+    /// Nothing; the error to give when it is used.
+    Undefined(EvalError),
+}
+
+impl<'a> Val<'a> {
+    pub(super) fn owned(value: Value) -> Val<'a> {
+        Val::Plain(Cow::Owned(value))
+    }
+
+    pub(super) fn plain(&self) -> Option<&Value> {
+        match self {
+            Val::Plain(value) => Some(value),
+            Val::Version(_) | Val::Undefined(_) => None,
+        }
+    }
+
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Val::Plain(value) => value.type_name(),
+            Val::Version(_) => "version",
+            Val::Undefined(_) => "undefined value",
+        }
+    }
+
+    /// A text argument of a filter.
+    pub(super) fn text(self, filter: &str) -> Result<String, String> {
+        match self {
+            Val::Plain(Cow::Owned(Value::Str(text))) => Ok(text),
+            Val::Plain(Cow::Borrowed(Value::Str(text))) => Ok(text.clone()),
+            other => Err(format!("`{filter}` takes texts, not a value of type {}", other.type_name())),
+        }
+    }
+}
+
+pub(crate) struct Eval<'a, 'b> {
+    scope: &'a dyn Scope,
+    budget: &'b mut Budget,
+}
+
+impl<'a, 'b> Eval<'a, 'b> {
+    pub(crate) fn new(scope: &'a dyn Scope, budget: &'b mut Budget) -> Eval<'a, 'b> {
+        Eval { scope, budget }
+    }
+
+    /// The value of a whole expression.
+    pub(crate) fn value(&mut self, node: &'a Node) -> Result<Value, EvalError> {
+        match self.defined(node)? {
+            Val::Plain(Cow::Owned(value)) => Ok(value),
+            Val::Plain(Cow::Borrowed(value)) => {
+                self.charge(node, weight(value))?;
+                Ok(value.clone())
+            }
+            Val::Version(version) => Ok(Value::Str(version.into_text())),
+            Val::Undefined(error) => Err(error),
+        }
+    }
+
+    /// The value of a condition.
+    pub(crate) fn truth(&mut self, node: &'a Node) -> Result<bool, EvalError> {
+        let value = self.defined(node)?;
+        value.plain().and_then(Value::as_bool).ok_or_else(|| {
+            let found = value.type_name();
+            failed(node, format!("a condition must be true or false, and this is a value of type {found}"))
+        })
+    }
+
+    fn defined(&mut self, node: &'a Node) -> Result<Val<'a>, EvalError> {
+        match self.eval(node)? {
+            Val::Undefined(error) => Err(error),
+            value => Ok(value),
+        }
+    }
+
+    fn eval(&mut self, node: &'a Node) -> Result<Val<'a>, EvalError> {
+        self.budget.step(1).map_err(|message| failed(node, message))?;
+        match &node.kind {
+            Kind::Literal(value) => Ok(Val::Plain(Cow::Borrowed(value))),
+            Kind::Name(name) => Ok(self.root(node, name)),
+            Kind::Attr(target, name) => self.attribute(node, target, name),
+            Kind::Index(target, index) => self.index(node, target, index),
+            Kind::List(items) => {
+                let values = items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
+                self.made(node, Value::List(values))
+            }
+            Kind::Map(entries) => {
+                let mut map = BTreeMap::new();
+                for (key, item) in entries {
+                    map.insert(key.clone(), self.value(item)?);
+                }
+                self.made(node, Value::Map(map))
+            }
+            Kind::Not(target) => Ok(Val::owned(Value::Bool(!self.truth(target)?))),
+            Kind::Negate(target) => {
+                let number = self.defined(target)?.plain().and_then(Value::as_int);
+                let number = number.ok_or_else(|| failed(node, "`-` takes an int".into()))?;
+                Ok(Val::owned(Value::Int(-number)))
+            }
+            Kind::And(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? && self.truth(b)?))),
+            Kind::Or(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? || self.truth(b)?))),
+            Kind::Binary(op, a, b) => self.binary(node, *op, a, b),
+            Kind::If { condition, then, otherwise } => {
+                if self.truth(condition)? { self.eval(then) } else { self.eval(otherwise) }
+            }
+            Kind::Defined { target, negated } => {
+                let undefined = matches!(self.eval(target)?, Val::Undefined(_));
+                Ok(Val::owned(Value::Bool(undefined == *negated)))
+            }
+            Kind::Filter { filter, args } => self.filter(node, *filter, args),
+            Kind::Predicate { predicate, args } => self.predicate(node, *predicate, args),
+        }
+    }
+
+    fn root(&mut self, node: &Node, name: &str) -> Val<'a> {
+        let scope = self.scope;
+        match scope.root(name) {
+            Some(value) => Val::Plain(Cow::Borrowed(value)),
+            None => undefined(node, &format!("`{name}`"), hint(name, scope.roots())),
+        }
+    }
+
+    fn attribute(&mut self, node: &Node, target: &'a Node, name: &str) -> Result<Val<'a>, EvalError> {
+        let value = match self.eval(target)? {
+            Val::Plain(value) => value,
+            Val::Undefined(error) => return Ok(Val::Undefined(error)),
+            version @ Val::Version(_) => return Err(no_parts(node, target, version.type_name())),
+        };
+        let found = match value {
+            Cow::Borrowed(Value::Map(map)) => map.get(name).map(Cow::Borrowed).ok_or(Cow::Borrowed(map)),
+            Cow::Owned(Value::Map(mut map)) => map.remove(name).map(Cow::Owned).ok_or(Cow::Owned(map)),
+            other => return Err(no_parts(node, target, other.type_name())),
+        };
+        Ok(match found {
+            Ok(value) => Val::Plain(value),
+            Err(map) => undefined(node, &format!("`{}`", described(node)), hint(name, map.keys().map(String::as_str))),
+        })
+    }
+
+    fn index(&mut self, node: &Node, target: &'a Node, index: &'a Node) -> Result<Val<'a>, EvalError> {
+        let key = self.value(index)?;
+        if let Value::Str(name) = &key {
+            return self.attribute(node, target, name);
+        }
+        let value = match self.eval(target)? {
+            Val::Plain(value) => value,
+            Val::Undefined(error) => return Ok(Val::Undefined(error)),
+            version @ Val::Version(_) => return Err(no_parts(node, target, version.type_name())),
+        };
+        let Value::Int(position) = key else {
+            return Err(failed(index, format!("an index is an int or a string, not a {}", key.type_name())));
+        };
+        let found = match value {
+            Cow::Borrowed(Value::List(items)) => position_in(items, position).map(|i| Cow::Borrowed(&items[i])),
+            Cow::Owned(Value::List(mut items)) => {
+                position_in(&items, position).map(|i| Cow::Owned(items.swap_remove(i)))
+            }
+            other => return Err(no_parts(node, target, other.type_name())),
+        };
+        Ok(match found {
+            Some(value) => Val::Plain(value),
+            None => undefined(node, &format!("item {position} of `{}`", described(target)), String::new()),
+        })
+    }
+
+    fn binary(&mut self, node: &'a Node, op: Op, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalError> {
+        let (left, right) = (self.defined(a)?, self.defined(b)?);
+        let looked_at = left.plain().map_or(0, weight) + right.plain().map_or(0, weight);
+        // Before the work is done: a result is never larger than what it is made of.
+        match op {
+            Op::Concat | Op::Add => self.charge(node, looked_at)?,
+            _ => self.step(node, (looked_at / BYTES_PER_STEP) as u64)?,
+        }
+        ops::binary(op, &left, &right).map(Val::owned).map_err(|message| failed(node, message))
+    }
+
+    fn filter(&mut self, node: &'a Node, filter: Filter, args: &'a [Node]) -> Result<Val<'a>, EvalError> {
+        if let (Filter::Default, [target, fallback]) = (filter, args) {
+            return match self.eval(target)? {
+                Val::Undefined(_) => self.defined(fallback),
+                value => Ok(value),
+            };
+        }
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            values.push(self.defined(arg)?);
+        }
+        self.charge(node, filter_cost(filter, &values))?;
+        match filter.apply(values).map_err(|message| failed(node, message))? {
+            Some(value) => Ok(value),
+            None => Ok(undefined(node, &format!("the {} item of an empty list", filter.name()), String::new())),
+        }
+    }
+
+    fn predicate(&mut self, node: &'a Node, predicate: Predicate, args: &'a [Node]) -> Result<Val<'a>, EvalError> {
+        let text = match args.first().map(|arg| self.value(arg)).transpose()? {
+            Some(Value::Str(text)) => Some(text),
+            Some(other) => {
+                let message = format!("`{}` takes a string, not a {}", predicate.name(), other.type_name());
+                return Err(failed(node, message));
+            }
+            None => None,
+        };
+        let probe = match (predicate, text) {
+            (Predicate::FileExists, Some(path)) if path.starts_with('/') => Probe::FileExists(path),
+            (Predicate::FileExists, _) => {
+                return Err(failed(node, "`file_exists` takes an absolute path".into()));
+            }
+            (Predicate::Changed, id) => Probe::Changed(id),
+            (Predicate::Secret, _) => {
+                let message = "no secret provider exists in this version, so a secret cannot be resolved";
+                return Err(failed(node, message.into()));
+            }
+        };
+        match self.scope.probe(&probe) {
+            Some(answer) => Ok(Val::owned(Value::Bool(answer))),
+            None => Err(EvalError::Needs(probe)),
+        }
+    }
+
+    fn made(&mut self, node: &Node, value: Value) -> Result<Val<'a>, EvalError> {
+        self.charge(node, weight(&value))?;
+        Ok(Val::owned(value))
+    }
+
+    fn charge(&mut self, node: &Node, bytes: usize) -> Result<(), EvalError> {
+        self.budget.charge(bytes).map_err(|message| failed(node, message))
+    }
+
+    fn step(&mut self, node: &Node, steps: u64) -> Result<(), EvalError> {
+        self.budget.step(steps).map_err(|message| failed(node, message))
+    }
+}
+
+/// The bytes that a filter may make, an upper bound known before it runs.
+fn filter_cost(filter: Filter, values: &[Val<'_>]) -> usize {
+    let size = |i: usize| values.get(i).and_then(Val::plain).map_or(0, weight);
+    let items = values.first().and_then(Val::plain).map_or(0, |value| match value {
+        Value::Str(text) => text.len(),
+        Value::List(items) => items.len(),
+        Value::Bool(_) | Value::Int(_) | Value::Map(_) => 1,
+    });
+    match filter {
+        Filter::Length | Filter::First | Filter::Last | Filter::Version => 0,
+        Filter::Split => size(0).saturating_add(items.saturating_mul(ITEM_BYTES)),
+        Filter::Replace => size(0).saturating_add(items.saturating_mul(size(2).saturating_sub(ITEM_BYTES))),
+        Filter::Join => size(0).saturating_add(items.saturating_mul(size(1))),
+        // A letter may become three, an escaped one six.
+        Filter::Upper | Filter::Lower => size(0).saturating_mul(3),
+        Filter::Tojson => size(0).saturating_mul(6),
+        _ => size(0),
+    }
+}
+
+/// How many bytes a value counts as.
+fn weight(value: &Value) -> usize {
+    ITEM_BYTES
+        + match value {
+            Value::Bool(_) | Value::Int(_) => 0,
+            Value::Str(text) => text.len(),
+            Value::List(items) => items.iter().map(weight).sum(),
+            Value::Map(map) => map.iter().map(|(key, value)| key.len() + weight(value)).sum(),
+        }
+}
+
+fn position_in(items: &[Value], position: i64) -> Option<usize> {
+    let length = i64::try_from(items.len()).ok()?;
+    let position = if position < 0 { position + length } else { position };
+    usize::try_from(position).ok().filter(|i| *i < items.len())
+}
+
+/// How a message calls the value of a node.
+fn described(node: &Node) -> String {
+    names::path(node).map_or_else(|| "this value".to_owned(), |path| path.join("."))
+}
+
+fn undefined<'a>(node: &Node, what: &str, hint: String) -> Val<'a> {
+    Val::Undefined(failed(node, format!("{what} is not defined{hint}")))
+}
+
+fn no_parts(node: &Node, target: &Node, found: &str) -> EvalError {
+    failed(node, format!("`{}` is a value of type {found} and has no such part", described(target)))
+}
+
+fn failed(node: &Node, message: String) -> EvalError {
+    EvalError::Failed { message, offset: node.offset, len: node.len }
+}

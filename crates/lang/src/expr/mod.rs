@@ -1,0 +1,163 @@
+//! [`Expr`]: the expression language, with Jinja's words.
+//!
+//! Literals (`80`, `"text"`, `true`, `[1, 2]`, `{"a": 1}`), names and their parts
+//! (`params.port`, `vars["my-module"].port`, `list[0]`), `+ - * // %` on integers, `+` on
+//! two strings or two lists, `~` to join texts, `== != < <= > >=`, `in`, `not in`, `and`,
+//! `or`, `not`, `a if c else b`, `is defined`, filters (`x|upper`) and functions
+//! (`version(x)`; every filter is also a function of its operand).
+//!
+//! Strict on purpose: an undefined name is an error (except before `default` and
+//! `is defined`), conditions are bools, types do not mix, and ordering two texts that look
+//! like versions is refused, because "1.10" < "1.9" is never what was meant.
+
+mod ast;
+mod eval;
+mod filters;
+mod lex;
+mod names;
+mod ops;
+mod parse;
+mod version;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub(crate) use ast::Node;
+pub(crate) use eval::{Budget, Eval};
+pub(crate) use lex::{Lexer, Tok, Token};
+pub(crate) use names::collect as collect_names;
+pub(crate) use parse::{KEYWORDS, Parser, parse_tokens};
+
+use crate::{Probe, Scope, Value};
+
+/// The longest expression, in bytes.
+pub const MAX_SOURCE: usize = 8 * 1024;
+/// The deepest nesting of an expression.
+pub const MAX_DEPTH: usize = 64;
+/// The most steps that one evaluation takes.
+pub const MAX_STEPS: u64 = 100_000;
+/// The most bytes of values that one evaluation makes on its way.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// A parsed expression. Cheap to clone; keeps its source.
+#[derive(Clone)]
+pub struct Expr {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    source: String,
+    root: Node,
+}
+
+/// An expression that does not parse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParseError {
+    /// What is wrong; one sentence without a final stop.
+    pub message: String,
+    /// Where it is wrong, in bytes from the start of the source.
+    pub offset: usize,
+    /// How many bytes are meant.
+    pub len: usize,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+/// An evaluation that gave no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// The expression is wrong for these values.
+    #[error("{message}")]
+    Failed {
+        /// What is wrong, with what would be right where that is known.
+        message: String,
+        /// Where, in bytes from the start of the source.
+        offset: usize,
+        /// How many bytes are meant.
+        len: usize,
+    },
+    /// A node-side predicate has to be answered first; then evaluate again.
+    #[error("`{0}` is known only on the node, in `when:`")]
+    Needs(Probe),
+}
+
+/// A dotted name that an expression uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameUse {
+    /// Its parts: `["params", "port"]`.
+    pub path: Vec<String>,
+    /// Where it starts, in bytes.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub len: usize,
+    /// It stands before `default` or `is defined`, so it need not exist.
+    pub guarded: bool,
+}
+
+impl Expr {
+    /// Parses a source of at most [`MAX_SOURCE`] bytes, nested at most [`MAX_DEPTH`] deep.
+    /// Unknown functions and filters are errors here, not later.
+    pub fn parse(source: &str) -> Result<Expr, ParseError> {
+        let root = parse::parse(source)?;
+        Ok(Expr { inner: Arc::new(Inner { source: source.to_owned(), root }) })
+    }
+
+    /// Evaluates within [`MAX_STEPS`] and [`MAX_BYTES`].
+    pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
+        let mut budget = Budget::new(MAX_STEPS, MAX_BYTES);
+        Eval::new(scope, &mut budget).value(&self.inner.root)
+    }
+
+    /// Evaluates a condition: anything but a bool is an error.
+    pub fn eval_bool(&self, scope: &dyn Scope) -> Result<bool, EvalError> {
+        match self.eval(scope)? {
+            Value::Bool(value) => Ok(value),
+            other => Err(EvalError::Failed {
+                message: format!("a condition must be true or false, and this is a {}", other.type_name()),
+                offset: 0,
+                len: self.source().len(),
+            }),
+        }
+    }
+
+    /// The dotted names used, in the order of the source.
+    pub fn names(&self) -> Vec<NameUse> {
+        let mut found = Vec::new();
+        names::collect(&self.inner.root, false, &mut found);
+        found
+    }
+
+    /// The functions used, node-side predicates included (`changed` without parentheses
+    /// too); each once, sorted. Filters in their function form are not among them.
+    pub fn calls(&self) -> Vec<&'static str> {
+        let mut found = std::collections::BTreeSet::new();
+        names::calls(&self.inner.root, &mut found);
+        found.into_iter().collect()
+    }
+
+    /// The source as written.
+    pub fn source(&self) -> &str {
+        &self.inner.source
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.source())
+    }
+}
+
+impl fmt::Debug for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expr({:?})", self.source())
+    }
+}
+
+impl PartialEq for Expr {
+    fn eq(&self, other: &Expr) -> bool {
+        self.source() == other.source()
+    }
+}
+
+impl Eq for Expr {}

@@ -1,0 +1,496 @@
+//! From tokens to a tree.
+
+use super::ast::{Kind, Node, Op, Predicate};
+use super::filters::Filter;
+use super::lex::{Lexer, Tok, Token};
+use super::{MAX_DEPTH, MAX_SOURCE, ParseError};
+use crate::Value;
+use crate::nearest::hint;
+
+/// Words that are no names.
+pub(crate) const KEYWORDS: [&str; 12] =
+    ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False"];
+
+/// Predicates of CFG-3 that this version does not answer, so that they are not called unknown.
+const LATER: [&str; 6] =
+    ["dir_exists", "command_succeeds", "process_running", "port_listening", "hour_range", "day_of_week"];
+
+pub(super) fn parse(source: &str) -> Result<Node, ParseError> {
+    if source.len() > MAX_SOURCE {
+        let message = format!("the expression is longer than {MAX_SOURCE} bytes");
+        return Err(ParseError { message, offset: 0, len: 1, help: None });
+    }
+    let mut lexer = Lexer::new(source);
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.next()?;
+        let end = token.tok == Tok::End;
+        tokens.push(token);
+        if end {
+            break;
+        }
+    }
+    parse_tokens(tokens)
+}
+
+/// Parses tokens that end with [`Tok::End`]; all of them must belong to the expression.
+pub(crate) fn parse_tokens(tokens: Vec<Token>) -> Result<Node, ParseError> {
+    let mut parser = Parser::new(tokens);
+    let node = parser.expression()?;
+    parser.finish()?;
+    Ok(node)
+}
+
+pub(crate) struct Parser {
+    tokens: Vec<Token>,
+    at: usize,
+    nesting: usize,
+}
+
+/// How tightly an operator of two operands binds; higher is tighter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Or,
+    And,
+    Compare,
+    Concat,
+    Sum,
+    Product,
+}
+
+impl Level {
+    fn tighter(self) -> Option<Level> {
+        match self {
+            Level::Or => Some(Level::And),
+            Level::And => Some(Level::Compare),
+            Level::Compare => Some(Level::Concat),
+            Level::Concat => Some(Level::Sum),
+            Level::Sum => Some(Level::Product),
+            Level::Product => None,
+        }
+    }
+}
+
+impl Parser {
+    /// Over tokens that end with [`Tok::End`].
+    pub(crate) fn new(tokens: Vec<Token>) -> Parser {
+        Parser { tokens, at: 0, nesting: 0 }
+    }
+
+    /// An expression, its conditional form included.
+    pub(crate) fn expression(&mut self) -> Result<Node, ParseError> {
+        self.nested(|parser| {
+            let then = parser.binary(Level::Or)?;
+            if !parser.take_word("if") {
+                return Ok(then);
+            }
+            let condition = parser.binary(Level::Or)?;
+            if !parser.take_word("else") {
+                return Err(parser.unexpected("`else`", Some("write `a if condition else b`")));
+            }
+            let otherwise = parser.expression()?;
+            let kind = Kind::If {
+                condition: Box::new(condition),
+                then: Box::new(then),
+                otherwise: Box::new(otherwise),
+            };
+            parser.node(kind)
+        })
+    }
+
+    /// An operand of `for ... in`: no conditional form, so that a following `if` is a filter.
+    pub(crate) fn condition(&mut self) -> Result<Node, ParseError> {
+        self.nested(|parser| parser.binary(Level::Or))
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn finish(&mut self) -> Result<(), ParseError> {
+        match &self.peek().tok {
+            Tok::End => Ok(()),
+            Tok::Sign("=") => Err(self.unexpected("an operator", Some("`==` compares"))),
+            Tok::Sign("&&") => Err(self.unexpected("an operator", Some("write `and`"))),
+            Tok::Sign("||") => Err(self.unexpected("an operator", Some("write `or`"))),
+            Tok::Sign("/") => {
+                Err(self.unexpected("an operator", Some("`//` divides whole numbers; there are no fractions")))
+            }
+            Tok::Open('(') => Err(self.unexpected("an operator", Some("values have no methods; write `x|upper`"))),
+            _ => Err(self.unexpected("an operator or the end", None)),
+        }
+    }
+
+    pub(crate) fn peek(&self) -> &Token {
+        // The tokens end with `End`, and nothing steps past it.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    pub(crate) fn next(&mut self) -> Token {
+        let token = self.peek().clone();
+        if token.tok != Tok::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    pub(crate) fn take_word(&mut self, word: &str) -> bool {
+        let found = matches!(&self.peek().tok, Tok::Name(name) if name == word);
+        if found {
+            self.at += 1;
+        }
+        found
+    }
+
+    pub(crate) fn take(&mut self, tok: &Tok) -> bool {
+        let found = self.peek().tok == *tok;
+        if found && *tok != Tok::End {
+            self.at += 1;
+        }
+        found
+    }
+
+    pub(crate) fn expect(&mut self, tok: &Tok, what: &str) -> Result<(), ParseError> {
+        if self.take(tok) { Ok(()) } else { Err(self.unexpected(what, None)) }
+    }
+
+    /// An error at the next token, which should have been `wanted`.
+    pub(crate) fn unexpected(&self, wanted: &str, help: Option<&str>) -> ParseError {
+        let token = self.peek();
+        let found = match &token.tok {
+            Tok::Name(name) => format!("`{name}`"),
+            Tok::Int(number) => number.to_string(),
+            Tok::Str(_) => "a text".to_owned(),
+            Tok::Sign(sign) => format!("`{sign}`"),
+            Tok::Open(c) | Tok::Close(c) => format!("`{c}`"),
+            Tok::End => "the end".to_owned(),
+        };
+        ParseError {
+            message: format!("expected {wanted}, found {found}"),
+            offset: token.offset,
+            len: token.len.max(1),
+            help: help.map(str::to_owned),
+        }
+    }
+
+    fn nested(&mut self, parse: impl FnOnce(&mut Parser) -> Result<Node, ParseError>) -> Result<Node, ParseError> {
+        if self.nesting >= MAX_DEPTH {
+            return Err(self.too_deep(self.peek().offset));
+        }
+        self.nesting += 1;
+        let node = parse(self);
+        self.nesting -= 1;
+        node
+    }
+
+    fn too_deep(&self, offset: usize) -> ParseError {
+        let message = format!("the expression is nested more than {MAX_DEPTH} deep");
+        ParseError { message, offset, len: 1, help: None }
+    }
+
+    /// A node that spans its children and ends before the next token.
+    fn node(&self, kind: Kind) -> Result<Node, ParseError> {
+        let mut node = Node { kind, offset: 0, len: 0, depth: 1 };
+        let children = node.children();
+        let first = children.iter().map(|child| child.offset).min();
+        let depth = children.iter().map(|child| child.depth).max().unwrap_or(0) + 1;
+        let offset = first.unwrap_or_else(|| self.previous_offset());
+        if depth > MAX_DEPTH {
+            return Err(self.too_deep(offset));
+        }
+        (node.offset, node.len, node.depth) = (offset, self.previous_end().saturating_sub(offset), depth);
+        Ok(node)
+    }
+
+    fn node_from(&self, kind: Kind, offset: usize) -> Result<Node, ParseError> {
+        let mut node = self.node(kind)?;
+        (node.offset, node.len) = (offset, self.previous_end().saturating_sub(offset));
+        Ok(node)
+    }
+
+    fn previous_offset(&self) -> usize {
+        self.tokens[self.at.saturating_sub(1)].offset
+    }
+
+    fn previous_end(&self) -> usize {
+        let token = &self.tokens[self.at.saturating_sub(1)];
+        token.offset + token.len
+    }
+
+    fn binary(&mut self, level: Level) -> Result<Node, ParseError> {
+        if level == Level::Compare {
+            return self.comparison();
+        }
+        let mut left = self.tighter(level)?;
+        while let Some(op) = self.operator(level) {
+            let right = self.tighter(level)?;
+            let (left_box, right_box) = (Box::new(left), Box::new(right));
+            left = self.node(match op {
+                Operator::And => Kind::And(left_box, right_box),
+                Operator::Or => Kind::Or(left_box, right_box),
+                Operator::Op(op) => Kind::Binary(op, left_box, right_box),
+            })?;
+        }
+        Ok(left)
+    }
+
+    fn tighter(&mut self, level: Level) -> Result<Node, ParseError> {
+        match level.tighter() {
+            Some(level) => self.binary(level),
+            None => self.unary(),
+        }
+    }
+
+    fn operator(&mut self, level: Level) -> Option<Operator> {
+        let op = match (level, &self.peek().tok) {
+            (Level::Or, Tok::Name(word)) if word == "or" => Operator::Or,
+            (Level::And, Tok::Name(word)) if word == "and" => Operator::And,
+            (Level::Concat, Tok::Sign("~")) => Operator::Op(Op::Concat),
+            (Level::Sum, Tok::Sign("+")) => Operator::Op(Op::Add),
+            (Level::Sum, Tok::Sign("-")) => Operator::Op(Op::Subtract),
+            (Level::Product, Tok::Sign("*")) => Operator::Op(Op::Multiply),
+            (Level::Product, Tok::Sign("//")) => Operator::Op(Op::Divide),
+            (Level::Product, Tok::Sign("%")) => Operator::Op(Op::Modulo),
+            _ => return None,
+        };
+        self.at += 1;
+        Some(op)
+    }
+
+    /// `not` binds looser than a comparison and tighter than `and`.
+    fn comparison(&mut self) -> Result<Node, ParseError> {
+        let start = self.peek().offset;
+        if self.take_word("not") {
+            let target = self.nested(Parser::comparison)?;
+            return self.node_from(Kind::Not(Box::new(target)), start);
+        }
+        let left = self.binary(Level::Concat)?;
+        let Some(op) = self.comparison_operator()? else {
+            return self.defined(left);
+        };
+        let right = self.binary(Level::Concat)?;
+        let node = self.node(Kind::Binary(op, Box::new(left), Box::new(right)))?;
+        let at = self.at;
+        if self.comparison_operator()?.is_some() {
+            self.at = at;
+            return Err(self.unexpected("`and`, `or` or the end", Some("write `a < b and b < c`")));
+        }
+        Ok(node)
+    }
+
+    fn comparison_operator(&mut self) -> Result<Option<Op>, ParseError> {
+        let op = match &self.peek().tok {
+            Tok::Sign("==") => Op::Equal,
+            Tok::Sign("!=") => Op::NotEqual,
+            Tok::Sign("<") => Op::Less,
+            Tok::Sign("<=") => Op::LessEqual,
+            Tok::Sign(">") => Op::Greater,
+            Tok::Sign(">=") => Op::GreaterEqual,
+            Tok::Name(word) if word == "in" => Op::In,
+            Tok::Name(word) if word == "not" => {
+                self.at += 1;
+                if !matches!(&self.peek().tok, Tok::Name(word) if word == "in") {
+                    return Err(self.unexpected("`in` after `not`", None));
+                }
+                Op::NotIn
+            }
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        Ok(Some(op))
+    }
+
+    fn defined(&mut self, target: Node) -> Result<Node, ParseError> {
+        if !self.take_word("is") {
+            return Ok(target);
+        }
+        let mut negated = self.take_word("not");
+        if self.take_word("undefined") {
+            negated = !negated;
+        } else if !self.take_word("defined") {
+            return Err(self.unexpected("`defined` or `undefined`", Some("values are compared with `==`")));
+        }
+        self.node(Kind::Defined { target: Box::new(target), negated })
+    }
+
+    fn unary(&mut self) -> Result<Node, ParseError> {
+        let start = self.peek().offset;
+        if !self.take(&Tok::Sign("-")) {
+            return self.postfix();
+        }
+        let target = self.nested(Parser::unary)?;
+        self.node_from(Kind::Negate(Box::new(target)), start)
+    }
+
+    fn postfix(&mut self) -> Result<Node, ParseError> {
+        let mut node = self.primary()?;
+        loop {
+            if self.take(&Tok::Sign(".")) {
+                let Tok::Name(name) = self.peek().tok.clone() else {
+                    return Err(self.unexpected("a name after `.`", Some("an item of a list is `list[0]`")));
+                };
+                self.at += 1;
+                node = self.node(Kind::Attr(Box::new(node), name))?;
+            } else if self.take(&Tok::Open('[')) {
+                let index = self.expression()?;
+                self.expect(&Tok::Close(']'), "`]`")?;
+                node = self.node(Kind::Index(Box::new(node), Box::new(index)))?;
+            } else if self.take(&Tok::Sign("|")) {
+                node = self.filter(node)?;
+            } else {
+                return Ok(node);
+            }
+        }
+    }
+
+    fn filter(&mut self, target: Node) -> Result<Node, ParseError> {
+        let token = self.next();
+        let Tok::Name(name) = &token.tok else {
+            self.at = self.at.saturating_sub(1);
+            return Err(self.unexpected("a filter after `|`", None));
+        };
+        let Some(filter) = Filter::named(name) else {
+            let message = format!("unknown filter `{name}`{}", hint(name, Filter::names()));
+            return Err(ParseError { message, offset: token.offset, len: token.len, help: all_filters() });
+        };
+        let mut args = vec![target];
+        if self.take(&Tok::Open('(')) {
+            args.extend(self.arguments()?);
+        }
+        self.filter_node(filter, args, &token)
+    }
+
+    fn filter_node(&self, filter: Filter, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+        let (least, most) = filter.arguments();
+        if args.len() < least || args.len() > most {
+            let message = format!("`{}` is written {}", filter.name(), filter.usage());
+            return Err(ParseError { message, offset: token.offset, len: token.len, help: None });
+        }
+        self.node(Kind::Filter { filter, args })
+    }
+
+    /// Arguments up to the closing parenthesis.
+    fn arguments(&mut self) -> Result<Vec<Node>, ParseError> {
+        let mut args = Vec::new();
+        while !self.take(&Tok::Close(')')) {
+            if !args.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `)`")?;
+            }
+            args.push(self.expression()?);
+        }
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Result<Node, ParseError> {
+        let token = self.peek().clone();
+        match &token.tok {
+            Tok::Int(number) => self.literal(Value::Int(*number)),
+            Tok::Str(text) => self.literal(Value::Str(text.clone())),
+            Tok::Name(name) => self.name(name, &token),
+            Tok::Open('(') => {
+                self.at += 1;
+                let node = self.expression()?;
+                self.expect(&Tok::Close(')'), "`)`")?;
+                Ok(node)
+            }
+            Tok::Open('[') => self.list(),
+            Tok::Open('{') => self.map(),
+            _ => Err(self.unexpected("a value", None)),
+        }
+    }
+
+    fn literal(&mut self, value: Value) -> Result<Node, ParseError> {
+        self.at += 1;
+        self.node(Kind::Literal(value))
+    }
+
+    fn name(&mut self, name: &str, token: &Token) -> Result<Node, ParseError> {
+        match name {
+            "true" | "True" => return self.literal(Value::Bool(true)),
+            "false" | "False" => return self.literal(Value::Bool(false)),
+            "none" | "None" | "null" => {
+                return Err(self.unexpected("a value", Some("there is no null; ask `is defined`")));
+            }
+            _ if KEYWORDS.contains(&name) => return Err(self.unexpected("a value", None)),
+            _ => {}
+        }
+        self.at += 1;
+        if self.take(&Tok::Open('(')) {
+            let args = self.arguments()?;
+            return self.call(name, args, token);
+        }
+        if name == "changed" {
+            return self.node(Kind::Predicate { predicate: Predicate::Changed, args: Vec::new() });
+        }
+        self.node(Kind::Name(name.to_owned()))
+    }
+
+    fn call(&mut self, name: &str, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+        let wrong = |message: String, help: Option<String>| {
+            Err(ParseError { message, offset: token.offset, len: token.len, help })
+        };
+        if let Some((_, predicate)) = Predicate::ALL.into_iter().find(|(known, _)| *known == name) {
+            let fits = if predicate == Predicate::Changed { args.len() <= 1 } else { args.len() == 1 };
+            if !fits {
+                return wrong(format!("`{name}` takes one text"), None);
+            }
+            return self.node_from(Kind::Predicate { predicate, args }, token.offset);
+        }
+        if let Some(filter) = Filter::named(name) {
+            let mut node = self.filter_node(filter, args, token)?;
+            (node.offset, node.len) = (token.offset, self.previous_end() - token.offset);
+            return Ok(node);
+        }
+        if LATER.contains(&name) {
+            let help = "file_exists(\"/path\") and changed are the node-side predicates there are";
+            return wrong(format!("`{name}` is not a predicate of this version"), Some(help.into()));
+        }
+        let known = Filter::names().chain(Predicate::ALL.into_iter().map(|(name, _)| name));
+        wrong(format!("unknown function `{name}`{}", hint(name, known)), all_filters())
+    }
+
+    fn list(&mut self) -> Result<Node, ParseError> {
+        let start = self.next().offset;
+        let mut items = Vec::new();
+        while !self.take(&Tok::Close(']')) {
+            if !items.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `]`")?;
+                if self.take(&Tok::Close(']')) {
+                    break;
+                }
+            }
+            items.push(self.expression()?);
+        }
+        self.node_from(Kind::List(items), start)
+    }
+
+    fn map(&mut self) -> Result<Node, ParseError> {
+        let start = self.next().offset;
+        let mut entries: Vec<(String, Node)> = Vec::new();
+        while !self.take(&Tok::Close('}')) {
+            if !entries.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `}`")?;
+                if self.take(&Tok::Close('}')) {
+                    break;
+                }
+            }
+            let Tok::Str(key) = self.peek().tok.clone() else {
+                return Err(self.unexpected("a quoted key", Some("write {\"key\": value}")));
+            };
+            if entries.iter().any(|(known, _)| *known == key) {
+                return Err(self.unexpected("another key", Some("each key stands once")));
+            }
+            self.at += 1;
+            self.expect(&Tok::Sign(":"), "`:`")?;
+            entries.push((key, self.expression()?));
+        }
+        self.node_from(Kind::Map(entries), start)
+    }
+}
+
+enum Operator {
+    And,
+    Or,
+    Op(Op),
+}
+
+fn all_filters() -> Option<String> {
+    Some(format!("there are: {}", Filter::names().collect::<Vec<_>>().join(", ")))
+}

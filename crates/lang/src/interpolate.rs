@@ -1,0 +1,161 @@
+//! [`Text`]: a text with `${{ expression }}` in it.
+
+use crate::expr::{EvalError, Expr, Lexer, MAX_SOURCE, ParseError, Tok};
+use crate::{Scope, Value};
+
+/// The longest text that may hold expressions, in bytes (a whole inline file).
+pub const MAX_TEXT: usize = 1024 * 1024;
+/// The most expressions in one text.
+const MAX_EXPRS: usize = 1000;
+/// The longest result, in bytes.
+pub const MAX_RESULT: usize = 4 * 1024 * 1024;
+
+/// A text such as `port ${{ params.port }}`. A lone expression keeps its type; `$${{`
+/// stands for a literal `${{`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Expr { expr: Expr, offset: usize },
+}
+
+impl Text {
+    /// Parses a text of at most [`MAX_TEXT`] bytes. Offsets in errors are those of the
+    /// whole text.
+    pub fn parse(text: &str) -> Result<Text, ParseError> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let (mut rest, mut at) = (text, 0);
+        while let Some(found) = rest.find("${{") {
+            if text.len() > MAX_TEXT || parts.len() > 2 * MAX_EXPRS {
+                return Err(too_large(text));
+            }
+            if let Some(before) = rest[..found].strip_suffix('$') {
+                literal.push_str(before);
+                literal.push_str("${{");
+                at += found + 3;
+            } else {
+                literal.push_str(&rest[..found]);
+                let start = at + found + 3;
+                let end = close(text, start)?;
+                if !literal.is_empty() {
+                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                }
+                let expr = Expr::parse(&text[start..end]).map_err(|error| shifted(error, start))?;
+                parts.push(Part::Expr { expr, offset: start });
+                at = end + 2;
+            }
+            rest = &text[at..];
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() || parts.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        Ok(Text { parts })
+    }
+
+    /// Whether `text` needs no parsing at all: it holds no `${{`.
+    pub fn is_literal(text: &str) -> bool {
+        !text.contains("${{")
+    }
+
+    /// It holds no expression.
+    pub fn is_plain(&self) -> bool {
+        self.exprs().next().is_none()
+    }
+
+    /// The expressions, each with the byte offset of its source in the whole text.
+    pub fn exprs(&self) -> impl Iterator<Item = (&Expr, usize)> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Expr { expr, offset } => Some((expr, *offset)),
+            Part::Literal(_) => None,
+        })
+    }
+
+    /// Evaluates. A list or a map among other text is an error, and so is a result of more
+    /// than [`MAX_RESULT`] bytes. Offsets in errors are those of the whole text.
+    pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
+        if let [Part::Expr { expr, offset }] = self.parts.as_slice() {
+            return expr.eval(scope).map_err(|error| moved(error, *offset));
+        }
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => out.push_str(text),
+                Part::Expr { expr, offset } => {
+                    let value = expr.eval(scope).map_err(|error| moved(error, *offset))?;
+                    let failed = |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };
+                    append(&mut out, &value).map_err(failed)?;
+                }
+            }
+        }
+        Ok(Value::Str(out))
+    }
+}
+
+/// Puts a value into text as `${{ }}` among other text and `{{ }}` in templates do.
+pub(crate) fn append(out: &mut String, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Str(text) => out.push_str(text),
+        Value::Bool(_) | Value::Int(_) => out.push_str(&value.to_string()),
+        Value::List(_) => return Err("a list cannot stand in text; write `|join(\", \")`".into()),
+        Value::Map(_) => return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into()),
+    }
+    if out.len() > MAX_RESULT {
+        return Err(format!("the text grows beyond {MAX_RESULT} bytes"));
+    }
+    Ok(())
+}
+
+/// The offset of the `}}` that closes an expression: braces of map literals and braces in
+/// strings do not count.
+fn close(text: &str, start: usize) -> Result<usize, ParseError> {
+    let unclosed = || ParseError {
+        message: "`${{` is never closed".into(),
+        offset: start - 3,
+        len: 3,
+        help: Some("close it with `}}`, or write `$${{` for a literal `${{`".into()),
+    };
+    let mut window = (start + MAX_SOURCE).min(text.len());
+    while !text.is_char_boundary(window) {
+        window -= 1;
+    }
+    let mut lexer = Lexer::new(&text[start..window]);
+    let mut depth = 0usize;
+    loop {
+        let token = lexer.next().map_err(|error| shifted(error, start))?;
+        match token.tok {
+            Tok::End => return Err(unclosed()),
+            Tok::Open('{') => depth += 1,
+            Tok::Close('}') if depth > 0 => depth -= 1,
+            Tok::Close('}') if text[start + token.offset..].starts_with("}}") => {
+                return Ok(start + token.offset);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn too_large(text: &str) -> ParseError {
+    ParseError {
+        message: format!("a text with expressions may hold {MAX_TEXT} bytes and {MAX_EXPRS} expressions"),
+        offset: 0,
+        len: text.len().min(1),
+        help: Some("use a template or a file of the module".into()),
+    }
+}
+
+fn shifted(error: ParseError, by: usize) -> ParseError {
+    ParseError { offset: error.offset + by, ..error }
+}
+
+fn moved(error: EvalError, by: usize) -> EvalError {
+    match error {
+        EvalError::Failed { message, offset, len } => EvalError::Failed { message, offset: offset + by, len },
+        EvalError::Needs(probe) => EvalError::Needs(probe),
+    }
+}

@@ -1,0 +1,183 @@
+//! [`Pattern`]: which node names are meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::regex::{Regex, RegexError};
+
+/// The longest pattern, in bytes.
+pub const MAX_PATTERN: usize = 512;
+/// The longest name that any pattern matches, in bytes (a DNS name's limit).
+pub const MAX_NAME: usize = 253;
+
+/// An exact name, a glob (`*` stops at a dot, `**` does not, `?` is one character that is
+/// no dot), or a `/regex/` that must match the whole name. Case matters.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    source: String,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Exact,
+    Glob(Vec<Piece>),
+    Regex(Regex),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Char(char),
+    /// One character, no dot.
+    One,
+    /// Any run without a dot.
+    Run,
+    /// Any run.
+    Deep,
+}
+
+/// A pattern that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// There is nothing to match.
+    #[error("the pattern is empty")]
+    Empty,
+    /// Longer than [`MAX_PATTERN`].
+    #[error("the pattern is longer than {MAX_PATTERN} bytes")]
+    TooLong,
+    /// A character that no name contains.
+    #[error(
+        "`{0}` occurs in no node name; a glob knows * ** ?, and a regular expression stands between slashes"
+    )]
+    Character(char),
+    /// The text between the slashes.
+    #[error(transparent)]
+    Regex(#[from] RegexError),
+}
+
+impl Pattern {
+    /// Reads a pattern; its form follows from its text.
+    pub fn parse(source: &str) -> Result<Pattern, PatternError> {
+        if source.is_empty() {
+            return Err(PatternError::Empty);
+        }
+        if source.len() > MAX_PATTERN {
+            return Err(PatternError::TooLong);
+        }
+        let form = match source.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
+            Some("") => return Err(PatternError::Empty),
+            Some(inner) => {
+                // Checked alone first: an unbalanced group must not be closed by the anchor's.
+                Regex::parse(inner)?;
+                Form::Regex(Regex::parse(&format!("^(?:{inner})$"))?)
+            }
+            None => plain(source)?,
+        };
+        Ok(Pattern { source: source.to_owned(), form })
+    }
+
+    /// Whether `name` is meant. A name longer than [`MAX_NAME`] never is.
+    pub fn matches(&self, name: &str) -> bool {
+        if name.len() > MAX_NAME {
+            return false;
+        }
+        match &self.form {
+            Form::Exact => self.source == name,
+            Form::Glob(pieces) => glob(pieces, name),
+            Form::Regex(regex) => regex.is_match(name),
+        }
+    }
+
+    /// It names exactly one node.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.form, Form::Exact)
+    }
+
+    /// The text as written.
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+}
+
+fn plain(source: &str) -> Result<Form, PatternError> {
+    let mut pieces = Vec::new();
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        pieces.push(match c {
+            '*' if chars.next_if_eq(&'*').is_some() => Piece::Deep,
+            '*' => Piece::Run,
+            '?' => Piece::One,
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => Piece::Char(c),
+            other => return Err(PatternError::Character(other)),
+        });
+    }
+    let exact = pieces.iter().all(|piece| matches!(piece, Piece::Char(_)));
+    Ok(if exact { Form::Exact } else { Form::Glob(pieces) })
+}
+
+/// Walks all ways to match at once, so that no pattern takes more than pieces x characters.
+fn glob(pieces: &[Piece], name: &str) -> bool {
+    let mut states = vec![false; pieces.len() + 1];
+    states[0] = true;
+    skip_runs(pieces, &mut states);
+    for c in name.chars() {
+        let mut next = vec![false; pieces.len() + 1];
+        for (i, piece) in pieces.iter().enumerate().filter(|(i, _)| states[*i]) {
+            match piece {
+                Piece::Char(wanted) => next[i + 1] |= *wanted == c,
+                Piece::One => next[i + 1] |= c != '.',
+                Piece::Run => next[i] |= c != '.',
+                Piece::Deep => next[i] = true,
+            }
+        }
+        skip_runs(pieces, &mut next);
+        states = next;
+    }
+    states[pieces.len()]
+}
+
+/// A run may be empty: what stands before one also stands after it.
+fn skip_runs(pieces: &[Piece], states: &mut [bool]) {
+    for (i, piece) in pieces.iter().enumerate() {
+        if states[i] && matches!(piece, Piece::Run | Piece::Deep) {
+            states[i + 1] = true;
+        }
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(source: &str) -> Result<Pattern, PatternError> {
+        Pattern::parse(source)
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.source)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+        let source = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Pattern::parse(&source).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,90 @@
+//! [`Scope`]: where an expression finds its names, and [`Probe`]: what only a host knows.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::Value;
+
+/// The names that an expression may use.
+pub trait Scope {
+    /// The value of a root name (`params`, `vars`, `traits`, `node`).
+    fn root(&self, name: &str) -> Option<&Value>;
+
+    /// The answer to a node-side predicate; `None` when it is not known yet, which ends the
+    /// evaluation with [`crate::EvalError::Needs`].
+    fn probe(&self, probe: &Probe) -> Option<bool>;
+
+    /// The root names there are, for "did you mean".
+    fn roots(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// A node-side predicate (CFG-3): a question that no value answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Probe {
+    /// `file_exists("/path")`: something is at this absolute path.
+    FileExists(String),
+    /// `changed`: one of my notifiers changed; `changed("id")`: that one did.
+    Changed(Option<String>),
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Probe::FileExists(path) => write!(f, "file_exists(\"{path}\")"),
+            Probe::Changed(None) => f.write_str("changed"),
+            Probe::Changed(Some(id)) => write!(f, "changed(\"{id}\")"),
+        }
+    }
+}
+
+/// A [`Scope`] over a map of values and a map of answers.
+#[derive(Clone, Debug, Default)]
+pub struct Names<'a> {
+    roots: BTreeMap<String, Cow<'a, Value>>,
+    answers: BTreeMap<Probe, bool>,
+}
+
+impl<'a> Names<'a> {
+    /// No names and no answers.
+    pub fn new() -> Names<'a> {
+        Names::default()
+    }
+
+    /// With a root name.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value) -> Names<'a> {
+        self.roots.insert(name.to_owned(), Cow::Owned(value));
+        self
+    }
+
+    /// With a root name that borrows its value.
+    #[must_use]
+    pub fn with_ref(mut self, name: &str, value: &'a Value) -> Names<'a> {
+        self.roots.insert(name.to_owned(), Cow::Borrowed(value));
+        self
+    }
+
+    /// With an answer to a probe.
+    #[must_use]
+    pub fn answer(mut self, probe: Probe, answer: bool) -> Names<'a> {
+        self.answers.insert(probe, answer);
+        self
+    }
+}
+
+impl Scope for Names<'_> {
+    fn root(&self, name: &str) -> Option<&Value> {
+        self.roots.get(name).map(AsRef::as_ref)
+    }
+
+    fn probe(&self, probe: &Probe) -> Option<bool> {
+        self.answers.get(probe).copied()
+    }
+
+    fn roots(&self) -> Vec<&str> {
+        self.roots.keys().map(String::as_str).collect()
+    }
+}

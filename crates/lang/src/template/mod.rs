@@ -1,0 +1,212 @@
+//! [`Template`]: a file's body with Jinja's marks in it.
+//!
+//! `{{ expression }}` prints, `{% if %} {% elif %} {% else %} {% endif %}`,
+//! `{% for x in list %}` (and `for key, value in map`, `if` to choose, `else` for an empty
+//! one; `loop.index`, `loop.index0`, `loop.first`, `loop.last`, `loop.length` inside),
+//! `{% set x = expression %}`, `{% raw %} {% endraw %}`, `{# comment #}`. A `-` inside a
+//! mark eats the white space on its side; a `{% %}` or `{# #}` alone on its line leaves no
+//! line behind. A final newline is kept.
+//!
+//! The expressions are those of [`crate::expr`], evaluated by the same code: what a
+//! comparison or a filter means in `when:` it means here. That, and a bound on every value
+//! made on the way (a text doubled forty times is a terabyte after forty cheap steps), is
+//! why this is no general template engine. A template stands alone: there is no include,
+//! import, inheritance or macro.
+
+mod parse;
+mod render;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Value;
+use crate::expr::{NameUse, Node};
+
+/// The longest template, in bytes.
+pub const MAX_TEMPLATE: usize = 256 * 1024;
+/// The longest output, in bytes.
+pub const MAX_OUTPUT: usize = 1024 * 1024;
+/// The most steps that one rendering takes.
+pub const MAX_FUEL: u64 = 1_000_000;
+/// The most bytes of values that one rendering makes on its way.
+pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// The deepest nesting of blocks.
+pub const MAX_NESTING: usize = 32;
+
+/// A parsed template. Cheap to clone.
+#[derive(Clone)]
+pub struct Template {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: String,
+    source: String,
+    body: Vec<Item>,
+}
+
+/// A template that does not parse, or does not render with these values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{template}:{line}:{column}: {message}")]
+pub struct TemplateError {
+    /// The template's name.
+    pub template: String,
+    /// What is wrong; one sentence without a final stop.
+    pub message: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// How many characters are meant; at least 1.
+    pub len: u32,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+/// A dotted name that a template uses and does not set itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateName {
+    /// Its parts: `["params", "port"]`.
+    pub path: Vec<String>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// Length in characters.
+    pub len: u32,
+    /// It stands before `default` or `is defined`, so it need not exist.
+    pub guarded: bool,
+}
+
+/// An expression inside a template.
+struct Piece {
+    node: Node,
+    /// What the node's offsets are relative to.
+    base: usize,
+}
+
+enum Item {
+    Text(String),
+    Print(Piece),
+    If { branches: Vec<(Piece, Vec<Item>)>, otherwise: Vec<Item> },
+    For(Box<Loop>),
+    Set { name: String, value: Piece },
+}
+
+struct Loop {
+    targets: Vec<String>,
+    over: Piece,
+    only_if: Option<Piece>,
+    body: Vec<Item>,
+    otherwise: Vec<Item>,
+}
+
+/// A mistake at a place of the source, before lines are counted.
+struct Mistake {
+    message: String,
+    offset: usize,
+    len: usize,
+    help: Option<String>,
+}
+
+impl Template {
+    /// Parses a template of at most [`MAX_TEMPLATE`] bytes. `name` is for messages.
+    pub fn parse(name: &str, source: &str) -> Result<Template, TemplateError> {
+        let body = parse::parse(source).map_err(|mistake| mistake.at(name, source))?;
+        Ok(Template { inner: Arc::new(Inner { name: name.to_owned(), source: source.to_owned(), body }) })
+    }
+
+    /// Renders with these root names, within [`MAX_FUEL`], [`MAX_BYTES`] and [`MAX_OUTPUT`].
+    pub fn render(&self, roots: &[(&str, &Value)]) -> Result<String, TemplateError> {
+        let inner = &*self.inner;
+        render::render(&inner.body, inner.source.len(), roots).map_err(|mistake| mistake.at(&inner.name, &inner.source))
+    }
+
+    /// The dotted names used, those that the template sets itself excepted.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.uses().into_iter().map(|name| name.path.join(".")).collect()
+    }
+
+    /// The same with places, in the order of the source.
+    pub fn uses(&self) -> Vec<TemplateName> {
+        let mut found = Vec::new();
+        uses(&self.inner.body, &mut Vec::new(), &mut found);
+        let place = |name: NameUse| {
+            let (line, column, len) = place(&self.inner.source, name.offset, name.len);
+            TemplateName { path: name.path, line, column, len, guarded: name.guarded }
+        };
+        found.into_iter().map(place).collect()
+    }
+
+    /// The name given at [`Template::parse`].
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Template({:?})", self.inner.name)
+    }
+}
+
+fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
+    for item in items {
+        match item {
+            Item::Text(_) => {}
+            Item::Print(piece) => uses_of(piece, locals, found),
+            Item::Set { name, value } => {
+                uses_of(value, locals, found);
+                locals.push(name.clone());
+            }
+            Item::If { branches, otherwise } => {
+                for (condition, body) in branches {
+                    uses_of(condition, locals, found);
+                    uses(body, locals, found);
+                }
+                uses(otherwise, locals, found);
+            }
+            Item::For(each) => {
+                uses_of(&each.over, locals, found);
+                let mark = locals.len();
+                locals.extend(each.targets.iter().cloned());
+                if let Some(only_if) = &each.only_if {
+                    uses_of(only_if, locals, found);
+                }
+                locals.push(render::LOOP.to_owned());
+                uses(&each.body, locals, found);
+                locals.truncate(mark);
+                uses(&each.otherwise, locals, found);
+                locals.truncate(mark);
+            }
+        }
+    }
+}
+
+fn uses_of(piece: &Piece, locals: &[String], found: &mut Vec<NameUse>) {
+    let mut names = Vec::new();
+    crate::expr::collect_names(&piece.node, false, &mut names);
+    names.retain(|name| name.path.first().is_some_and(|root| !locals.contains(root)));
+    found.extend(names.into_iter().map(|name| NameUse { offset: name.offset + piece.base, ..name }));
+}
+
+impl Mistake {
+    fn at(self, name: &str, source: &str) -> TemplateError {
+        let (line, column, len) = place(source, self.offset, self.len);
+        TemplateError { template: name.to_owned(), message: self.message, line, column, len, help: self.help }
+    }
+}
+
+/// Line, column and length of a place, in characters; the length stays on the line.
+fn place(source: &str, offset: usize, len: usize) -> (u32, u32, u32) {
+    let before = source.get(..offset).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let meant = source.get(offset..offset + len).and_then(|text| text.lines().next()).unwrap_or("");
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    (
+        count(before.matches('\n').count() + 1),
+        count(before[line_start..].chars().count() + 1),
+        count(meant.chars().count().max(1)),
+    )
+}

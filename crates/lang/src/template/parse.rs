@@ -1,0 +1,356 @@
+//! From a template's text to its items.
+
+use super::{Item, Loop, MAX_NESTING, MAX_TEMPLATE, Mistake, Piece};
+use crate::expr::{KEYWORDS, Lexer, MAX_SOURCE, Node, ParseError, Parser, Tok, Token, parse_tokens};
+use crate::nearest::hint;
+
+const TAGS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
+/// Tags of Jinja that do not exist here.
+const ABSENT: [&str; 8] = ["include", "import", "from", "extends", "block", "macro", "call", "filter"];
+
+pub(super) fn parse(source: &str) -> Result<Vec<Item>, Mistake> {
+    if source.len() > MAX_TEMPLATE {
+        return Err(mistake(format!("the template is longer than {MAX_TEMPLATE} bytes"), 0, 1));
+    }
+    let mut builder = Builder { body: Vec::new(), open: Vec::new() };
+    let mut scanner = Scanner { source, at: 0, eat: false };
+    while let Some(found) = scanner.next_mark() {
+        let text = scanner.text_before(found);
+        match found.kind {
+            '#' => {
+                let end = source[found.at..].find("#}").map(|end| found.at + end + 2);
+                let end = end.ok_or_else(|| unclosed("{#", "#}", found.at))?;
+                let (before, after) = (trim(source, found.at + 2, '-'), source[..end - 2].ends_with('-'));
+                builder.text(&scanner.step(text, Mark { start: found.at, end, before, after, alone: true }));
+            }
+            kind => {
+                let (tokens, mark) = scanner.read_mark(found.at, kind)?;
+                let base = found.at + 2 + usize::from(mark.before);
+                let raw = kind == '%' && is_word(&tokens, "raw");
+                builder.text(&scanner.step(text, mark));
+                match kind {
+                    '{' => builder.print(tokens, base)?,
+                    _ if raw => builder.text(&scanner.raw(found.at)?),
+                    _ => builder.tag(tokens, base)?,
+                }
+            }
+        }
+    }
+    let rest = scanner.text_before(Found { at: source.len(), kind: '#' });
+    builder.text(&rest);
+    builder.finish()
+}
+
+/// Where a mark begins, and the character after its `{`.
+#[derive(Clone, Copy)]
+struct Found {
+    at: usize,
+    kind: char,
+}
+
+/// The extent of a mark and what white space it eats.
+struct Mark {
+    start: usize,
+    end: usize,
+    before: bool,
+    after: bool,
+    /// It prints nothing, so that a line with nothing else leaves nothing behind.
+    alone: bool,
+}
+
+struct Scanner<'a> {
+    source: &'a str,
+    at: usize,
+    /// White space at `at` is eaten.
+    eat: bool,
+}
+
+impl<'a> Scanner<'a> {
+    fn next_mark(&self) -> Option<Found> {
+        let mut at = self.at;
+        loop {
+            at += self.source.get(at..)?.find('{')?;
+            match self.source[at + 1..].chars().next() {
+                Some(kind @ ('{' | '%' | '#')) => return Some(Found { at, kind }),
+                _ => at += 1,
+            }
+        }
+    }
+
+    fn text_before(&self, found: Found) -> String {
+        let text = &self.source[self.at..found.at];
+        let text = if self.eat { text.trim_start() } else { text };
+        text.to_owned()
+    }
+
+    /// Steps over a mark; returns the text before it with what the mark eats taken off.
+    fn step(&mut self, mut text: String, mark: Mark) -> String {
+        (self.at, self.eat) = (mark.end, mark.after);
+        if mark.before {
+            text.truncate(text.trim_end().len());
+        }
+        let line_start = self.source[..mark.start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = self.source[mark.end..].find('\n').map_or(self.source.len(), |at| mark.end + at + 1);
+        let (left, right) = (&self.source[line_start..mark.start], &self.source[mark.end..line_end]);
+        if mark.alone && left.trim().is_empty() && right.trim().is_empty() {
+            text.truncate(text.trim_end_matches([' ', '\t']).len());
+            self.at = line_end;
+        }
+        text
+    }
+
+    /// The tokens of a `{{ }}` or `{% %}` and its extent.
+    fn read_mark(&self, start: usize, kind: char) -> Result<(Vec<Token>, Mark), Mistake> {
+        let before = trim(self.source, start + 2, '-');
+        let base = start + 2 + usize::from(before);
+        let (opening, closing) = if kind == '{' { ("{{", "}}") } else { ("{%", "%}") };
+        let mut lexer = Lexer::new(&self.source[base..]);
+        let (mut tokens, mut depth) = (Vec::<Token>::new(), 0usize);
+        loop {
+            let mut token = lexer.next().map_err(|error| shifted(error, base))?;
+            if token.tok == Tok::End || token.offset > MAX_SOURCE {
+                return Err(unclosed(opening, closing, start));
+            }
+            if depth == 0 && self.source[base + token.offset..].starts_with(closing) {
+                let end = base + token.offset + 2;
+                let after = tokens.last().is_some_and(|last| {
+                    last.tok == Tok::Sign("-") && last.offset + last.len == token.offset
+                });
+                if after {
+                    tokens.pop();
+                }
+                (token.tok, token.len) = (Tok::End, 0);
+                tokens.push(token);
+                return Ok((tokens, Mark { start, end, before, after, alone: kind == '%' }));
+            }
+            match token.tok {
+                Tok::Open('{') => depth += 1,
+                Tok::Close('}') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            tokens.push(token);
+        }
+    }
+
+    /// The text up to `{% endraw %}`, as it is.
+    fn raw(&mut self, start: usize) -> Result<String, Mistake> {
+        let from = self.at;
+        while let Some(found) = self.next_mark() {
+            if found.kind == '%'
+                && let Ok((tokens, mark)) = self.read_mark(found.at, '%')
+                && is_word(&tokens, "endraw")
+            {
+                let mut text = self.source[from..found.at].to_owned();
+                if self.eat {
+                    text = text.trim_start().to_owned();
+                }
+                return Ok(self.step(text, mark));
+            }
+            self.at = found.at + 1;
+        }
+        Err(mistake("`{% raw %}` is never closed with `{% endraw %}`".into(), start, 2))
+    }
+}
+
+/// A block that waits for its end.
+struct Open {
+    block: Block,
+    at: usize,
+    /// The items before the block.
+    outer: Vec<Item>,
+}
+
+enum Block {
+    If { done: Vec<(Piece, Vec<Item>)>, condition: Option<Piece> },
+    For { each: Box<Loop>, otherwise: bool },
+}
+
+struct Builder {
+    body: Vec<Item>,
+    open: Vec<Open>,
+}
+
+impl Builder {
+    fn text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.body.push(Item::Text(text.to_owned()));
+        }
+    }
+
+    fn print(&mut self, tokens: Vec<Token>, base: usize) -> Result<(), Mistake> {
+        let node = parse_tokens(tokens).map_err(|error| shifted(error, base))?;
+        self.body.push(Item::Print(Piece { node, base }));
+        Ok(())
+    }
+
+    fn tag(&mut self, mut tokens: Vec<Token>, base: usize) -> Result<(), Mistake> {
+        let first = tokens.remove(0);
+        let at = base + first.offset;
+        let Tok::Name(tag) = &first.tok else {
+            return Err(mistake("a tag begins with a word such as `if`".into(), at, first.len.max(1)));
+        };
+        let mut parser = Parser::new(tokens);
+        match tag.as_str() {
+            "if" => {
+                let condition = Some(whole(&mut parser, base)?);
+                self.begin(Block::If { done: Vec::new(), condition }, at)
+            }
+            "elif" => {
+                let condition = whole(&mut parser, base)?;
+                self.branch(Some(condition), at)
+            }
+            "for" => {
+                let each = Box::new(for_head(&mut parser, base)?);
+                self.begin(Block::For { each, otherwise: false }, at)
+            }
+            "set" => {
+                let name = local_name(&mut parser, base)?;
+                parser.expect(&Tok::Sign("="), "`=`").map_err(|error| shifted(error, base))?;
+                let value = whole(&mut parser, base)?;
+                self.body.push(Item::Set { name, value });
+                Ok(())
+            }
+            "else" | "endif" | "endfor" => {
+                parser.finish().map_err(|error| shifted(error, base))?;
+                match tag.as_str() {
+                    "else" => self.branch(None, at),
+                    tag => self.end(tag, at),
+                }
+            }
+            other => Err(unknown_tag(other, at)),
+        }
+    }
+
+    fn begin(&mut self, block: Block, at: usize) -> Result<(), Mistake> {
+        if self.open.len() >= MAX_NESTING {
+            return Err(mistake(format!("blocks are nested more than {MAX_NESTING} deep"), at, 1));
+        }
+        self.open.push(Open { block, at, outer: std::mem::take(&mut self.body) });
+        Ok(())
+    }
+
+    /// `elif` with a condition, `else` without one.
+    fn branch(&mut self, next: Option<Piece>, at: usize) -> Result<(), Mistake> {
+        let word = if next.is_some() { "elif" } else { "else" };
+        match self.open.last_mut().map(|open| &mut open.block) {
+            Some(Block::If { done, condition }) if condition.is_some() => {
+                let body = std::mem::take(&mut self.body);
+                done.extend(condition.take().map(|condition| (condition, body)));
+                *condition = next;
+                Ok(())
+            }
+            Some(Block::For { each, otherwise }) if next.is_none() && !*otherwise => {
+                each.body = std::mem::take(&mut self.body);
+                *otherwise = true;
+                Ok(())
+            }
+            _ => Err(mistake(format!("`{word}` has no block to belong to"), at, word.len())),
+        }
+    }
+
+    fn end(&mut self, tag: &str, at: usize) -> Result<(), Mistake> {
+        let fits = match self.open.last().map(|open| &open.block) {
+            Some(Block::If { .. }) => tag == "endif",
+            Some(Block::For { .. }) => tag == "endfor",
+            None => false,
+        };
+        let Some(open) = self.open.pop().filter(|_| fits) else {
+            return Err(mistake(format!("`{tag}` does not close the block that is open here"), at, tag.len()));
+        };
+        let last = std::mem::replace(&mut self.body, open.outer);
+        let item = match open.block {
+            Block::If { mut done, condition: Some(condition) } => {
+                done.push((condition, last));
+                Item::If { branches: done, otherwise: Vec::new() }
+            }
+            Block::If { done, condition: None } => Item::If { branches: done, otherwise: last },
+            Block::For { mut each, otherwise } => {
+                *(if otherwise { &mut each.otherwise } else { &mut each.body }) = last;
+                Item::For(each)
+            }
+        };
+        self.body.push(item);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Item>, Mistake> {
+        match self.open.pop() {
+            None => Ok(self.body),
+            Some(open) => {
+                let (word, end) = match open.block {
+                    Block::If { .. } => ("if", "endif"),
+                    Block::For { .. } => ("for", "endfor"),
+                };
+                Err(mistake(format!("`{word}` is never closed with `{{% {end} %}}`"), open.at, word.len()))
+            }
+        }
+    }
+}
+
+/// `x in list`, `key, value in map`, with or without a following `if`.
+fn for_head(parser: &mut Parser, base: usize) -> Result<Loop, Mistake> {
+    let mut targets = vec![local_name(parser, base)?];
+    while parser.take(&Tok::Sign(",")) {
+        targets.push(local_name(parser, base)?);
+    }
+    if !parser.take_word("in") {
+        return Err(shifted(parser.unexpected("`in`", Some("write `for x in list`")), base));
+    }
+    let piece = |node: Result<Node, ParseError>| -> Result<Piece, Mistake> {
+        Ok(Piece { node: node.map_err(|error| shifted(error, base))?, base })
+    };
+    let over = piece(parser.condition())?;
+    let only_if = if parser.take_word("if") { Some(piece(parser.condition())?) } else { None };
+    parser.finish().map_err(|error| shifted(error, base))?;
+    Ok(Loop { targets, over, only_if, body: Vec::new(), otherwise: Vec::new() })
+}
+
+fn local_name(parser: &mut Parser, base: usize) -> Result<String, Mistake> {
+    match parser.peek().tok.clone() {
+        Tok::Name(name) if !KEYWORDS.contains(&name.as_str()) && name != "changed" => {
+            parser.next();
+            Ok(name)
+        }
+        _ => Err(shifted(parser.unexpected("a name", None), base)),
+    }
+}
+
+/// An expression and nothing after it.
+fn whole(parser: &mut Parser, base: usize) -> Result<Piece, Mistake> {
+    let node = parser.expression().map_err(|error| shifted(error, base))?;
+    parser.finish().map_err(|error| shifted(error, base))?;
+    Ok(Piece { node, base })
+}
+
+fn is_word(tokens: &[Token], word: &str) -> bool {
+    matches!(tokens, [Token { tok: Tok::Name(name), .. }, Token { tok: Tok::End, .. }] if name == word)
+}
+
+fn trim(source: &str, at: usize, sign: char) -> bool {
+    source[at..].starts_with(sign)
+}
+
+fn unknown_tag(tag: &str, at: usize) -> Mistake {
+    if ABSENT.contains(&tag) {
+        let mut mistake = mistake(format!("there is no `{tag}`: a template stands alone"), at, tag.len());
+        mistake.help = Some("use if, for and set; put shared values into vars".into());
+        return mistake;
+    }
+    let mut mistake = mistake(format!("unknown tag `{tag}`{}", hint(tag, TAGS)), at, tag.len());
+    mistake.help = Some(format!("there are: {}", TAGS.join(", ")));
+    mistake
+}
+
+fn unclosed(opening: &str, closing: &str, at: usize) -> Mistake {
+    let mut mistake = mistake(format!("`{opening}` is never closed with `{closing}`"), at, 2);
+    mistake.help = Some("text that is meant as it is stands between {% raw %} and {% endraw %}".into());
+    mistake
+}
+
+fn shifted(error: ParseError, base: usize) -> Mistake {
+    Mistake { message: error.message, offset: error.offset + base, len: error.len, help: error.help }
+}
+
+fn mistake(message: String, offset: usize, len: usize) -> Mistake {
+    Mistake { message, offset, len, help: None }
+}

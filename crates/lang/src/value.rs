@@ -1,0 +1,118 @@
+//! [`Value`]: what vars, params, traits and expressions are made of.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The largest magnitude of an integer that every JSON reader keeps exactly (2^53 - 1).
+pub const MAX_INT: i64 = (1 << 53) - 1;
+
+/// A JSON-like value with one canonical form: no null and no floats.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// `true` or `false`.
+    Bool(bool),
+    /// An integer within +/-[`MAX_INT`].
+    Int(i64),
+    /// Text.
+    Str(String),
+    /// An ordered list.
+    List(Vec<Value>),
+    /// A map; keys are sorted.
+    Map(BTreeMap<String, Value>),
+}
+
+impl Value {
+    /// The name of the value's type, as error messages use it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Str(_) => "string",
+            Value::List(_) => "list",
+            Value::Map(_) => "map",
+        }
+    }
+
+    /// Looks a dotted path up in nested maps.
+    pub fn path(&self, path: &str) -> Option<&Value> {
+        path.split('.').try_fold(self, |value, key| match value {
+            Value::Map(map) => map.get(key),
+            Value::Bool(_) | Value::Int(_) | Value::Str(_) | Value::List(_) => None,
+        })
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Str(text) => Some(text),
+            Value::Bool(_) | Value::Int(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// The map, if this is one.
+    pub fn as_map(&self) -> Option<&BTreeMap<String, Value>> {
+        match self {
+            Value::Map(map) => Some(map),
+            Value::Bool(_) | Value::Int(_) | Value::Str(_) | Value::List(_) => None,
+        }
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(value) => Some(*value),
+            Value::Int(_) | Value::Str(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// The integer, if this is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(value) => Some(*value),
+            Value::Bool(_) | Value::Str(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+}
+
+/// How a value reads inside text: strings bare, the rest as JSON.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Str(text) => f.write_str(text),
+            other => f.write_str(&serde_json::to_string(other).map_err(|_| fmt::Error)?),
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Value::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Value::Int(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Value::Str(value.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Value::Str(value)
+    }
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(values: Vec<T>) -> Self {
+        Value::List(values.into_iter().map(Into::into).collect())
+    }
+}

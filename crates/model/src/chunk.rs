@@ -1,0 +1,269 @@
+//! Chunks: the pieces in which sets and selections are stored and uploaded.
+//!
+//! Each is named by the hash it stands for in the tree, so a receiver can check it alone,
+//! and one that holds a chunk holds everything below it. Sending a tree is then a walk
+//! from the top that stops where the other side already has the hash: the work is in
+//! proportion to the difference.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::{Kind, SectionKey, Stub};
+use crate::selection::{PatternEntry, Selection, patterns_digest, root_of};
+use crate::set::{ObjectSet, leaf};
+use crate::trie::{BUCKET, Top, Trie, branch_levels, bucket_hash};
+use crate::Digest;
+
+/// A piece of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "lowercase")]
+pub enum Chunk {
+    /// A set: its sections.
+    Set {
+        /// In order.
+        sections: Vec<SectionChunk>,
+    },
+    /// Sixteen subtrees; zero where there is none.
+    Branch {
+        /// Their hashes.
+        children: Vec<Digest>,
+    },
+    /// Leaves of one section.
+    Bucket {
+        /// The section's kind.
+        kind: String,
+        /// The section's namespace.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        namespace: String,
+        /// In the order of `H(name)`.
+        leaves: Vec<LeafChunk>,
+    },
+    /// A selection.
+    Selection {
+        /// The root of the exact entries.
+        exact: Digest,
+        /// The patterns in order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        patterns: Vec<PatternEntry>,
+    },
+}
+
+/// A section of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SectionChunk {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its root, when it has more than one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Digest>,
+    /// Its object, when it has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<LeafChunk>,
+}
+
+/// An object of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafChunk {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Uid, digest and size.
+    #[serde(flatten)]
+    pub stub: Stub,
+}
+
+/// A chunk is not what its name says, or cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// It breaks the form of its sort.
+    #[error("malformed chunk: {0}")]
+    Malformed(&'static str),
+    /// A piece below it is not there.
+    #[error("chunk {0} is missing")]
+    Missing(Digest),
+}
+
+/// Where chunks are read from while a tree is put together.
+pub type Fetch<'a> = &'a mut dyn FnMut(&Digest) -> Option<Chunk>;
+
+/// What a chunk needs below it.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// Chunks.
+    pub chunks: Vec<Digest>,
+    /// Contents, with their sizes.
+    pub contents: Vec<(Digest, u64)>,
+}
+
+impl Chunk {
+    /// The hash that this chunk stands for.
+    ///
+    /// # Errors
+    /// When it is malformed.
+    pub fn hash(&self) -> Result<Digest, ChunkError> {
+        match self {
+            Chunk::Set { sections } => Ok(sections_root(sections)?.root()),
+            Chunk::Branch { children } => {
+                let children: &[Digest; 16] =
+                    children.as_slice().try_into().map_err(|_| ChunkError::Malformed("16 children"))?;
+                Ok(branch_levels(children)[4][0])
+            }
+            Chunk::Bucket { kind, namespace, leaves } => {
+                if leaves.is_empty() || leaves.len() > BUCKET {
+                    return Err(ChunkError::Malformed("1 to 8 leaves"));
+                }
+                let section = section_key(kind, namespace);
+                let leaves = leaves.iter().map(|l| leaf(&section, l.name.clone(), l.stub.clone()));
+                let pairs: Vec<_> = leaves.map(|leaf| (leaf.place, leaf.hash)).collect();
+                if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
+                    return Err(ChunkError::Malformed("leaves out of order"));
+                }
+                Ok(bucket_hash(pairs))
+            }
+            Chunk::Selection { exact, patterns } => {
+                let patterns =
+                    patterns_digest(patterns).map_err(|_| ChunkError::Malformed("patterns"))?;
+                Ok(root_of(exact, &patterns))
+            }
+        }
+    }
+
+    /// What must be present before this chunk counts.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        match self {
+            Chunk::Set { sections } => {
+                for section in sections {
+                    needs.chunks.extend(section.root);
+                    needs.contents.extend(section.leaf.iter().map(|l| (l.stub.digest, l.stub.size)));
+                }
+            }
+            Chunk::Branch { children } => {
+                needs.chunks.extend(children.iter().filter(|hash| **hash != Digest::ZERO));
+            }
+            Chunk::Bucket { kind, leaves, .. } if kind != Kind::SELECTION => {
+                needs.contents.extend(leaves.iter().map(|l| (l.stub.digest, l.stub.size)));
+            }
+            Chunk::Bucket { leaves, .. } => needs.chunks.extend(leaves.iter().map(|l| l.stub.digest)),
+            Chunk::Selection { exact, patterns } => {
+                needs.chunks.extend((*exact != Digest::ZERO).then_some(exact));
+                needs.chunks.extend(patterns.iter().map(|pattern| pattern.entry.root));
+            }
+        }
+        needs
+    }
+}
+
+fn section_key(kind: &str, namespace: &str) -> SectionKey {
+    SectionKey { kind: Kind::new(kind), namespace: namespace.into() }
+}
+
+/// Stands in for a set whose sections are known only by root.
+struct SectionRoots(Vec<(SectionKey, Digest)>);
+
+impl SectionRoots {
+    fn root(&self) -> Digest {
+        crate::set::root_of_sections(self.0.iter().map(|(key, root)| (key, *root)))
+    }
+}
+
+fn sections_root(sections: &[SectionChunk]) -> Result<SectionRoots, ChunkError> {
+    let mut roots = Vec::with_capacity(sections.len());
+    for section in sections {
+        let key = section_key(&section.kind, &section.namespace);
+        let root = match (&section.root, &section.leaf) {
+            (Some(root), None) => *root,
+            (None, Some(only)) => {
+                let leaf = leaf(&key, only.name.clone(), only.stub.clone());
+                bucket_hash([(leaf.place, leaf.hash)])
+            }
+            _ => return Err(ChunkError::Malformed("a section has a root or one leaf")),
+        };
+        roots.push((key, root));
+    }
+    if !roots.is_sorted_by(|a, b| a.0 < b.0) || roots.len() > crate::set::MAX_SECTIONS {
+        return Err(ChunkError::Malformed("sections out of order, or too many"));
+    }
+    Ok(SectionRoots(roots))
+}
+
+/// The chunk of a set's top.
+pub fn of_set(set: &ObjectSet) -> Chunk {
+    let sections = set.sections().map(|(key, trie)| {
+        let leaf = match trie.top() {
+            Top::Bucket([only]) => Some(LeafChunk { name: only.name.clone(), stub: only.stub.clone() }),
+            Top::Bucket(_) | Top::Branch(_) => None,
+        };
+        let root = leaf.is_none().then(|| trie.hash());
+        SectionChunk { kind: key.kind.to_string(), namespace: key.namespace.to_string(), root, leaf }
+    });
+    Chunk::Set { sections: sections.collect() }
+}
+
+/// The chunk of a trie's top; `None` for the empty trie.
+pub fn of_trie(section: &SectionKey, trie: &Trie) -> Option<Chunk> {
+    Some(match trie.top() {
+        Top::Bucket([]) => return None,
+        Top::Bucket(leaves) => Chunk::Bucket {
+            kind: section.kind.to_string(),
+            namespace: section.namespace.to_string(),
+            leaves: leaves
+                .iter()
+                .map(|leaf| LeafChunk { name: leaf.name.clone(), stub: leaf.stub.clone() })
+                .collect(),
+        },
+        Top::Branch(children) => Chunk::Branch { children: children.iter().map(Trie::hash).collect() },
+    })
+}
+
+/// The chunk of a selection's top.
+pub fn of_selection(selection: &Selection) -> Chunk {
+    Chunk::Selection { exact: selection.exact().hash(), patterns: selection.patterns().to_vec() }
+}
+
+/// Puts a trie together from chunks.
+///
+/// # Errors
+/// When a chunk is missing or of the wrong sort.
+pub fn read_trie(section: &SectionKey, root: &Digest, fetch: Fetch<'_>) -> Result<Trie, ChunkError> {
+    if *root == Digest::ZERO {
+        return Ok(Trie::default());
+    }
+    match fetch(root).ok_or(ChunkError::Missing(*root))? {
+        Chunk::Bucket { leaves, .. } => {
+            Ok(Trie::build(leaves.into_iter().map(|l| leaf(section, l.name, l.stub))))
+        }
+        Chunk::Branch { children } => {
+            let mut tries: [Trie; 16] = Default::default();
+            for (trie, child) in tries.iter_mut().zip(&children) {
+                *trie = read_trie(section, child, fetch)?;
+            }
+            Trie::of_children(tries).ok_or(ChunkError::Malformed("a branch of too few leaves"))
+        }
+        Chunk::Set { .. } | Chunk::Selection { .. } => Err(ChunkError::Malformed("not a trie")),
+    }
+}
+
+/// Puts a set together from chunks.
+///
+/// # Errors
+/// When a chunk is missing or of the wrong sort.
+pub fn read_set(root: &Digest, fetch: Fetch<'_>) -> Result<ObjectSet, ChunkError> {
+    let Chunk::Set { sections } = fetch(root).ok_or(ChunkError::Missing(*root))? else {
+        return Err(ChunkError::Malformed("not a set"));
+    };
+    let mut tries = Vec::with_capacity(sections.len());
+    for section in sections {
+        let key = section_key(&section.kind, &section.namespace);
+        let trie = match (section.root, section.leaf) {
+            (Some(root), None) => read_trie(&key, &root, fetch)?,
+            (None, Some(only)) => Trie::build([leaf(&key, only.name, only.stub)]),
+            _ => return Err(ChunkError::Malformed("a section has a root or one leaf")),
+        };
+        tries.push((key, trie));
+    }
+    Ok(ObjectSet::of_sections(tries))
+}

@@ -1,0 +1,156 @@
+//! The one exchange: what goes up in a check-in, what comes down.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Channel;
+use crate::log::{Cursor, Fact};
+use crate::selection::{Entry, Proof};
+use crate::{Digest, Incarnation, SetDelta, Timestamp};
+
+/// Up: what the node holds and what happened since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckIn {
+    /// The release that the node adopted; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// The life of the node's log.
+    pub incarnation: Incarnation,
+    /// Facts that were not yet acknowledged, in order, at most [`crate::log::MAX_FACTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
+    /// The newest run, also when it said nothing new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunNote>,
+    /// Observed traits, when they changed since the control plane last took them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traits: Option<TraitReport>,
+    /// The node wants its whole set named again, whatever it holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub full: bool,
+    /// The last push that the node carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pushed: Option<u64>,
+}
+
+/// A release as held by a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its channel.
+    pub channel: Channel,
+    /// Its number.
+    pub seq: u64,
+    /// The digest of its header.
+    pub header: Digest,
+    /// The root of the set that the node holds.
+    pub root: Digest,
+}
+
+/// A run in short: an unchanged run is no fact, only this.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunNote {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The digest of what it came to, times left out.
+    pub outcome: Digest,
+}
+
+/// Observed traits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraitReport {
+    /// The digest of the canonical bytes.
+    pub digest: Digest,
+    /// The traits.
+    pub values: serde_json::Value,
+}
+
+/// Down: what differs, and when to call next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// Seconds until the next contact is expected.
+    pub next_checkin_secs: u64,
+    /// How far the node's log is durable here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acked: Option<Cursor>,
+    /// The release that the node is pointed to, when it is not the one held (DLT-1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<Offer>,
+    /// Converge now and confirm with this number (DLT-5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<u64>,
+    /// Work waits that wants a stream (DLT-5).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream_requested: bool,
+    /// The control plane lacks this node's traits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_traits: bool,
+    /// A newer proof of freshness for the release held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<Signed>,
+}
+
+/// A signed document as it travels: the exact bytes and the signatures over them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signed {
+    /// The document's bytes, as text (canonical JSON).
+    pub payload: String,
+    /// Signatures, at most 8.
+    pub signatures: Vec<Signature>,
+}
+
+/// One signature over a [`Signed`] document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signature {
+    /// The key's id.
+    pub key: String,
+    /// The signature, base64.
+    pub sig: String,
+}
+
+/// A release for one node, with all that the node needs to verify it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The signed header.
+    pub header: Signed,
+    /// A later signed proof of freshness, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<Signed>,
+    /// What the release gives to this node.
+    pub entry: Entry,
+    /// The proof of that.
+    pub proof: Proof,
+    /// How to get from the set held to the one offered; absent when they are the same (DLT-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetOffer>,
+}
+
+/// A difference of sets with the small contents that come with it (DLT-3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetOffer {
+    /// The root that the difference starts from; absent when it starts from nothing, so
+    /// that every object is named and the node fetches what it lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Digest>,
+    /// The difference.
+    pub delta: SetDelta,
+    /// Contents up to [`crate::object::MAX_INLINE`] bytes each; all are canonical JSON text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<String>,
+}
+
+/// The acknowledgement of facts that came in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acked {
+    /// How far the node's log is durable here.
+    pub acked: Cursor,
+}
+
+/// Facts alone (`POST /v1/agent/report`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The life of the node's log.
+    pub incarnation: Incarnation,
+    /// Facts in order.
+    pub facts: Vec<Fact>,
+}

@@ -1,0 +1,29 @@
+//! What Muster speaks of: ids, objects, canonical bytes, sets, deltas, logs, statuses.
+//!
+//! Invariants: a [`Digest`] is always SHA-256; a set's shape and root are a function of
+//! its objects alone; nothing here reads a clock, a file or a source of randomness.
+
+pub mod canonical;
+pub mod chunk;
+pub mod delta;
+pub mod digest;
+pub mod exchange;
+pub mod id;
+pub mod log;
+pub mod object;
+pub mod policy;
+pub mod report;
+pub mod selection;
+pub mod set;
+pub mod status;
+pub mod time;
+pub mod trie;
+
+pub use delta::{Delta, Edit, Fields};
+pub use digest::Digest;
+pub use id::{Channel, FleetId, Hostname, Incarnation, NodeId};
+pub use object::{Kind, ObjectKey, SectionKey, Stub};
+pub use report::{Action, Counts, ResourceReport, RunReport};
+pub use selection::{Entry, Proof, Selection};
+pub use set::{ObjectSet, SetDelta};
+pub use time::Timestamp;

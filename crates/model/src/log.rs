@@ -1,0 +1,81 @@
+//! Logs: facts as `(node, incarnation, seq)`, appended, acknowledged by cursor, never coalesced.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Digest, Incarnation, RunReport, Timestamp};
+
+/// The most facts in one request.
+pub const MAX_FACTS: usize = 200;
+/// The most bytes of facts, as JSON, in one request.
+pub const MAX_FACT_BYTES: usize = 512 * 1024;
+
+/// One fact of a node's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// Its number: 1, 2, 3 and so on within the incarnation.
+    pub seq: u64,
+    /// When it became known, by the node's clock.
+    pub at: Timestamp,
+    /// What happened.
+    pub body: FactBody,
+}
+
+/// What a fact says. Unknown sorts are kept as they came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum FactBody {
+    /// A run that differed from the one before it.
+    Run(RunReport),
+    /// The node adopted a release.
+    #[serde(rename_all = "camelCase")]
+    Adopted {
+        /// Its number.
+        seq: u64,
+        /// The digest of its header.
+        header: Digest,
+        /// The root of the node's set in it.
+        root: Digest,
+    },
+    /// The node refused what it was pointed to.
+    Refused {
+        /// Stable code of the refusal.
+        code: String,
+        /// What was wrong, for people.
+        message: String,
+    },
+    /// The agent started.
+    #[serde(rename_all = "camelCase")]
+    Started {
+        /// The agent's version.
+        version: String,
+        /// The kernel's boot id.
+        boot_id: String,
+    },
+    /// Something on the node was found broken and was put right or set aside.
+    Repaired {
+        /// What, and what was done.
+        message: String,
+    },
+}
+
+impl FactBody {
+    /// The sort's name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FactBody::Run(_) => "run",
+            FactBody::Adopted { .. } => "adopted",
+            FactBody::Refused { .. } => "refused",
+            FactBody::Started { .. } => "started",
+            FactBody::Repaired { .. } => "repaired",
+        }
+    }
+}
+
+/// How far a log has been accepted: everything up to `seq` is durable at the receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The life of the log that is meant.
+    pub incarnation: Incarnation,
+    /// The last number accepted; 0 when none is.
+    pub seq: u64,
+}

@@ -1,0 +1,49 @@
+//! [`Policy`]: a channel's settings, as a node's set carries them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Content of the object of kind `Policy` named `channel` (CNV-4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// Seconds between check-ins.
+    pub contact_secs: u64,
+    /// Random share of the interval, in percent, by which a contact is moved either way.
+    pub jitter_percent: u8,
+    /// Seconds between full runs on the held set.
+    pub converge_secs: u64,
+    /// Seconds after which the agent asks for a full answer and calls its set stale.
+    pub bundle_max_age_secs: u64,
+    /// Seconds without contact after which the agent warns in the journal.
+    pub offline_grace_secs: u64,
+    /// The link is paid by volume.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metered: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            contact_secs: 300,
+            jitter_percent: 20,
+            converge_secs: 300,
+            bundle_max_age_secs: 24 * 3600,
+            offline_grace_secs: 7 * 24 * 3600,
+            metered: false,
+        }
+    }
+}
+
+impl Policy {
+    /// The interval between contacts.
+    pub fn contact(&self) -> Duration {
+        Duration::from_secs(self.contact_secs)
+    }
+
+    /// The interval between runs.
+    pub fn converge(&self) -> Duration {
+        Duration::from_secs(self.converge_secs)
+    }
+}

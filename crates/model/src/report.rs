@@ -1,0 +1,93 @@
+//! Reports: what a run did, resource by resource (CNV-2).
+
+use serde::{Deserialize, Serialize};
+
+use crate::delta::{Edit, Fields};
+use crate::{Digest, Timestamp};
+
+/// The most resources that a report names; the counts always cover all of them.
+pub const MAX_ITEMS: usize = 500;
+/// The longest error or output text, in bytes, that a report carries.
+pub const MAX_TEXT: usize = 4 * 1024;
+
+/// What a run, or a plan, came to. Resources that were already right are only counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// When it began.
+    pub started: Timestamp,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// The release that was bound, by its `seq`.
+    pub seq: u64,
+    /// The root of the set that was bound.
+    pub root: Digest,
+    /// The set was adopted since the last run, so changes are intended and no drift.
+    pub intended: bool,
+    /// Totals.
+    pub counts: Counts,
+    /// Every resource that was not simply right, at most [`MAX_ITEMS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ResourceReport>,
+}
+
+/// Totals of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Modules in the set.
+    pub modules: u32,
+    /// Resources already as declared.
+    pub ok: u32,
+    /// Resources that were changed.
+    pub changed: u32,
+    /// Resources that failed, those whose failure is ignored excepted.
+    pub failed: u32,
+    /// Resources skipped: `when` false, a failed dependency, rooted.
+    pub skipped: u32,
+    /// Resources that only observe and would change.
+    pub would_change: u32,
+}
+
+/// What became of one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceReport {
+    /// `module/type:name`.
+    pub resource: String,
+    /// What was done.
+    pub action: Action,
+    /// From what to what; absent where hidden (`sensitive`) or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Edit<Fields>>,
+    /// Why it failed or was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How long check and apply took, in milliseconds.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+/// What was done about a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It was as declared.
+    Ok,
+    /// It was changed.
+    Changed,
+    /// It could not be checked or changed.
+    Failed,
+    /// It failed, and its failure is ignored.
+    Ignored,
+    /// It was not looked at.
+    Skipped,
+    /// It would have been changed; it only observes, or this is a plan.
+    WouldChange,
+    /// It may change; nothing can say before it runs.
+    Unknown,
+    /// It was put back after its module's verify failed, or on removal.
+    Restored,
+    /// It left the set and was deleted.
+    Deleted,
+}

@@ -1,0 +1,270 @@
+//! The selection: which set each node gets, and a node's short proof of its own entry.
+//!
+//! A release commits to exact hostnames (a trie) and to ordered patterns. An exact name
+//! wins over every pattern; of patterns the first that matches. A node proves its entry
+//! with the path in the trie, and, when it has no exact entry, the patterns. The whole is
+//! under 4 KiB at up to 32 patterns, whatever the size of the fleet.
+
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::canonical::{self, CanonicalError};
+use crate::id::{Channel, Hostname};
+use crate::object::{Kind, SectionKey, Stub};
+use crate::set::leaf;
+use crate::trie::{BUCKET, Leaf, Top, Trie, branch_levels, bucket_hash, nibble_at, pair_hash};
+use crate::Digest;
+
+/// The most patterns that one release may hold.
+pub const MAX_PATTERNS: usize = 1000;
+/// The deepest path that a proof may have; names differ long before.
+const MAX_PATH: usize = 64;
+
+/// What a release gives to a node, or to the nodes that match a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The node's channel.
+    pub channel: Channel,
+    /// The root of its set.
+    pub root: Digest,
+}
+
+/// A pattern with its entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PatternEntry {
+    /// The pattern, as `lang` reads it.
+    pub pattern: String,
+    /// Patterns of names that are excepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
+    /// What its nodes get.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// A whole selection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    exact: Trie,
+    patterns: Arc<Vec<PatternEntry>>,
+}
+
+/// Whether a pattern, with its exceptions, takes a hostname. Given by the caller, because
+/// patterns are `lang`'s; both sides pass the same function.
+pub type Matches<'a> = &'a dyn Fn(&PatternEntry, &str) -> bool;
+
+impl Selection {
+    /// A selection of these entries.
+    pub fn new(exact: Trie, patterns: Vec<PatternEntry>) -> Selection {
+        Selection { exact, patterns: Arc::new(patterns) }
+    }
+
+    /// The section in which exact entries are leaves.
+    pub fn section() -> SectionKey {
+        SectionKey::of(Kind::SELECTION)
+    }
+
+    /// The leaf of an exact entry: its digest is the set's root, its uid the channel.
+    pub fn leaf(hostname: &Hostname, entry: &Entry) -> Leaf {
+        let stub = Stub { uid: entry.channel.as_str().into(), digest: entry.root, size: 0 };
+        leaf(&Selection::section(), hostname.as_str().into(), stub)
+    }
+
+    /// What a hostname gets: its exact entry, else that of the first pattern that matches.
+    pub fn entry(&self, hostname: &str, matches: Matches<'_>) -> Option<Entry> {
+        match self.exact.get(hostname) {
+            Some(leaf) => Selection::entry_of(leaf),
+            None => {
+                self.patterns.iter().find(|pattern| matches(pattern, hostname)).map(|p| p.entry.clone())
+            }
+        }
+    }
+
+    /// The entry that a leaf stands for; `None` when it is no entry.
+    pub fn entry_of(leaf: &Leaf) -> Option<Entry> {
+        Some(Entry { channel: leaf.stub.uid.parse().ok()?, root: leaf.stub.digest })
+    }
+
+    /// The trie of exact entries.
+    pub fn exact(&self) -> &Trie {
+        &self.exact
+    }
+
+    /// The patterns in order.
+    pub fn patterns(&self) -> &[PatternEntry] {
+        &self.patterns
+    }
+
+    /// The root that a release's header names: `H(0x03, exact root, patterns digest)`.
+    ///
+    /// # Errors
+    /// Never for valid patterns.
+    pub fn root(&self) -> Result<Digest, CanonicalError> {
+        Ok(root_of(&self.exact.hash(), &patterns_digest(&self.patterns)?))
+    }
+
+    /// The proof of a hostname's entry, or that it has none.
+    ///
+    /// # Errors
+    /// Never for valid patterns.
+    pub fn prove(&self, hostname: &str) -> Result<Proof, CanonicalError> {
+        let (path, bucket, found) = walk(&self.exact, hostname);
+        let patterns = if found { None } else { Some(self.patterns.to_vec()) };
+        let patterns_digest = if found { Some(patterns_digest(&self.patterns)?) } else { None };
+        Ok(Proof { path: Hashes(path), bucket: Hashes(bucket), patterns, patterns_digest })
+    }
+}
+
+fn walk(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
+    let place = Digest::of(hostname.as_bytes());
+    let (mut at, mut path) = (exact, Vec::new());
+    loop {
+        match at.top() {
+            Top::Bucket(leaves) => {
+                let pairs = leaves.iter().flat_map(|leaf| [leaf.place, leaf.hash]).collect();
+                return (path, pairs, leaves.iter().any(|leaf| leaf.place == place));
+            }
+            Top::Branch(children) => {
+                let hashes = std::array::from_fn(|i| children[i].hash());
+                let levels = branch_levels(&hashes);
+                let nibble = nibble_at(&place, path.len() / 4);
+                path.extend((0..4).map(|level| levels[level][(nibble >> level) ^ 1]));
+                at = &children[nibble];
+            }
+        }
+    }
+}
+
+/// The proof of one node's entry in a selection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Proof {
+    /// Four sibling hashes for each branch from the top down.
+    path: Hashes,
+    /// The bucket at the end, as pairs of `H(name)` and leaf hash.
+    bucket: Hashes,
+    /// All patterns, when the name has no exact entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    patterns: Option<Vec<PatternEntry>>,
+    /// The digest of the patterns, when the name has an exact entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    patterns_digest: Option<Digest>,
+}
+
+/// Why a proof does not prove.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProofError {
+    /// Not the shape of a proof.
+    #[error("the selection proof is malformed: {0}")]
+    Malformed(&'static str),
+    /// It leads to another root than the release signed.
+    #[error("the selection proof does not lead to the root that the release signed")]
+    WrongRoot,
+    /// It proves another entry than the one claimed.
+    #[error("the selection proof is not for {hostname}: the release gives it another entry, or none")]
+    WrongEntry {
+        /// The node's hostname.
+        hostname: String,
+    },
+}
+
+impl Proof {
+    /// Verifies that the selection with this root gives exactly `claimed` to the hostname.
+    ///
+    /// # Errors
+    /// [`ProofError`] says how it fails; any flipped bit makes it fail.
+    pub fn verify(
+        &self,
+        root: &Digest,
+        hostname: &Hostname,
+        claimed: &Entry,
+        matches: Matches<'_>,
+    ) -> Result<(), ProofError> {
+        let place = Digest::of(hostname.as_str().as_bytes());
+        let exact = self.exact_root(&place)?;
+        let patterns = match (&self.patterns, self.patterns_digest) {
+            (Some(patterns), None) => {
+                patterns_digest(patterns).map_err(|_| ProofError::Malformed("patterns"))?
+            }
+            (None, Some(digest)) => digest,
+            _ => return Err(ProofError::Malformed("patterns and their digest exclude each other")),
+        };
+        if root_of(&exact, &patterns) != *root {
+            return Err(ProofError::WrongRoot);
+        }
+        let wrong = || ProofError::WrongEntry { hostname: hostname.to_string() };
+        let here = self.bucket.0.chunks(2).find(|pair| pair[0] == place);
+        match (here, &self.patterns) {
+            (Some(pair), None) => {
+                let leaf = Selection::leaf(hostname, claimed);
+                if pair[1] == leaf.hash { Ok(()) } else { Err(wrong()) }
+            }
+            (None, Some(patterns)) => {
+                let first = patterns.iter().find(|pattern| matches(pattern, hostname.as_str()));
+                if first.is_some_and(|first| first.entry == *claimed) { Ok(()) } else { Err(wrong()) }
+            }
+            _ => Err(ProofError::Malformed("patterns travel only when there is no exact entry")),
+        }
+    }
+
+    fn exact_root(&self, place: &Digest) -> Result<Digest, ProofError> {
+        let (path, bucket) = (&self.path.0, &self.bucket.0);
+        if !path.len().is_multiple_of(4) || path.len() / 4 > MAX_PATH {
+            return Err(ProofError::Malformed("path length"));
+        }
+        if !bucket.len().is_multiple_of(2) || bucket.len() / 2 > BUCKET {
+            return Err(ProofError::Malformed("bucket size"));
+        }
+        let pairs = bucket.chunks(2).map(|pair| (pair[0], pair[1]));
+        let mut hash = bucket_hash(pairs);
+        for (depth, siblings) in path.chunks(4).enumerate().rev() {
+            let nibble = nibble_at(place, depth);
+            for (level, sibling) in siblings.iter().enumerate() {
+                hash = if (nibble >> level) & 1 == 0 {
+                    pair_hash(&hash, sibling)
+                } else {
+                    pair_hash(sibling, &hash)
+                };
+            }
+        }
+        Ok(hash)
+    }
+}
+
+/// The selection root from its two parts.
+pub fn root_of(exact: &Digest, patterns: &Digest) -> Digest {
+    Digest::of_parts([&[0x03][..], exact.as_bytes(), patterns.as_bytes()])
+}
+
+/// The digest of the ordered patterns.
+///
+/// # Errors
+/// Never for valid patterns.
+pub fn patterns_digest(patterns: &[PatternEntry]) -> Result<Digest, CanonicalError> {
+    Ok(Digest::of(&canonical::to_bytes(&patterns)?))
+}
+
+/// Digests on the wire: one base64 text of all their bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hashes(Vec<Digest>);
+
+impl Serialize for Hashes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let bytes: Vec<u8> = self.0.iter().flat_map(|digest| digest.0).collect();
+        serializer.serialize_str(&BASE64.encode(&bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hashes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hashes, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let bytes = BASE64.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
+        let (digests, rest) = bytes.as_chunks::<32>();
+        if !rest.is_empty() {
+            return Err(serde::de::Error::custom("not a whole number of digests"));
+        }
+        Ok(Hashes(digests.iter().map(|bytes| Digest(*bytes)).collect()))
+    }
+}

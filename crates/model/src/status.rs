@@ -1,0 +1,176 @@
+//! Status: four axes, projected to one word for people (CNV-3).
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Counts, RunReport, Timestamp};
+
+/// Corrective runs in a row that make a node `relapsed`.
+pub const RELAPSED_AFTER: u32 = 2;
+/// Corrective runs in a row that make a node `diverged`.
+pub const DIVERGED_AFTER: u32 = 3;
+/// Promised contacts missed that make a node `unreachable`.
+pub const UNREACHABLE_AFTER: u32 = 3;
+/// Promised contacts missed that make a node `offline`.
+pub const OFFLINE_AFTER: u32 = 10;
+
+/// What the last run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunResult {
+    /// No run is known.
+    None,
+    /// Nothing failed.
+    Ok,
+    /// Something failed.
+    Degraded,
+    /// Nothing succeeded.
+    Failed,
+}
+
+/// Whether the host stays as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Drift {
+    /// It does.
+    Converged,
+    /// Two runs in a row had to correct it.
+    Relapsed,
+    /// Three or more did.
+    Diverged,
+}
+
+/// Whether the node keeps the contact that it was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contact {
+    /// It does.
+    Online,
+    /// It missed three.
+    Unreachable,
+    /// It missed ten.
+    Offline,
+}
+
+/// Whether the node holds what it is pointed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReleaseState {
+    /// No release has an entry for it.
+    Unassigned,
+    /// It does.
+    Current,
+    /// It holds an older one.
+    Behind,
+    /// It holds one, and what it was offered since is past its freshness.
+    Stale,
+}
+
+/// A node's state on all axes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// What the last run came to.
+    pub result: RunResult,
+    /// Whether the host stays as declared.
+    pub drift: Drift,
+    /// Whether the node keeps contact.
+    pub contact: Contact,
+    /// Whether it holds what it is pointed to.
+    pub release: ReleaseState,
+    /// Resources that only observe and would change.
+    pub would_change: u32,
+}
+
+/// The one word for a [`Status`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "each is explained at the axis that it comes from")]
+pub enum Word {
+    Failed,
+    Degraded,
+    Diverged,
+    Relapsed,
+    Offline,
+    Unreachable,
+    Stale,
+    Changing,
+    WouldChange,
+    Converged,
+    Unassigned,
+    New,
+}
+
+impl Status {
+    /// The word that matters most.
+    pub fn word(&self) -> Word {
+        match self {
+            Status { contact: Contact::Offline, .. } => Word::Offline,
+            Status { contact: Contact::Unreachable, .. } => Word::Unreachable,
+            Status { result: RunResult::Failed, .. } => Word::Failed,
+            Status { result: RunResult::Degraded, .. } => Word::Degraded,
+            Status { drift: Drift::Diverged, .. } => Word::Diverged,
+            Status { drift: Drift::Relapsed, .. } => Word::Relapsed,
+            Status { release: ReleaseState::Unassigned, .. } => Word::Unassigned,
+            Status { release: ReleaseState::Stale, .. } => Word::Stale,
+            Status { release: ReleaseState::Behind, .. } => Word::Changing,
+            Status { result: RunResult::None, .. } => Word::New,
+            Status { would_change: 1.., .. } => Word::WouldChange,
+            Status { .. } => Word::Converged,
+        }
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Word::Failed => "failed",
+            Word::Degraded => "degraded",
+            Word::Diverged => "diverged",
+            Word::Relapsed => "relapsed",
+            Word::Offline => "offline",
+            Word::Unreachable => "unreachable",
+            Word::Stale => "stale",
+            Word::Changing => "changing",
+            Word::WouldChange => "would change",
+            Word::Converged => "converged",
+            Word::Unassigned => "unassigned",
+            Word::New => "new",
+        })
+    }
+}
+
+/// What a run came to, from its totals.
+pub fn result_of(counts: &Counts) -> RunResult {
+    match (counts.failed, counts.ok + counts.changed + counts.would_change) {
+        (0, _) => RunResult::Ok,
+        (_, 0) => RunResult::Failed,
+        (_, _) => RunResult::Degraded,
+    }
+}
+
+/// Corrective runs in a row after one more report: intended change is not drift.
+pub fn streak_after(streak: u32, report: &RunReport) -> u32 {
+    if report.counts.changed > 0 && !report.intended { streak.saturating_add(1) } else { 0 }
+}
+
+/// The drift that a number of corrective runs in a row means.
+pub fn drift_of(streak: u32) -> Drift {
+    match streak {
+        DIVERGED_AFTER.. => Drift::Diverged,
+        RELAPSED_AFTER => Drift::Relapsed,
+        _ => Drift::Converged,
+    }
+}
+
+/// Whether contact is kept: measured against the interval that was promised, with slack.
+pub fn contact_of(last_seen: Timestamp, promised: Duration, now: Timestamp) -> Contact {
+    let silence = now.since(last_seen).saturating_sub(crate::time::SLACK);
+    let missed = silence.as_secs() / promised.as_secs().max(1);
+    match u32::try_from(missed).unwrap_or(u32::MAX) {
+        OFFLINE_AFTER.. => Contact::Offline,
+        UNREACHABLE_AFTER.. => Contact::Unreachable,
+        _ => Contact::Online,
+    }
+}

@@ -1,0 +1,81 @@
+//! [`Timestamp`]: an instant, always given as an argument, never read here.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An instant in milliseconds since 1970-01-01T00:00:00Z. Text form: RFC 3339 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// Every deadline and validity check forgives this much clock difference (IDN-7).
+pub const SLACK: Duration = Duration::from_secs(60);
+
+impl Timestamp {
+    /// From whole seconds since the epoch.
+    pub const fn from_secs(secs: i64) -> Timestamp {
+        Timestamp(secs * 1000)
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub const fn secs(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// This instant plus a duration; saturates.
+    pub fn plus(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(millis(duration)))
+    }
+
+    /// This instant minus a duration; saturates.
+    pub fn minus(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(millis(duration)))
+    }
+
+    /// Time since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let timestamp = jiff::Timestamp::from_millisecond(self.0).map_err(|_| fmt::Error)?;
+        write!(f, "{timestamp}")
+    }
+}
+
+/// The text is not an RFC 3339 instant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 instant such as 2026-11-21T08:00:00Z")]
+pub struct ParseTimestampError;
+
+impl std::str::FromStr for Timestamp {
+    type Err = ParseTimestampError;
+
+    fn from_str(text: &str) -> Result<Timestamp, ParseTimestampError> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| ParseTimestampError)?;
+        Ok(Timestamp(parsed.as_millisecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(timestamp) => serializer.collect_str(&timestamp),
+            Err(_) => Err(serde::ser::Error::custom("instant out of range")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

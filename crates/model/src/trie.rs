@@ -1,0 +1,275 @@
+//! The persistent radix trie under every section.
+//!
+//! 16-way on the nibbles of `H(name)`. A subtree of at most [`BUCKET`] leaves is one flat
+//! bucket, so shape and hash are a function of the leaves alone. Subtrees are shared: an
+//! edit copies only its path, and equal subtrees are recognised by hash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::Digest;
+use crate::digest::Hasher;
+use crate::object::Stub;
+
+/// The most leaves in a flat bucket.
+pub const BUCKET: usize = 8;
+const EMPTY: &[Arc<Leaf>] = &[];
+
+/// An object in a trie.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// `H(name)`: where the leaf hangs.
+    pub place: Digest,
+    /// The leaf hash.
+    pub hash: Digest,
+    /// The object's name.
+    pub name: Arc<str>,
+    /// Uid, digest and size.
+    pub stub: Stub,
+}
+
+/// A subtree. `Default` is the empty one.
+#[derive(Clone, Debug, Default)]
+pub struct Trie(Option<Arc<Branching>>);
+
+#[derive(Debug)]
+struct Branching {
+    hash: Digest,
+    count: usize,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Bucket(Vec<Arc<Leaf>>),
+    Branch([Trie; 16]),
+}
+
+/// What a trie's top is, for walks that send or compare it level by level.
+pub enum Top<'a> {
+    /// At most [`BUCKET`] leaves, in the order of `H(name)`.
+    Bucket(&'a [Arc<Leaf>]),
+    /// Sixteen subtrees.
+    Branch(&'a [Trie; 16]),
+}
+
+impl Trie {
+    /// Builds a trie from leaves; of two with one name the later wins.
+    pub fn build(leaves: impl IntoIterator<Item = Leaf>) -> Trie {
+        let by_place: BTreeMap<Digest, Arc<Leaf>> =
+            leaves.into_iter().map(|leaf| (leaf.place, Arc::new(leaf))).collect();
+        let leaves: Vec<Arc<Leaf>> = by_place.into_values().collect();
+        Trie::of_sorted(&leaves, 0)
+    }
+
+    /// The trie whose top is a branch with these subtrees.
+    ///
+    /// `None` when that is not its canonical shape (too few leaves for a branch).
+    pub fn of_children(children: [Trie; 16]) -> Option<Trie> {
+        let count: usize = children.iter().map(Trie::len).sum();
+        (count > BUCKET).then(|| Trie::branch(children, count))
+    }
+
+    fn of_sorted(leaves: &[Arc<Leaf>], depth: usize) -> Trie {
+        if leaves.is_empty() {
+            return Trie(None);
+        }
+        if leaves.len() <= BUCKET {
+            return Trie::bucket(leaves.to_vec());
+        }
+        let mut rest = leaves;
+        let children = std::array::from_fn(|nibble| {
+            let here = rest.partition_point(|leaf| nibble_at(&leaf.place, depth) <= nibble);
+            let (mine, others) = rest.split_at(here);
+            rest = others;
+            Trie::of_sorted(mine, depth + 1)
+        });
+        Trie::branch(children, leaves.len())
+    }
+
+    fn bucket(leaves: Vec<Arc<Leaf>>) -> Trie {
+        let pairs = leaves.iter().map(|leaf| (leaf.place, leaf.hash));
+        let hash = bucket_hash(pairs);
+        Trie(Some(Arc::new(Branching { hash, count: leaves.len(), shape: Shape::Bucket(leaves) })))
+    }
+
+    fn branch(children: [Trie; 16], count: usize) -> Trie {
+        let hashes = std::array::from_fn(|i| children[i].hash());
+        let hash = branch_levels(&hashes)[4][0];
+        Trie(Some(Arc::new(Branching { hash, count, shape: Shape::Branch(children) })))
+    }
+
+    /// The hash of everything below; zero when empty.
+    pub fn hash(&self) -> Digest {
+        self.0.as_ref().map_or(Digest::ZERO, |top| top.hash)
+    }
+
+    /// How many leaves there are.
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |top| top.count)
+    }
+
+    /// There is no leaf.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The top: a bucket or a branch.
+    pub fn top(&self) -> Top<'_> {
+        match self.0.as_deref() {
+            None => Top::Bucket(EMPTY),
+            Some(Branching { shape: Shape::Bucket(leaves), .. }) => Top::Bucket(leaves),
+            Some(Branching { shape: Shape::Branch(children), .. }) => Top::Branch(children),
+        }
+    }
+
+    /// The leaf of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Leaf>> {
+        let place = Digest::of(name.as_bytes());
+        let (mut at, mut depth) = (self, 0);
+        loop {
+            match at.top() {
+                Top::Bucket(leaves) => return leaves.iter().find(|leaf| leaf.place == place),
+                Top::Branch(children) => at = &children[nibble_at(&place, depth)],
+            }
+            depth += 1;
+        }
+    }
+
+    /// The trie with a leaf added or replaced.
+    pub fn with(&self, leaf: Leaf) -> Trie {
+        let place = leaf.place;
+        self.edit(&place, Some(Arc::new(leaf)), 0)
+    }
+
+    /// The trie without a name.
+    pub fn without(&self, name: &str) -> Trie {
+        self.edit(&Digest::of(name.as_bytes()), None, 0)
+    }
+
+    fn edit(&self, place: &Digest, leaf: Option<Arc<Leaf>>, depth: usize) -> Trie {
+        match self.top() {
+            Top::Bucket(leaves) => {
+                let mut leaves: Vec<_> = leaves.iter().filter(|l| l.place != *place).cloned().collect();
+                if let Some(leaf) = leaf {
+                    let at = leaves.partition_point(|l| l.place < *place);
+                    leaves.insert(at, leaf);
+                }
+                Trie::of_sorted(&leaves, depth)
+            }
+            Top::Branch(children) => {
+                let mut children = children.clone();
+                let nibble = nibble_at(place, depth);
+                children[nibble] = children[nibble].edit(place, leaf, depth + 1);
+                let count = children.iter().map(Trie::len).sum();
+                if count <= BUCKET {
+                    let leaves: Vec<_> = children.iter().flat_map(|child| child.leaves()).cloned().collect();
+                    return Trie::of_sorted(&leaves, depth);
+                }
+                Trie::branch(children, count)
+            }
+        }
+    }
+
+    /// All leaves in the order of `H(name)`.
+    pub fn leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
+        let mut stack = vec![self];
+        let mut bucket: std::slice::Iter<'_, Arc<Leaf>> = [].iter();
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(leaf) = bucket.next() {
+                    return Some(leaf);
+                }
+                match stack.pop()?.top() {
+                    Top::Bucket(leaves) => bucket = leaves.iter(),
+                    Top::Branch(children) => stack.extend(children.iter().rev()),
+                }
+            }
+        })
+    }
+
+    /// Calls `differs(old, new)` for each name whose leaf differs. Equal subtrees are not
+    /// entered, so the cost is in proportion to the difference.
+    pub fn diff<'a>(
+        old: &'a Trie,
+        new: &'a Trie,
+        differs: &mut impl FnMut(Option<&'a Arc<Leaf>>, Option<&'a Arc<Leaf>>),
+    ) {
+        if old.hash() == new.hash() {
+            return;
+        }
+        if let (Top::Branch(olds), Top::Branch(news)) = (old.top(), new.top()) {
+            for (old, new) in olds.iter().zip(news) {
+                Trie::diff(old, new, differs);
+            }
+            return;
+        }
+        let (mut olds, mut news) = (old.leaves().peekable(), new.leaves().peekable());
+        loop {
+            match (olds.peek(), news.peek()) {
+                (None, None) => return,
+                (Some(a), Some(b)) if a.place == b.place => {
+                    if a.hash != b.hash {
+                        differs(Some(a), Some(b));
+                    }
+                    olds.next();
+                    news.next();
+                }
+                (Some(a), b) if b.is_none_or(|b| a.place < b.place) => {
+                    differs(Some(a), None);
+                    olds.next();
+                }
+                (_, Some(b)) => {
+                    differs(None, Some(b));
+                    news.next();
+                }
+                (Some(a), None) => {
+                    differs(Some(a), None);
+                    olds.next();
+                }
+            }
+        }
+    }
+}
+
+impl PartialEq for Trie {
+    fn eq(&self, other: &Trie) -> bool {
+        self.hash() == other.hash()
+    }
+}
+
+impl Eq for Trie {}
+
+/// The nibble of a place that chooses the child at this depth.
+pub fn nibble_at(place: &Digest, depth: usize) -> usize {
+    let byte = place.0[(depth / 2) % 32];
+    usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f })
+}
+
+/// The hash of a bucket from `(place, leaf hash)` pairs in order; zero when there is none.
+pub fn bucket_hash(pairs: impl IntoIterator<Item = (Digest, Digest)>) -> Digest {
+    let mut hasher = Hasher::new();
+    hasher.update(&[0x01, b'b']);
+    let mut any = false;
+    for (place, leaf) in pairs {
+        any = true;
+        hasher.update(place.as_bytes());
+        hasher.update(leaf.as_bytes());
+    }
+    if any { hasher.finish() } else { Digest::ZERO }
+}
+
+/// The hash of two neighbours in a branch.
+pub fn pair_hash(left: &Digest, right: &Digest) -> Digest {
+    Digest::of_parts([&[0x01, b'n'][..], left.as_bytes(), right.as_bytes()])
+}
+
+/// The binary tree over a branch's sixteen children: levels of 16, 8, 4, 2 and 1. A proof
+/// then needs four siblings a branch, not fifteen.
+pub fn branch_levels(children: &[Digest; 16]) -> [Vec<Digest>; 5] {
+    let mut levels = [children.to_vec(), vec![], vec![], vec![], vec![]];
+    for level in 1..5 {
+        levels[level] = levels[level - 1].chunks(2).map(|pair| pair_hash(&pair[0], &pair[1])).collect();
+    }
+    levels
+}

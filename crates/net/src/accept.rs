@@ -1,0 +1,198 @@
+//! Accepting: TLS, HTTP/2, limits, and who is at the other end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::identity::{self, CertifiedPeer};
+
+/// Bounds of one listener.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once; more wait in the kernel's queue.
+    pub connections: usize,
+    /// Requests at once on one connection.
+    pub streams: u32,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long a connection may live; then it is closed between requests, so that
+    /// certificates are verified anew.
+    pub age: Duration,
+    /// How long a connection may say nothing before it is asked whether it lives, and
+    /// then how long it may take to answer.
+    pub keepalive: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 16_000,
+            streams: 32,
+            handshake: Duration::from_secs(10),
+            age: Duration::from_secs(3600),
+            keepalive: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The longest header block, in bytes.
+const MAX_HEADERS: u32 = 16 * 1024;
+/// How long to wait after accepting failed (no file left, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a handler knows of a connection; in the extensions of every request.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Who is at the other end, by verified certificate.
+    pub peer: Option<Arc<CertifiedPeer>>,
+    /// From where.
+    pub address: SocketAddr,
+    closer: Arc<Closer>,
+}
+
+#[derive(Debug, Default)]
+struct Closer {
+    asked: AtomicBool,
+    notify: Notify,
+}
+
+impl Connection {
+    /// Closes the connection once this request is answered: an idle node costs nothing.
+    pub fn close_after_answer(&self) {
+        if !self.closer.asked.swap(true, Ordering::Relaxed) {
+            self.closer.notify.notify_one();
+        }
+    }
+}
+
+/// Serves connections until `shutdown` becomes true, then lets requests under way end.
+///
+/// `handle` must not panic; a connection's failure ends that connection alone.
+pub async fn serve<H, F, B>(
+    listener: TcpListener,
+    tls: watch::Receiver<Arc<ServerConfig>>,
+    limits: Limits,
+    mut shutdown: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut shutdown) => return drain(&slots, limits).await,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let acceptor = TlsAcceptor::from(tls.borrow().clone());
+                let one = One { stream, address, limits, slot, shutdown: shutdown.clone() };
+                tokio::spawn(one.run(acceptor, handle.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Waits until a shutdown is asked for; also when nobody is left to ask.
+pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
+    let _ = shutdown.wait_for(|stop| *stop).await;
+}
+
+/// Waits until the connections have ended, within the bound of a drain.
+async fn drain(slots: &Semaphore, limits: Limits) {
+    const DRAIN: Duration = Duration::from_secs(5);
+    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    // The permit that `serve` holds itself was dropped when it returned here.
+    let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
+}
+
+struct One {
+    stream: TcpStream,
+    address: SocketAddr,
+    limits: Limits,
+    slot: OwnedSemaphorePermit,
+    shutdown: watch::Receiver<bool>,
+}
+
+impl One {
+    async fn run<H, F, B>(mut self, acceptor: TlsAcceptor, handle: H)
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let _ = self.stream.set_nodelay(true);
+        let handshake = tokio::time::timeout(self.limits.handshake, acceptor.accept(self.stream));
+        let tls = match handshake.await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => {
+                tracing::debug!(address = %self.address, %error, "a TLS handshake failed");
+                return;
+            }
+            Err(_) => {
+                tracing::debug!(address = %self.address, "a TLS handshake took too long");
+                return;
+            }
+        };
+        let peer = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
+        let closer = Arc::new(Closer::default());
+        let connection = Connection { peer, address: self.address, closer: closer.clone() };
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(connection.clone());
+            let answer = handle(request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        let http = builder(self.limits).serve_connection(TokioIo::new(tls), service);
+        let mut http = std::pin::pin!(http);
+        let close = async {
+            tokio::select! {
+                () = closer.notify.notified() => {}
+                () = tokio::time::sleep(self.limits.age) => {}
+                () = stopped(&mut self.shutdown) => {}
+            }
+        };
+        let ended = tokio::select! {
+            ended = http.as_mut() => ended,
+            () = close => {
+                http.as_mut().graceful_shutdown();
+                http.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(address = %self.address, %error, "a connection ended");
+        }
+        drop(self.slot);
+    }
+}
+
+fn builder(limits: Limits) -> hyper::server::conn::http2::Builder<TokioExecutor> {
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(MAX_HEADERS)
+        .max_send_buf_size(64 * 1024)
+        .keep_alive_interval(limits.keepalive)
+        .keep_alive_timeout(limits.keepalive);
+    builder
+}

@@ -1,0 +1,222 @@
+//! Dialling: one HTTP/2 connection to a control plane, kept while it is of use.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::url::ServerUrl;
+
+/// How long dialling and the TLS handshake may take together.
+pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an idle connection may be silent before it is asked whether it lives.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Why a control plane could not be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The URL's host cannot be a TLS server's name.
+    #[error("{0:?} cannot be the name of a TLS server")]
+    Name(String),
+    /// No connection, or no name resolution.
+    #[error("no connection to {url}")]
+    Dial {
+        /// Where to.
+        url: ServerUrl,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The TLS handshake failed: another server, another CA, a refused certificate.
+    #[error("no TLS session with {url}")]
+    Handshake {
+        /// Where to.
+        url: ServerUrl,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It took too long.
+    #[error("{url} did not answer within {} s", .after.as_secs())]
+    Timeout {
+        /// Where to.
+        url: ServerUrl,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The connection broke.
+    #[error("the connection to {url} broke")]
+    Exchange {
+        /// Where to.
+        url: ServerUrl,
+        /// Why.
+        #[source]
+        source: hyper::Error,
+    },
+    /// The response's body broke off or is longer than its bound.
+    #[error("the response of {url} {what}")]
+    Body {
+        /// Where from.
+        url: ServerUrl,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Bytes that went over the wire, TLS included.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Sent.
+    pub up: AtomicU64,
+    /// Received.
+    pub down: AtomicU64,
+}
+
+/// An open connection. Cheap to clone; requests share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    url: ServerUrl,
+    send: SendRequest<Full<Bytes>>,
+    /// What this connection moved.
+    pub traffic: Arc<Traffic>,
+}
+
+impl Client {
+    /// Dials, and spends at most [`DIAL_TIMEOUT`] on it.
+    ///
+    /// # Errors
+    /// [`ClientError`] says which step failed.
+    pub async fn dial(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
+        let timeout = || ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
+        tokio::time::timeout(DIAL_TIMEOUT, Client::open(url, tls)).await.map_err(|_| timeout())?
+    }
+
+    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
+        let name = ServerName::try_from(url.host().to_owned())
+            .map_err(|_| ClientError::Name(url.host().to_owned()))?;
+        let stream = TcpStream::connect(url.authority())
+            .await
+            .map_err(|source| ClientError::Dial { url: url.clone(), source })?;
+        let _ = stream.set_nodelay(true);
+        let traffic = Arc::new(Traffic::default());
+        let metered = Metered { stream, traffic: traffic.clone() };
+        let tls = TlsConnector::from(tls)
+            .connect(name, metered)
+            .await
+            .map_err(|source| ClientError::Handshake { url: url.clone(), source })?;
+        let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            .handshake(TokioIo::new(tls))
+            .await
+            .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "the connection to the control plane ended");
+            }
+        });
+        Ok(Client { url: url.clone(), send, traffic })
+    }
+
+    /// Where it leads to.
+    pub fn url(&self) -> &ServerUrl {
+        &self.url
+    }
+
+    /// The other side closed it, or it broke.
+    pub fn is_closed(&self) -> bool {
+        self.send.is_closed()
+    }
+
+    /// Sends a request and reads the whole response, at most `limit` bytes of it.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what failed. A response of any status is no error here.
+    pub async fn call(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        limit: usize,
+        timeout: Duration,
+    ) -> Result<Response<Bytes>, ClientError> {
+        let url = self.url.clone();
+        let exchange = async {
+            let broke = |source| ClientError::Exchange { url: url.clone(), source };
+            self.send.ready().await.map_err(broke)?;
+            let response = self.send.send_request(request).await.map_err(broke)?;
+            let (parts, body) = response.into_parts();
+            Ok(Response::from_parts(parts, read(&url, body, limit).await?))
+        };
+        let late = || ClientError::Timeout { url: self.url.clone(), after: timeout };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(done) => done,
+            Err(_) => Err(late()),
+        }
+    }
+}
+
+async fn read(url: &ServerUrl, body: Incoming, limit: usize) -> Result<Bytes, ClientError> {
+    let collected = Limited::new(body, limit).collect().await.map_err(|error| {
+        let what = match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => format!("is longer than {limit} bytes"),
+            None => "broke off".to_owned(),
+        };
+        ClientError::Body { url: url.clone(), what }
+    })?;
+    Ok(collected.to_bytes())
+}
+
+/// Counts what goes through a socket.
+struct Metered {
+    stream: TcpStream,
+    traffic: Arc<Traffic>,
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let done = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.traffic.down.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        done
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = &done {
+            self.traffic.up.fetch_add(*count as u64, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

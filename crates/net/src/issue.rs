@@ -1,0 +1,264 @@
+//! Certificates: made for what was declared, never for what a request wishes.
+
+use std::time::Duration;
+
+use model::{Digest, Hostname, NodeId, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData,
+    SanType, SerialNumber,
+};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use time_of::at;
+use zeroize::Zeroizing;
+
+use crate::identity;
+
+/// How long a node's certificate counts (IDN-2).
+pub const NODE_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long the control plane's and operators' own certificates count.
+pub const OWN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a CA certificate counts.
+pub const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Certificates begin this much in the past, for clocks that are behind.
+const BACKDATE: Duration = Duration::from_secs(3600);
+
+/// Why a certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// The request is malformed, or its signature does not hold.
+    #[error("the certificate request cannot be used")]
+    ReadRequest(#[source] rcgen::Error),
+    /// The request's key is of another sort.
+    #[error("the certificate request's key is not ed25519")]
+    OtherAlgorithm,
+    /// A stored CA cannot be read.
+    #[error("the CA's files cannot be read")]
+    LoadCa(#[source] rcgen::Error),
+    /// A name cannot be in a certificate.
+    #[error("a name cannot be in a certificate")]
+    Name(#[source] rcgen::Error),
+    /// The date cannot be in a certificate.
+    #[error("the date {0} cannot be in a certificate")]
+    Date(i64),
+    /// Making it failed.
+    #[error("the certificate could not be made")]
+    Sign(#[source] rcgen::Error),
+}
+
+/// A certificate with its private key, both PEM. The key is wiped when dropped.
+pub struct Certified {
+    /// The certificate.
+    pub cert_pem: String,
+    /// The private key.
+    pub key_pem: Zeroizing<String>,
+}
+
+/// A certificate authority.
+pub struct Ca {
+    cert_pem: String,
+    der: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A node's certificate request, read: only its key counts.
+pub struct NodeRequest {
+    csr: CertificateSigningRequestParams,
+    key: [u8; 32],
+}
+
+impl NodeRequest {
+    /// Reads a request and verifies that its key signed it.
+    ///
+    /// # Errors
+    /// When it is malformed, not signed by its key, or not ed25519.
+    pub fn read(pem: &str) -> Result<NodeRequest, IssueError> {
+        let csr = CertificateSigningRequestParams::from_pem(pem).map_err(IssueError::ReadRequest)?;
+        if csr.public_key.algorithm() != &PKCS_ED25519 {
+            return Err(IssueError::OtherAlgorithm);
+        }
+        let key = csr.public_key.der_bytes().try_into().map_err(|_| IssueError::OtherAlgorithm)?;
+        Ok(NodeRequest { csr, key })
+    }
+
+    /// The key that asks.
+    pub fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+}
+
+/// Makes a node's certificate request.
+///
+/// # Errors
+/// Only for a hostname that cannot be in a request.
+pub fn node_request(seed: &[u8; 32], hostname: &Hostname) -> Result<String, IssueError> {
+    let key = key_pair(seed)?;
+    let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
+    params.distinguished_name = common_name(hostname.as_str());
+    params.serialize_request(&key).and_then(|csr| csr.pem()).map_err(IssueError::Sign)
+}
+
+impl Ca {
+    /// Makes a new CA.
+    ///
+    /// # Errors
+    /// When the library refuses; not for sound names and dates.
+    pub fn generate(name: &str, now: Timestamp) -> Result<(Ca, Certified), IssueError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519).map_err(IssueError::Sign)?;
+        let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
+        params.distinguished_name = common_name(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        validity(&mut params, now, CA_LIFE)?;
+        let cert = params.self_signed(&key).map_err(IssueError::Sign)?;
+        let key_pem = Zeroizing::new(key.serialize_pem());
+        let certified = Certified { cert_pem: cert.pem(), key_pem };
+        Ok((Ca::load(&certified.cert_pem, &certified.key_pem)?, certified))
+    }
+
+    /// A CA from its files.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn load(cert_pem: &str, key_pem: &str) -> Result<Ca, IssueError> {
+        let key = KeyPair::from_pem(key_pem).map_err(IssueError::LoadCa)?;
+        let issuer = Issuer::from_ca_cert_pem(cert_pem, key).map_err(IssueError::LoadCa)?;
+        let der = crate::tls::certificates(cert_pem)
+            .ok()
+            .and_then(|mut certs| certs.pop())
+            .ok_or(IssueError::LoadCa(rcgen::Error::CouldNotParseCertificate))?;
+        Ok(Ca { cert_pem: cert_pem.to_owned(), der: der.to_vec(), issuer })
+    }
+
+    /// The CA certificate in PEM.
+    pub fn cert_pem(&self) -> &str {
+        &self.cert_pem
+    }
+
+    /// SHA-256 of the CA certificate: what tokens pin.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.der)
+    }
+
+    /// Issues a node's certificate: its key, and otherwise only what is declared here.
+    /// Names, usages and dates that the request wished for are not looked at.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn issue_node(
+        &self,
+        request: &NodeRequest,
+        id: &NodeId,
+        hostname: &Hostname,
+        serial: [u8; 16],
+        now: Timestamp,
+    ) -> Result<String, IssueError> {
+        let uri = identity::node_uri(id);
+        let mut params = leaf(hostname.as_str(), &uri, serial, now, NODE_LIFE)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params
+            .signed_by(&request.csr.public_key, &self.issuer)
+            .map(|cert| cert.pem())
+            .map_err(IssueError::Sign)
+    }
+
+    /// Issues an operator's certificate with a new key.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn issue_operator(
+        &self,
+        name: &str,
+        serial: [u8; 16],
+        now: Timestamp,
+    ) -> Result<Certified, IssueError> {
+        let mut params = leaf(name, &identity::operator_uri(name), serial, now, OWN_LIFE)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign_new(params)
+    }
+
+    /// Issues the control plane's own certificate for these names and addresses.
+    ///
+    /// # Errors
+    /// When a name cannot be in a certificate.
+    pub fn issue_server(
+        &self,
+        names: &[String],
+        serial: [u8; 16],
+        now: Timestamp,
+    ) -> Result<Certified, IssueError> {
+        let mut params = CertificateParams::new(names.to_vec()).map_err(IssueError::Name)?;
+        params.distinguished_name = common_name("muster control plane");
+        params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        validity(&mut params, now, OWN_LIFE)?;
+        self.sign_new(params)
+    }
+
+    fn sign_new(&self, params: CertificateParams) -> Result<Certified, IssueError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519).map_err(IssueError::Sign)?;
+        let cert = params.signed_by(&key, &self.issuer).map_err(IssueError::Sign)?;
+        Ok(Certified { cert_pem: cert.pem(), key_pem: Zeroizing::new(key.serialize_pem()) })
+    }
+}
+
+fn leaf(
+    name: &str,
+    uri: &str,
+    serial: [u8; 16],
+    now: Timestamp,
+    life: Duration,
+) -> Result<CertificateParams, IssueError> {
+    let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
+    params.distinguished_name = common_name(name);
+    params.subject_alt_names = vec![SanType::URI(uri.try_into().map_err(IssueError::Name)?)];
+    params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    validity(&mut params, now, life)?;
+    Ok(params)
+}
+
+/// A serial number is a positive integer.
+fn positive(mut serial: [u8; 16]) -> [u8; 16] {
+    serial[0] = serial[0] & 0x7f | 0x40;
+    serial
+}
+
+fn validity(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), IssueError> {
+    params.not_before = at(now.minus(BACKDATE))?;
+    params.not_after = at(now.plus(life))?;
+    Ok(())
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut dn = DistinguishedName::new();
+    dn.push(DnType::CommonName, name);
+    dn
+}
+
+/// The PKCS#8 form of an ed25519 seed.
+pub fn pkcs8(seed: &[u8; 32]) -> Zeroizing<Vec<u8>> {
+    // RFC 8410: a fixed header, then the seed as an octet string in an octet string.
+    const HEADER: [u8; 16] =
+        [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+    Zeroizing::new([&HEADER[..], seed].concat())
+}
+
+fn key_pair(seed: &[u8; 32]) -> Result<KeyPair, IssueError> {
+    let der = pkcs8(seed);
+    KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(der.as_slice()), &PKCS_ED25519)
+        .map_err(IssueError::Sign)
+}
+
+mod time_of {
+    use model::Timestamp;
+
+    use super::IssueError;
+
+    /// The form of an instant that certificates are made with.
+    pub(super) fn at(instant: Timestamp) -> Result<time::OffsetDateTime, IssueError> {
+        time::OffsetDateTime::from_unix_timestamp(instant.secs())
+            .map_err(|_| IssueError::Date(instant.secs()))
+    }
+}

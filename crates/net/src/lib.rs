@@ -1,0 +1,15 @@
+//! TLS 1.3, HTTP/2, certificates: everything between a socket and a request.
+//!
+//! One provider (aws-lc-rs), passed explicitly everywhere. TLS configurations travel in
+//! watch channels, so that a new certificate or root takes effect without a restart.
+//! There is no session resumption: every connection verifies the certificate anew.
+
+pub mod accept;
+pub mod client;
+pub mod identity;
+pub mod issue;
+pub mod tls;
+pub mod url;
+
+pub use identity::{CertifiedPeer, Role};
+pub use url::ServerUrl;

@@ -1,0 +1,212 @@
+//! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 alone (IDN-3).
+
+use std::sync::Arc;
+
+use model::Digest;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+
+/// HTTP/2, the only application protocol.
+const H2: &[u8] = b"h2";
+
+/// Why a TLS configuration could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A certificate or key is not PEM of its sort.
+    #[error("a certificate or key cannot be read")]
+    ReadPem(#[source] rustls_pki_types::pem::Error),
+    /// A CA certificate cannot be used.
+    #[error("the CA certificate cannot be used")]
+    Roots(#[source] rustls::Error),
+    /// Certificate, key or version do not go together.
+    #[error("the TLS configuration cannot be used")]
+    Configure(#[source] rustls::Error),
+    /// The verifier cannot be made.
+    #[error("the certificate verifier cannot be made")]
+    Verifier(#[source] rustls::server::VerifierBuilderError),
+}
+
+/// Whom a server lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// Holders of a certificate, and others, who then reach only the open routes.
+    Optional,
+    /// Holders of a certificate only.
+    Required,
+}
+
+/// The provider: aws-lc-rs. Key exchange is X25519 or P-256; the hybrid with ML-KEM would
+/// alone cost more bytes than a whole check-in may (docs/benchmarks.md).
+pub fn provider() -> Arc<CryptoProvider> {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.kx_groups = vec![
+        rustls::crypto::aws_lc_rs::kx_group::X25519,
+        rustls::crypto::aws_lc_rs::kx_group::SECP256R1,
+    ];
+    Arc::new(provider)
+}
+
+/// The certificates in a PEM text.
+///
+/// # Errors
+/// When it is not PEM.
+pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(TlsError::ReadPem)
+}
+
+fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(TlsError::ReadPem)
+}
+
+fn roots(ca_pem: &str) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(ca_pem)? {
+        store.add(certificate).map_err(TlsError::Roots)?;
+    }
+    Ok(Arc::new(store))
+}
+
+/// A server's configuration. The chain ends with the CA certificate, so that a node that
+/// knows only its digest can verify it.
+///
+/// # Errors
+/// When certificate and key do not go together.
+pub fn server(
+    cert_pem: &str,
+    key_pem: &str,
+    chain_ca_pem: &str,
+    client_ca_pem: &str,
+    auth: ClientAuth,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(client_ca_pem)?, provider());
+    let verifier = match auth {
+        ClientAuth::Optional => verifier.allow_unauthenticated(),
+        ClientAuth::Required => verifier,
+    };
+    // Naming the one CA in every handshake would only cost bytes.
+    let verifier = verifier.clear_root_hint_subjects().build().map_err(TlsError::Verifier)?;
+    let mut chain = certificates(cert_pem)?;
+    chain.extend(certificates(chain_ca_pem)?);
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError::Configure)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, private_key(key_pem)?)
+        .map_err(TlsError::Configure)?;
+    config.alpn_protocols = vec![H2.to_vec()];
+    // A resumed session would skip the certificate's verification.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+/// What a client proves itself with.
+pub enum ClientKey<'a> {
+    /// A node's key, by its seed.
+    Seed(&'a [u8; 32]),
+    /// A private key in PEM.
+    Pem(&'a str),
+}
+
+/// A client's configuration with a certificate: believes servers under this CA.
+///
+/// # Errors
+/// When certificate and key do not go together.
+pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<ClientConfig>, TlsError> {
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(ca_pem)?, provider())
+        .build()
+        .map_err(TlsError::Verifier)?;
+    let key = match key {
+        ClientKey::Seed(seed) => {
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(crate::issue::pkcs8(seed).to_vec()))
+        }
+        ClientKey::Pem(pem) => private_key(pem)?,
+    };
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError::Configure)?
+        .with_webpki_verifier(verifier)
+        .with_client_auth_cert(certificates(cert_pem)?, key)
+        .map_err(TlsError::Configure)?;
+    Ok(finish(config))
+}
+
+/// A client's configuration before it has a certificate: believes only servers under the
+/// CA with this digest, which a token names (ENR-1).
+///
+/// # Errors
+/// When the library refuses.
+pub fn client_pinned(ca: Digest) -> Result<Arc<ClientConfig>, TlsError> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError::Configure)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned { ca }))
+        .with_no_client_auth();
+    Ok(finish(config))
+}
+
+fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.alpn_protocols = vec![H2.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Arc::new(config)
+}
+
+/// Verifies as usual, under the one CA of the chain that has the pinned digest.
+#[derive(Debug)]
+struct Pinned {
+    ca: Digest,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let refused = || {
+            rustls::Error::General(
+                "the server does not show the CA that the token names; it is not this fleet's control plane"
+                    .to_owned(),
+            )
+        };
+        let ca = intermediates.iter().find(|cert| Digest::of(cert) == self.ca).ok_or_else(refused)?;
+        let mut store = RootCertStore::empty();
+        store.add(ca.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,16 @@
+//! The agent's step: `handle(input, now) -> effects`, `next_deadline() -> (when, why)`.
+//!
+//! Pure: what the agent does next depends only on what it holds, what it is told and the
+//! time it is given. The shell carries out the effects and reports back as inputs; the
+//! simulator does the same in memory.
+//!
+//! Invariants: nothing of an offer is used before [`trust::adopt::judge`] accepted it; an
+//! adoption is durable before anything of it is converged; a node that cannot reach its
+//! control plane converges on what it holds for ever.
+
+pub mod backoff;
+pub mod state;
+pub mod step;
+
+pub use state::{Adoption, LastRun};
+pub use step::{Effect, Identity, Input, Node, Restored, RunOrder};

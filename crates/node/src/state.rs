@@ -1,0 +1,53 @@
+//! What a node remembers between starts.
+
+use std::collections::BTreeMap;
+
+use model::exchange::{Held, Signed};
+use model::{Channel, Digest, ObjectKey, ObjectSet, Stub, Timestamp};
+use serde::{Deserialize, Serialize};
+use trust::Floor;
+
+/// A release as adopted: written whole, before anything of it takes effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Adoption {
+    /// The signed header, for `muster-agent status` and proofs.
+    pub header: Signed,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its channel.
+    pub channel: Channel,
+    /// Its number.
+    pub seq: u64,
+    /// The root of the node's set.
+    pub root: Digest,
+    /// The set, object by object; contents lie in the blob store.
+    pub objects: BTreeMap<ObjectKey, Stub>,
+    /// What the node must never go back behind.
+    pub floor: Floor,
+    /// When it was adopted.
+    pub adopted_at: Timestamp,
+}
+
+impl Adoption {
+    /// The set.
+    pub fn set(&self) -> ObjectSet {
+        ObjectSet::of(self.objects.iter().map(|(key, stub)| (key.clone(), stub.clone())))
+    }
+
+    /// What a check-in says of it.
+    pub fn held(&self) -> Held {
+        Held { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }
+    }
+}
+
+/// The last run, so that a start in between does not turn intended change into drift.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// The digest of what was bound: set root and traits.
+    pub inputs: Digest,
+    /// The digest of what it came to, times left out.
+    pub outcome: Digest,
+    /// When it ended.
+    pub at: Timestamp,
+}

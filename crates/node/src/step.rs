@@ -1,0 +1,496 @@
+//! [`Node`]: inputs to effects.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::canonical;
+use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
+use model::log::{Cursor, FactBody};
+use model::policy::Policy;
+use model::{Digest, Hostname, Incarnation, ObjectKey, ObjectSet, RunReport, Timestamp};
+use trust::adopt::{self, Adopted, Judge, Refusal};
+use trust::clock::TrustTime;
+use trust::{Floor, TrustDocument};
+
+use crate::backoff::Spread;
+use crate::state::{Adoption, LastRun};
+
+/// The shortest wait that a control plane may ask for between contacts.
+pub const MIN_CONTACT: Duration = Duration::from_secs(1);
+/// The longest wait that a control plane may ask for between contacts.
+pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How soon after new facts the node calls to deliver them, at the most.
+const DELIVER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Who the node is; does not change while the agent runs.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// The life of its log.
+    pub incarnation: Incarnation,
+    /// Whom it believes.
+    pub trust: TrustDocument,
+    /// When this program was built (IDN-11).
+    pub built: Timestamp,
+}
+
+/// What the shell found in the state directory at the start.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// The release adopted last.
+    pub adoption: Option<Adoption>,
+    /// The channel's settings in it.
+    pub policy: Policy,
+    /// The last run.
+    pub last_run: Option<LastRun>,
+    /// Facts wait to be delivered.
+    pub facts_pending: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Time passed.
+    Tick,
+    /// Traits were collected.
+    Traits(TraitReport),
+    /// The control plane answered a check-in.
+    Answered(Box<Answer>),
+    /// A check-in failed; for people.
+    Unreachable(String),
+    /// Everything asked for with [`Effect::Fetch`] is in the blob store.
+    Fetched,
+    /// Something asked for could not be fetched; for people.
+    FetchFailed(String),
+    /// The adoption is durable; these are the channel's settings in it.
+    Adopted(Policy),
+    /// The adoption could not be made durable; for people.
+    AdoptFailed(String),
+    /// A run ended.
+    Ran(Box<RunReport>),
+    /// A run could not be made; for people.
+    RunFailed(String),
+    /// Someone at the host asks to check in and converge now.
+    Nudge,
+    /// More facts wait than one check-in could carry.
+    FactsWait,
+}
+
+/// What the shell is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Collect traits, then [`Input::Traits`].
+    CollectTraits,
+    /// Send a check-in with the facts that wait, then [`Input::Answered`] or
+    /// [`Input::Unreachable`].
+    CheckIn(Box<CheckIn>),
+    /// Keep the contents that came with the offer if they are among these, fetch the other
+    /// ones, then [`Input::Fetched`].
+    Fetch {
+        /// Contents that the blob store must hold.
+        contents: BTreeSet<Digest>,
+        /// Contents that came inside the answer.
+        inline: Vec<String>,
+    },
+    /// Make the adoption durable, then [`Input::Adopted`].
+    Adopt(Box<Adoption>),
+    /// Bind and converge, then [`Input::Ran`].
+    Run(RunOrder),
+    /// Append a fact to the log.
+    Append(FactBody),
+    /// Everything up to this is durable at the control plane.
+    Ack(Cursor),
+    /// Remember the last run.
+    SaveRun(LastRun),
+    /// Say so in the journal.
+    Warn(String),
+}
+
+/// A run to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOrder {
+    /// The release bound.
+    pub seq: u64,
+    /// The root of the set bound.
+    pub root: Digest,
+    /// What is bound differs from what the last run bound, so changes are intended.
+    pub intended: bool,
+}
+
+#[derive(Debug)]
+enum Talk {
+    Idle,
+    Traits,
+    Waiting,
+    Fetching(Box<Pending>),
+    Adopting(Box<Adoption>),
+}
+
+#[derive(Debug)]
+struct Pending {
+    offer: Offer,
+    adopted: Adopted,
+    set: ObjectSet,
+}
+
+/// A node's mind.
+#[derive(Debug)]
+pub struct Node {
+    identity: Identity,
+    adoption: Option<Adoption>,
+    policy: Policy,
+    last_run: Option<LastRun>,
+    spread: Spread,
+    talk: Talk,
+    running: Option<(Digest, Timestamp)>,
+    run_due: bool,
+    facts_pending: bool,
+    traits: Option<TraitReport>,
+    traits_sent: Option<Digest>,
+    traits_acked: Option<Digest>,
+    next_contact: Timestamp,
+    next_run: Timestamp,
+    failures: u32,
+    confirmed_at: Option<Timestamp>,
+    warned_offline: bool,
+    refused: Option<(Digest, &'static str)>,
+    push: Option<u64>,
+    pushed: Option<u64>,
+}
+
+impl Node {
+    /// A node as restored, at the start of the agent.
+    pub fn new(identity: Identity, restored: Restored, seed: u64, now: Timestamp) -> Node {
+        Node {
+            confirmed_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
+            identity,
+            adoption: restored.adoption,
+            policy: restored.policy,
+            last_run: restored.last_run,
+            spread: Spread::new(seed),
+            talk: Talk::Idle,
+            running: None,
+            run_due: false,
+            facts_pending: restored.facts_pending,
+            traits: None,
+            traits_sent: None,
+            traits_acked: None,
+            next_contact: now,
+            next_run: now,
+            failures: 0,
+            warned_offline: false,
+            refused: None,
+            push: None,
+            pushed: None,
+        }
+    }
+
+    /// The release held, if any.
+    pub fn adoption(&self) -> Option<&Adoption> {
+        self.adoption.as_ref()
+    }
+
+    /// The set held is past the channel's `bundle_max_age` without word from the control
+    /// plane. It is converged on all the same.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > self.policy.bundle_max_age_secs)
+    }
+
+    /// When something is due next, and what. `None` while an effect is under way.
+    pub fn next_deadline(&self) -> Option<(Timestamp, &'static str)> {
+        let contact =
+            matches!(self.talk, Talk::Idle).then_some((self.next_contact, "the next check-in"));
+        let run = (self.running.is_none() && self.adoption.is_some())
+            .then_some((self.next_run, "the next run on the held set"));
+        contact.into_iter().chain(run).min()
+    }
+
+    /// What to do about an input.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Tick => {}
+            Input::Nudge => {
+                self.next_contact = now;
+                self.run_due = self.adoption.is_some();
+            }
+            Input::FactsWait => {
+                self.facts_pending = true;
+                if self.failures == 0 {
+                    self.next_contact = now;
+                }
+            }
+            Input::Traits(traits) => self.on_traits(traits, now, &mut effects),
+            Input::Answered(answer) => self.on_answer(*answer, now, &mut effects),
+            Input::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
+            Input::Fetched => self.on_fetched(now, &mut effects),
+            Input::FetchFailed(why) => self.on_unreachable(&why, now, &mut effects),
+            Input::Adopted(policy) => self.on_adopted(policy, now, &mut effects),
+            Input::AdoptFailed(why) => {
+                effects.push(Effect::Warn(format!("the release could not be kept: {why}")));
+                self.retry_later(now);
+            }
+            Input::Ran(report) => self.on_ran(&report, now, &mut effects),
+            Input::RunFailed(why) => {
+                self.running = None;
+                self.next_run = now.plus(self.interval());
+                effects.push(Effect::Warn(format!("the run could not be made: {why}")));
+            }
+        }
+        self.start_what_is_due(now, &mut effects);
+        effects
+    }
+
+    fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        if matches!(self.talk, Talk::Idle) && now >= self.next_contact {
+            self.talk = Talk::Traits;
+            effects.push(Effect::CollectTraits);
+        }
+        // Without traits nothing can be bound; the contact that collects them comes first.
+        if self.running.is_some() || self.traits.is_none() {
+            return;
+        }
+        if self.run_due || now >= self.next_run {
+            self.start_run(now, effects);
+        }
+    }
+
+    fn start_run(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Some(adoption) = &self.adoption else { return };
+        let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
+        let inputs = Digest::of_parts([&adoption.root.0[..], &traits.0[..]]);
+        let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
+        self.run_due = false;
+        self.running = Some((inputs, now));
+        effects.push(Effect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
+    }
+
+    fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.traits.as_ref().is_some_and(|known| known.digest != traits.digest) {
+            // A changed trait binds anew at once, offline too (DLT-4).
+            self.run_due = true;
+        }
+        self.traits = Some(traits);
+        if !matches!(self.talk, Talk::Traits) {
+            return;
+        }
+        self.talk = Talk::Waiting;
+        effects.push(Effect::CheckIn(Box::new(self.check_in(now))));
+    }
+
+    fn check_in(&mut self, now: Timestamp) -> CheckIn {
+        let traits = self.traits.clone().filter(|traits| self.traits_acked != Some(traits.digest));
+        self.traits_sent = traits.as_ref().map(|traits| traits.digest);
+        CheckIn {
+            held: self.adoption.as_ref().map(Adoption::held),
+            incarnation: self.identity.incarnation.clone(),
+            facts: Vec::new(),
+            run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
+            traits,
+            full: self.is_stale(now),
+            pushed: self.pushed,
+        }
+    }
+
+    fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.retry_later(now);
+        let grace = self.policy.offline_grace_secs;
+        let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
+        if silent && !self.warned_offline {
+            self.warned_offline = true;
+            effects.push(Effect::Warn(format!(
+                "no contact with the control plane for more than {grace} s ({why}); converging on what is held"
+            )));
+        }
+    }
+
+    fn retry_later(&mut self, now: Timestamp) {
+        self.talk = Talk::Idle;
+        self.failures = self.failures.saturating_add(1);
+        let wait = self.spread.backoff(self.failures, self.policy.contact());
+        self.next_contact = now.plus(wait);
+    }
+
+    fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<Effect>) {
+        if !matches!(self.talk, Talk::Waiting) {
+            return;
+        }
+        self.failures = 0;
+        self.warned_offline = false;
+        self.confirmed_at = Some(now);
+        self.talk = Talk::Idle;
+        if self.pushed.is_some() && answer.push.is_none() {
+            self.pushed = None;
+        }
+        if let Some(cursor) = answer.acked {
+            effects.push(Effect::Ack(cursor));
+            self.facts_pending = false;
+        }
+        self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
+        let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, MAX_CONTACT);
+        self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
+        if answer.push.is_some_and(|push| self.pushed != Some(push)) {
+            self.push = answer.push;
+        }
+        match answer.offer {
+            Some(offer) => self.on_offer(offer, now, effects),
+            // A no-change answer still leads to a full run on the held set (CNV-1).
+            None => self.run_after_answer(now),
+        }
+    }
+
+    fn run_after_answer(&mut self, now: Timestamp) {
+        let due = self.next_run <= now.plus(self.policy.converge() / 2) || self.push.is_some();
+        self.run_due |= due && self.adoption.is_some();
+    }
+
+    fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<Effect>) {
+        let none = Floor::default();
+        let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
+        let time = TrustTime {
+            clock: now,
+            built: self.identity.built,
+            newest_signature: floor.newest_signature,
+        };
+        let judge = Judge {
+            trust: &self.identity.trust,
+            hostname: &self.identity.hostname,
+            floor,
+            time,
+            matches: &adopt::takes,
+        };
+        let verdict = adopt::judge(&offer, judge)
+            .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));
+        match verdict {
+            Ok((set, adopted)) => self.fetch(Pending { offer, adopted, set }, effects),
+            Err(refusal) => self.refuse(&offer, &refusal, now, effects),
+        }
+    }
+
+    /// The set offered, from the set held and the difference; its root must be the one that
+    /// the release gives to this node.
+    fn put_together(&self, offer: &Offer, adopted: &Adopted) -> Result<ObjectSet, Refusal> {
+        let held = self.adoption.as_ref().map(Adoption::set).unwrap_or_default();
+        let set = match &offer.set {
+            None => held,
+            Some(difference) => {
+                let base = match difference.base {
+                    None => ObjectSet::new(),
+                    Some(base) if base == held.root() => held,
+                    Some(_) => return Err(Refusal::Malformed("it starts from a set not held here".into())),
+                };
+                base.apply(&difference.delta).map_err(|error| Refusal::Malformed(error.to_string()))?
+            }
+        };
+        if set.root() != adopted.root {
+            return Err(Refusal::OtherRoot { got: set.root(), want: adopted.root });
+        }
+        Ok(set)
+    }
+
+    fn refuse(&mut self, offer: &Offer, refusal: &Refusal, now: Timestamp, effects: &mut Vec<Effect>) {
+        let what = (trust::signed::digest(&offer.header), refusal.code());
+        // The same refusal at every contact is one fact, not a growing log.
+        if self.refused != Some(what) {
+            self.refused = Some(what);
+            let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+            effects.push(Effect::Warn(format!("refused what the control plane points to: {message}")));
+            self.append(FactBody::Refused { code, message }, now, effects);
+        }
+        self.run_after_answer(now);
+    }
+
+    fn fetch(&mut self, pending: Pending, effects: &mut Vec<Effect>) {
+        let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect();
+        let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
+        self.talk = Talk::Fetching(Box::new(pending));
+        effects.push(Effect::Fetch { contents, inline });
+    }
+
+    fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Talk::Fetching(pending) = std::mem::replace(&mut self.talk, Talk::Idle) else {
+            return;
+        };
+        let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
+        let adoption = Adoption {
+            header: pending.offer.header,
+            digest: pending.adopted.digest,
+            channel: pending.adopted.header.channel,
+            seq: pending.adopted.header.seq,
+            root: pending.adopted.root,
+            objects: objects.collect::<std::collections::BTreeMap<ObjectKey, _>>(),
+            floor: pending.adopted.floor,
+            adopted_at: now,
+        };
+        self.talk = Talk::Adopting(Box::new(adoption.clone()));
+        effects.push(Effect::Adopt(Box::new(adoption)));
+    }
+
+    fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Talk::Adopting(adoption) = std::mem::replace(&mut self.talk, Talk::Idle) else {
+            return;
+        };
+        self.policy = policy;
+        self.refused = None;
+        let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
+        let body =
+            FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
+        self.adoption = Some(*adoption);
+        if same {
+            // Only the pointer moved (DLT-2): the next check-in says so, no row is needed.
+            self.run_after_answer(now);
+        } else {
+            self.run_due = true;
+            self.append(body, now, effects);
+        }
+    }
+
+    fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<Effect>) {
+        let Some((inputs, _)) = self.running.take() else { return };
+        self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
+        if let Some(push) = self.push.take() {
+            self.pushed = Some(push);
+            self.next_contact = now;
+        }
+        let outcome = outcome_digest(report);
+        let changed = self.last_run.as_ref().is_none_or(|last| last.outcome != outcome);
+        let inputs_changed = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
+        let last = LastRun { inputs, outcome, at: now };
+        self.last_run = Some(last.clone());
+        // Facts first, then what hides them: a crash in between repeats a fact, never loses one.
+        if changed || report.counts.changed > 0 {
+            self.append(FactBody::Run(report.clone()), now, effects);
+        }
+        if changed || inputs_changed {
+            effects.push(Effect::SaveRun(last));
+        }
+    }
+
+    fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Append(body));
+        self.facts_pending = true;
+        if self.failures == 0 {
+            let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.policy.contact())));
+            self.next_contact = self.next_contact.min(soon);
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        self.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
+    }
+}
+
+/// The digest of what a run came to, times left out: two runs with one digest say the same.
+pub fn outcome_digest(report: &RunReport) -> Digest {
+    let mut timeless = report.clone();
+    timeless.started = Timestamp::default();
+    timeless.duration_ms = 0;
+    timeless.intended = false;
+    timeless.seq = 0;
+    for item in &mut timeless.items {
+        item.duration_ms = 0;
+    }
+    // A report always has a canonical form; if one ever had none it would count as changed.
+    canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
+}

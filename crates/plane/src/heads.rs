@@ -1,0 +1,101 @@
+//! The heads of the channels: what nodes are pointed to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::pattern::Pattern;
+use model::exchange::Signed;
+use model::selection::{Entry, Selection};
+use model::{Channel, Digest, Hostname, Timestamp};
+use trust::Header;
+
+/// The release that one channel points to.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The signed header, served byte for byte.
+    pub signed: Arc<Signed>,
+    /// Its content.
+    pub header: Header,
+    /// Its digest.
+    pub digest: Digest,
+    /// The newest beacon for it.
+    pub beacon: Option<Arc<Signed>>,
+    /// When the newest of header and beacon was signed.
+    pub signed_at: Timestamp,
+    /// Seconds between contacts that its nodes are asked for.
+    pub contact_secs: u64,
+    /// Which set each node gets.
+    pub selection: Arc<Selection>,
+    /// The selection's patterns, read.
+    pub patterns: Arc<Patterns>,
+}
+
+/// A selection's patterns, read once for many nodes.
+#[derive(Debug, Default)]
+pub struct Patterns(Vec<(Pattern, Vec<Pattern>, Entry)>);
+
+/// A pattern of a release cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the release holds a pattern that cannot be read: {0}")]
+pub struct ReadPatternsError(String);
+
+impl Patterns {
+    /// Reads a selection's patterns.
+    ///
+    /// # Errors
+    /// When one cannot be read; such a release is refused at the door.
+    pub fn read(selection: &Selection) -> Result<Patterns, ReadPatternsError> {
+        let parse = |text: &String| {
+            Pattern::parse(text).map_err(|error| ReadPatternsError(format!("{text:?}: {error}")))
+        };
+        let mut patterns = Vec::new();
+        for entry in selection.patterns() {
+            let except = entry.except.iter().map(parse).collect::<Result<_, _>>()?;
+            patterns.push((parse(&entry.pattern)?, except, entry.entry.clone()));
+        }
+        Ok(Patterns(patterns))
+    }
+
+    fn entry(&self, hostname: &str) -> Option<&Entry> {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(hostname));
+        self.0.iter().find(|(takes, except, _)| takes.matches(hostname) && !any(except)).map(|(_, _, entry)| entry)
+    }
+}
+
+/// All channels' heads. A new value is made for every publish or beacon.
+#[derive(Clone, Debug, Default)]
+pub struct Heads {
+    /// Rises with every change, so that what was worked out for a node is known to be old.
+    pub version: u64,
+    /// By channel.
+    pub channels: BTreeMap<Channel, Arc<Head>>,
+}
+
+impl Heads {
+    /// The head and the entry for a hostname: of the newest release that has one.
+    ///
+    /// Each channel's head carries the whole fleet's selection; a node follows the channel
+    /// that the newest selection gives it.
+    pub fn pointed(&self, hostname: &Hostname) -> Option<(Arc<Head>, Entry)> {
+        let newest = self.channels.values().max_by_key(|head| head.header.seq)?;
+        let entry = match newest.selection.exact().get(hostname.as_str()) {
+            Some(leaf) => Selection::entry_of(leaf)?,
+            None => newest.patterns.entry(hostname.as_str())?.clone(),
+        };
+        let head = self.channels.get(&entry.channel)?;
+        let entry = if head.header.selection == newest.header.selection {
+            entry
+        } else {
+            match head.selection.exact().get(hostname.as_str()) {
+                Some(leaf) => Selection::entry_of(leaf)?,
+                None => head.patterns.entry(hostname.as_str())?.clone(),
+            }
+        };
+        (entry.channel == head.header.channel).then(|| (head.clone(), entry))
+    }
+
+    /// The highest number of any channel.
+    pub fn seq(&self) -> u64 {
+        self.channels.values().map(|head| head.header.seq).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,278 @@
+//! What is known of one node, and the answer to its check-in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::exchange::{Answer, CheckIn, Held, Offer, RunNote, TraitReport};
+use model::log::{Cursor, Fact, FactBody};
+use model::selection::Entry;
+use model::status::{self, ReleaseState, RunResult, Status};
+use model::{Action, Digest, Hostname, NodeId, RunReport, Timestamp};
+use trust::PublicKey;
+
+use crate::heads::{Head, Heads};
+use crate::replay::Window;
+
+/// The wait that a node without a channel is asked for, in seconds.
+pub const DEFAULT_CONTACT_SECS: u64 = 300;
+/// The longest cause kept in memory for a node, in bytes.
+const MAX_CAUSE: usize = 240;
+
+/// A release and what it gives to a node.
+pub type Pointed = (Arc<Head>, Entry);
+
+/// An entry of the FleetIndex: everything that the hot path needs to know of a node.
+#[derive(Clone, Debug)]
+pub struct NodeState {
+    /// The node's id.
+    pub id: NodeId,
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// Its public key.
+    pub key: PublicKey,
+    /// Certificates issued before this are refused.
+    pub enrolled_at: Timestamp,
+    /// Its certificate was used, so that its token is spent for good (ENR-7).
+    pub certificate_used: bool,
+    /// Refuses replays.
+    pub window: Window,
+    /// When it was last heard of.
+    pub last_seen: Option<Timestamp>,
+    /// The wait that it was promised last.
+    pub promised: Duration,
+    /// What it holds, by its own word.
+    pub held: Option<Held>,
+    /// Its newest run, by its own word.
+    pub run: Option<RunNote>,
+    /// How far its log is durable here.
+    pub cursor: Option<Cursor>,
+    /// What its last reported run came to.
+    pub summary: Summary,
+    /// The digest of its traits as stored.
+    pub traits: Option<Digest>,
+    /// Converge now, with this number (DLT-5).
+    pub push: Option<u64>,
+    /// Work waits that wants a stream.
+    pub work_waits: bool,
+    /// The last refusal that it reported since it adopted something.
+    pub refusal: Option<Box<str>>,
+    pointed: Option<(u64, Option<Pointed>)>,
+}
+
+/// What status needs of the last reported run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Totals; `None` before the first run.
+    pub counts: Option<model::Counts>,
+    /// Corrective runs in a row.
+    pub streak: u32,
+    /// The first failure, or the first thing that would change.
+    pub cause: Option<Box<str>>,
+    /// Since when the outcome has been what it is.
+    pub since: Option<Timestamp>,
+}
+
+impl Summary {
+    /// The summary after one more reported run.
+    pub fn after(&self, report: &RunReport) -> Summary {
+        let cause = report
+            .items
+            .iter()
+            .find(|item| item.action == Action::Failed)
+            .or_else(|| report.items.iter().find(|item| item.action == Action::WouldChange))
+            .map(|item| match &item.reason {
+                Some(reason) => format!("{}: {reason}", item.resource),
+                None => item.resource.clone(),
+            });
+        let counts = Some(report.counts);
+        let same = |old: &model::Counts| old.failed == report.counts.failed;
+        let since = self.since.filter(|_| self.counts.as_ref().is_some_and(same));
+        Summary {
+            counts,
+            streak: status::streak_after(self.streak, report),
+            cause: cause.map(|text| clip(&text).into()),
+            since: since.or(Some(report.started)),
+        }
+    }
+}
+
+fn clip(text: &str) -> &str {
+    let mut end = text.len().min(MAX_CAUSE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// What to do about a check-in.
+#[derive(Debug)]
+pub struct Step {
+    /// The answer, complete but for [`Step::wanted`] and the cursor of new facts.
+    pub answer: Answer,
+    /// The set to put into the offer, if one has to travel.
+    pub wanted: Option<SetWanted>,
+    /// Facts to make durable before anything is acknowledged.
+    pub facts: Vec<Fact>,
+    /// Traits to store.
+    pub traits: Option<TraitReport>,
+    /// A push that the node carried out.
+    pub push_done: Option<u64>,
+    /// This is the first request under the node's certificate.
+    pub first_use: bool,
+    /// Nothing but the time differs; there is nothing to wait for on a long poll either.
+    pub unchanged: bool,
+}
+
+/// A set that has to travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetWanted {
+    /// The root that the node holds, to start the difference from.
+    pub base: Option<Digest>,
+    /// The root that it is to get.
+    pub target: Digest,
+}
+
+impl NodeState {
+    /// A node just enrolled.
+    pub fn new(id: NodeId, hostname: Hostname, key: PublicKey, enrolled_at: Timestamp) -> NodeState {
+        NodeState {
+            id,
+            hostname,
+            key,
+            enrolled_at,
+            certificate_used: false,
+            window: Window::default(),
+            last_seen: None,
+            promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
+            held: None,
+            run: None,
+            cursor: None,
+            summary: Summary::default(),
+            traits: None,
+            push: None,
+            work_waits: false,
+            refusal: None,
+            pointed: None,
+        }
+    }
+
+    /// Answers a check-in (DLT-1 to DLT-5). Whether a proof can be made is the release's
+    /// affair; one that cannot be proven was refused when it was published.
+    pub fn check_in(&mut self, request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
+        self.last_seen = Some(now);
+        let first_use = !std::mem::replace(&mut self.certificate_used, true);
+        let push_done = self.take_push(request.pushed);
+        let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
+        if let Some(traits) = &traits {
+            self.traits = Some(traits.digest);
+        }
+        self.held = request.held;
+        self.run = request.run;
+        let pointed = self.pointed(heads);
+        let contact_secs = pointed.as_ref().map_or(DEFAULT_CONTACT_SECS, |(head, _)| head.contact_secs);
+        self.promised = Duration::from_secs(contact_secs);
+        let full = request.full || self.push.is_some();
+        let (offer, wanted) = match &pointed {
+            Some((head, entry)) => self.offer(head, entry, full),
+            None => (None, None),
+        };
+        let unchanged = offer.is_none() && self.push.is_none() && request.facts.is_empty();
+        let answer = Answer {
+            next_checkin_secs: contact_secs,
+            acked: None,
+            beacon: None,
+            offer,
+            push: self.push,
+            stream_requested: self.work_waits,
+            want_traits: self.traits.is_none(),
+        };
+        Step { answer, wanted, facts: request.facts, traits, push_done, first_use, unchanged }
+    }
+
+    /// The release and entry that the node is pointed to; worked out once a head.
+    pub fn pointed(&mut self, heads: &Heads) -> Option<Pointed> {
+        match &self.pointed {
+            Some((version, pointed)) if *version == heads.version => pointed.clone(),
+            _ => {
+                let pointed = heads.pointed(&self.hostname);
+                self.pointed = Some((heads.version, pointed.clone()));
+                pointed
+            }
+        }
+    }
+
+    fn offer(&self, head: &Head, entry: &Entry, full: bool) -> (Option<Offer>, Option<SetWanted>) {
+        let held = self.held.as_ref();
+        let same_release =
+            held.is_some_and(|held| held.seq == head.header.seq && held.header == head.digest);
+        let same_root = held.is_some_and(|held| held.root == entry.root);
+        if same_release && same_root && !full {
+            return (None, None);
+        }
+        let Ok(proof) = head.selection.prove(self.hostname.as_str()) else {
+            return (None, None);
+        };
+        let offer = Offer {
+            header: (*head.signed).clone(),
+            beacon: head.beacon.as_deref().cloned(),
+            entry: entry.clone(),
+            proof,
+            set: None,
+        };
+        let base = if full { None } else { held.map(|held| held.root) };
+        let wanted = (full || !same_root).then_some(SetWanted { base, target: entry.root });
+        (Some(offer), wanted)
+    }
+
+    fn take_push(&mut self, pushed: Option<u64>) -> Option<u64> {
+        let done = self.push.filter(|push| pushed == Some(*push));
+        if done.is_some() {
+            self.push = None;
+        }
+        done
+    }
+
+    /// Facts of the node were made durable: `new` are those not seen before.
+    pub fn accepted(&mut self, cursor: Cursor, new: &[Fact]) {
+        self.cursor = Some(cursor);
+        for fact in new {
+            match &fact.body {
+                FactBody::Run(report) => self.summary = self.summary.after(report),
+                FactBody::Adopted { .. } => self.refusal = None,
+                FactBody::Refused { message, .. } => self.refusal = Some(clip(message).into()),
+                FactBody::Started { .. } | FactBody::Repaired { .. } => {}
+            }
+        }
+    }
+
+    /// How the node fares.
+    pub fn status(&mut self, heads: &Heads, now: Timestamp) -> Status {
+        let result = match &self.summary.counts {
+            None => RunResult::None,
+            Some(counts) => status::result_of(counts),
+        };
+        let contact =
+            self.last_seen.map_or(status::Contact::Online, |seen| status::contact_of(seen, self.promised, now));
+        Status {
+            result,
+            drift: status::drift_of(self.summary.streak),
+            contact,
+            release: self.release_state(heads, now),
+            would_change: self.summary.counts.map_or(0, |counts| counts.would_change),
+        }
+    }
+
+    fn release_state(&mut self, heads: &Heads, now: Timestamp) -> ReleaseState {
+        let Some((head, entry)) = self.pointed(heads) else {
+            return ReleaseState::Unassigned;
+        };
+        let held = self.held.as_ref();
+        if held.is_some_and(|held| held.root == entry.root) {
+            return ReleaseState::Current;
+        }
+        if now > head.signed_at.plus(head.header.freshness()) {
+            return ReleaseState::Stale;
+        }
+        ReleaseState::Behind
+    }
+}

@@ -1,0 +1,275 @@
+//! [`Context`]: everything that a node entry can refer to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::module::ParamDecl;
+
+use super::identity::Clash;
+use super::modules::{Modules, module_path};
+use super::typed::{self, Layer};
+use crate::decl::fleet::FleetDecl;
+use crate::decl::groups::Group;
+use crate::decl::layers::Environment;
+use crate::decl::module::Interface;
+use crate::decl::vars::Var;
+use crate::parse::{Content, Parsed};
+use crate::shape::near_or_all;
+use crate::sink::Sink;
+use crate::tree::{self, FileKind};
+use crate::yaml::{At, Spanned};
+
+/// The most groups.
+const MAX_GROUPS: usize = 1000;
+
+/// A role with its vars read by type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoleInfo {
+    pub(crate) file: Arc<str>,
+    pub(crate) modules: Vec<Arc<str>>,
+    pub(crate) vars: Layer,
+}
+
+/// A group with its vars read by type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupInfo {
+    pub(crate) decl: Group,
+    pub(crate) vars: Layer,
+}
+
+/// A module as node entries see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModuleInfo {
+    pub(crate) name: Arc<str>,
+    pub(crate) params: BTreeMap<String, Arc<ParamDecl>>,
+    pub(crate) depends_on: Vec<Arc<str>>,
+    /// Its file has mistakes: a param that is not here may be declared there.
+    pub(crate) broken: bool,
+}
+
+/// Everything that node entries refer to, checked. Entries need a new look only when two
+/// of these differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Context {
+    pub(crate) fleet: FleetDecl,
+    pub(crate) vars: Layer,
+    /// `fleet.yaml` has mistakes: a channel that is not here may be declared there.
+    pub(crate) fleet_broken: bool,
+    pub(crate) modules: BTreeMap<String, ModuleInfo>,
+    pub(crate) roles: BTreeMap<String, RoleInfo>,
+    pub(crate) environments: BTreeMap<String, (At, Layer)>,
+    /// `environments.yaml` has mistakes.
+    pub(crate) environments_broken: bool,
+    pub(crate) groups: Vec<GroupInfo>,
+    pub(crate) groups_file: Arc<str>,
+    /// Labels that some node declares.
+    pub(crate) labels: BTreeSet<String>,
+    /// Pairs of modules that no node may have together.
+    pub(crate) clashes: Vec<Clash>,
+}
+
+type Files = BTreeMap<String, Arc<Parsed>>;
+
+impl Context {
+    /// Builds and checks it. `others` are all files but those of nodes and hosts.
+    pub(crate) fn build(files: &Files, modules: &Modules, labels: BTreeSet<String>, sink: &mut Sink) -> Context {
+        let mut context = Context { labels, clashes: modules.clashes.clone(), ..Context::default() };
+        for (name, decl) in &modules.decls {
+            context.modules.insert(name.clone(), module_info(name, &decl.interface, decl.broken));
+        }
+        read_environments(files, &mut context, sink);
+        read_fleet(files, &mut context, sink);
+        read_roles(files, &mut context, sink);
+        read_groups(files, &mut context, sink);
+        check_uses(files, &context, sink);
+        context
+    }
+
+    /// The declaration of a var by its full name.
+    pub(crate) fn param(&self, name: &str) -> Option<&Arc<ParamDecl>> {
+        let (module, param) = name.split_once('.')?;
+        self.modules.get(module)?.params.get(param)
+    }
+
+    /// Reports a module that does not exist.
+    pub(crate) fn known_module(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) -> bool {
+        let known = self.modules.contains_key(&name.value);
+        if !known {
+            let help = near_or_all(&name.value, self.modules.keys().map(String::as_str));
+            sink.error(file, "E041", name.at, format!("there is no module `{}`", name.value)).help(help);
+        }
+        known
+    }
+
+    /// Reports an environment that does not exist.
+    pub(crate) fn known_environment(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) {
+        if self.environments.contains_key(&name.value) || self.environments_broken {
+            return;
+        }
+        let help = if self.environments.is_empty() {
+            "declare it in environments.yaml: `environments: {NAME: {vars: {}}}`".to_owned()
+        } else {
+            near_or_all(&name.value, self.environments.keys().map(String::as_str))
+        };
+        sink.error(file, "E042", name.at, format!("there is no environment `{}`", name.value)).help(help);
+    }
+
+    /// Reports a channel that does not exist.
+    pub(crate) fn known_channel(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) {
+        if self.fleet.channels.contains_key(&name.value) || self.fleet_broken {
+            return;
+        }
+        let help = near_or_all(&name.value, self.fleet.channels.keys().map(String::as_str));
+        sink.error(file, "E043", name.at, format!("there is no channel `{}`", name.value)).help(help);
+    }
+
+    /// Reports a role that does not exist.
+    pub(crate) fn known_role(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) {
+        if !self.roles.contains_key(&name.value) {
+            let help = near_or_all(&name.value, self.roles.keys().map(String::as_str));
+            sink.error(file, "E040", name.at, format!("there is no role `{}`", name.value)).help(help);
+        }
+    }
+}
+
+fn module_info(name: &str, interface: &Interface, broken: bool) -> ModuleInfo {
+    ModuleInfo {
+        name: name.into(),
+        params: interface.params.iter().map(|(name, decl)| (name.clone(), Arc::new(decl.clone()))).collect(),
+        depends_on: interface.depends_on.iter().map(|name| name.as_str().into()).collect(),
+        broken,
+    }
+}
+
+fn layer(context: &Context, file: &str, vars: &[Var], sink: &mut Sink) -> Layer {
+    typed::layer(context, file, vars, sink)
+}
+
+fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
+    let path = "fleet.yaml";
+    let Some(file) = files.get(path) else {
+        sink.general("E020", "there is no fleet.yaml", "begin with `format: 1`, a `name` and `channels`");
+        context.fleet_broken = true;
+        return;
+    };
+    context.fleet_broken = !file.found.is_empty();
+    if let Content::Fleet(fleet) = &file.content {
+        context.fleet = (**fleet).clone();
+        context.vars = layer(context, path, &fleet.vars, sink);
+        if let Some(channel) = &fleet.channel {
+            context.known_channel(path, channel, sink);
+        }
+        if let Some(environment) = &fleet.environment {
+            context.known_environment(path, environment, sink);
+        }
+    }
+}
+
+fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
+    let mut places: BTreeMap<String, (String, At)> = BTreeMap::new();
+    for (path, file) in files {
+        let found: Vec<(String, &Environment, At)> = match &file.content {
+            Content::Environments(all) => {
+                all.iter().map(|(name, (environment, at))| (name.clone(), environment, *at)).collect()
+            }
+            Content::Environment(environment) => match tree::kind(path) {
+                FileKind::Environment(name) => vec![(name.to_owned(), &**environment, At::default())],
+                _ => Vec::new(),
+            },
+            _ => continue,
+        };
+        context.environments_broken |= !file.found.is_empty();
+        for (name, environment, at) in found {
+            if let Some((first, first_at)) = places.get(&name) {
+                sink.error(path, "E008", at, format!("environment `{name}` is declared twice"))
+                    .help("keep one of the two")
+                    .label_in(first, *first_at, "first here");
+                continue;
+            }
+            places.insert(name.clone(), (path.clone(), at));
+            let vars = layer(context, path, &environment.vars, sink);
+            context.environments.insert(name, (at, vars));
+        }
+    }
+}
+
+fn read_roles(files: &Files, context: &mut Context, sink: &mut Sink) {
+    for (path, file) in files {
+        let (Content::Role(role), FileKind::Role(name)) = (&file.content, tree::kind(path)) else { continue };
+        let modules =
+            role.modules.iter().filter(|module| context.known_module(path, module, sink)).map(|m| m.value.as_str().into());
+        let modules = modules.collect();
+        let vars = layer(context, path, &role.vars, sink);
+        context.roles.insert(name.to_owned(), RoleInfo { file: path.as_str().into(), modules, vars });
+    }
+}
+
+fn read_groups(files: &Files, context: &mut Context, sink: &mut Sink) {
+    let path = "groups.yaml";
+    context.groups_file = path.into();
+    let Some(Content::Groups(groups)) = files.get(path).map(|file| &file.content) else { return };
+    if let Some(over) = groups.get(MAX_GROUPS) {
+        sink.error(path, "E099", over.at, format!("more than {MAX_GROUPS} groups")).help("join some");
+    }
+    for group in groups {
+        let vars = layer(context, path, &group.vars, sink);
+        context.groups.push(GroupInfo { decl: group.clone(), vars });
+    }
+}
+
+/// Labels and other modules' vars that expressions name.
+fn check_uses(files: &Files, context: &Context, sink: &mut Sink) {
+    for (path, file) in files {
+        for used in &file.uses.labels {
+            if !context.labels.contains(&used.label) {
+                let help = near_or_all(&used.label, context.labels.iter().map(String::as_str));
+                let message = format!("no node declares the label `{}`", used.label);
+                sink.error(path, "E061", used.at, message).help(help);
+            }
+        }
+        for used in &file.uses.vars {
+            check_var_use(path, used, context, sink);
+        }
+    }
+}
+
+/// One use of `vars.MODULE.PARAM`.
+pub(crate) fn check_var_use(path: &str, used: &crate::exprs::VarUse, context: &Context, sink: &mut Sink) {
+    let Some(module) = context.modules.get(&used.module) else {
+        let help = near_or_all(&used.module, context.modules.keys().map(String::as_str));
+        let message = format!("there is no module `{}`", used.module);
+        sink.error(path, "E061", used.at, message).help(help);
+        return;
+    };
+    if let Some(param) = used.param.as_ref().filter(|param| !module.params.contains_key(*param) && !module.broken) {
+        let help = near_or_all(param, module.params.keys().map(String::as_str));
+        let message = format!("module `{}` has no param `{param}`", used.module);
+        sink.error(path, "E061", used.at, message).help(help);
+        return;
+    }
+    let Some(own) = module_path(path) else { return };
+    if used.guarded || own == used.module || needs(context, own, &used.module) {
+        return;
+    }
+    let message = format!("module `{own}` uses a var of `{}` and does not depend on it", used.module);
+    let help = format!("add `{}` to its depends_on, or write `vars.{}... | default(...)`", used.module, used.module);
+    sink.error(path, "E061", used.at, message).help(help);
+}
+
+/// Whether `module` depends on `other`, at any distance.
+pub(crate) fn needs(context: &Context, module: &str, other: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut todo = vec![module];
+    while let Some(next) = todo.pop() {
+        let Some(info) = context.modules.get(next) else { continue };
+        for dependency in &info.depends_on {
+            if &**dependency == other {
+                return true;
+            }
+            if seen.insert(dependency.clone()) {
+                todo.push(dependency);
+            }
+        }
+    }
+    false
+}

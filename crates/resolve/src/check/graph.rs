@@ -1,0 +1,66 @@
+//! Cycles in a directed graph, named by their members.
+
+use std::collections::BTreeMap;
+
+/// Edges by node; an edge `a -> b` says that `a` comes after `b`.
+pub(crate) type Edges = BTreeMap<String, Vec<String>>;
+
+/// One cycle for each part of the graph that has one, each beginning with its first member.
+pub(crate) fn cycles(edges: &Edges) -> Vec<Vec<String>> {
+    let mut walk = Walk { edges, state: BTreeMap::new(), found: Vec::new() };
+    for start in edges.keys() {
+        walk.from(start);
+    }
+    walk.found.sort();
+    walk.found.dedup();
+    walk.found
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    OnPath,
+    Done,
+}
+
+struct Walk<'e> {
+    edges: &'e Edges,
+    state: BTreeMap<&'e str, State>,
+    found: Vec<Vec<String>>,
+}
+
+impl<'e> Walk<'e> {
+    /// Depth first with a stack of its own: a chain may be as long as the fleet has modules.
+    fn from(&mut self, start: &'e str) {
+        if self.state.contains_key(start) {
+            return;
+        }
+        let mut path: Vec<(&'e str, usize)> = vec![(start, 0)];
+        self.state.insert(start, State::OnPath);
+        while let Some((node, next)) = path.last_mut() {
+            let node = *node;
+            let target = self.edges.get(node).and_then(|targets| targets.get(*next));
+            *next += 1;
+            match target {
+                None => {
+                    self.state.insert(node, State::Done);
+                    path.pop();
+                }
+                Some(target) => match self.state.get(target.as_str()) {
+                    None => {
+                        self.state.insert(target, State::OnPath);
+                        path.push((target, 0));
+                    }
+                    Some(State::OnPath) => self.close(&path, target),
+                    Some(State::Done) => {}
+                },
+            }
+        }
+    }
+
+    fn close(&mut self, path: &[(&'e str, usize)], target: &str) {
+        let members: Vec<&str> = path.iter().map(|(node, _)| *node).skip_while(|node| *node != target).collect();
+        let first = members.iter().enumerate().min_by_key(|(_, name)| **name).map_or(0, |(i, _)| i);
+        let ordered = members[first..].iter().chain(&members[..first]).map(|name| (*name).to_owned());
+        self.found.push(ordered.collect());
+    }
+}

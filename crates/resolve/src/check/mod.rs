@@ -1,0 +1,8 @@
+//! What only the whole fleet can tell.
+
+pub(crate) mod context;
+pub(crate) mod graph;
+pub(crate) mod identity;
+pub(crate) mod modules;
+pub(crate) mod references;
+pub(crate) mod typed;

@@ -1,0 +1,184 @@
+//! All modules together: their files, their templates, and the form in which they travel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::module::{FileRef, Module};
+use catalog::params::is_dynamic;
+use lang::NameUse;
+use lang::template::TemplateName;
+use model::{Digest, canonical};
+
+use super::identity::{self, Clash};
+use super::references;
+use crate::decl::module::ModuleDecl;
+use crate::exprs::{self, Place, Uses};
+use crate::parse::{Content, Parsed};
+use crate::shape::{Reading, near_or_all};
+use crate::sink::Sink;
+use crate::tree::{self, FileKind};
+use crate::yaml::At;
+
+/// A module as a release carries it: one copy, however many nodes use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedModule {
+    /// The module.
+    pub module: Module,
+    /// Its canonical bytes.
+    pub bytes: Arc<[u8]>,
+    /// SHA-256 of the bytes.
+    pub digest: Digest,
+}
+
+/// The files of each module, by path relative to it.
+pub(crate) type ModuleFiles = BTreeMap<String, BTreeMap<String, Arc<Parsed>>>;
+
+/// Every module of the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    pub(crate) decls: BTreeMap<String, ModuleDecl>,
+    pub(crate) shared: Arc<BTreeMap<String, Arc<SharedModule>>>,
+    pub(crate) blobs: Arc<BTreeMap<Digest, Arc<[u8]>>>,
+    pub(crate) clashes: Vec<Clash>,
+    /// What templates refer to beyond their module, by the template's path.
+    pub(crate) uses: BTreeMap<String, Uses>,
+}
+
+/// The path of a module's declaration.
+pub(crate) fn module_file(name: &str) -> String {
+    format!("modules/{name}/module.yaml")
+}
+
+/// The module that a path lies in.
+pub(crate) fn module_path(path: &str) -> Option<&str> {
+    path.strip_prefix("modules/")?.split('/').next()
+}
+
+impl Modules {
+    /// Builds and checks all modules.
+    pub(crate) fn build(files: &BTreeMap<String, Arc<Parsed>>, sink: &mut Sink) -> Modules {
+        let mut modules = Modules::default();
+        let (mut of_modules, mut blobs) = (ModuleFiles::new(), BTreeMap::new());
+        for (path, file) in files.range("modules/".to_owned()..) {
+            let Some(module) = module_path(path) else { break };
+            let below = path.get("modules/".len() + module.len() + 1..).unwrap_or_default();
+            of_modules.entry(module.to_owned()).or_default().insert(below.to_owned(), file.clone());
+            match &file.content {
+                Content::Module(decl) => {
+                    modules.decls.insert(module.to_owned(), (**decl).clone());
+                }
+                Content::Shipped(digest) => {
+                    blobs.insert(*digest, file.bytes.clone());
+                }
+                _ => {}
+            }
+        }
+        modules.blobs = Arc::new(blobs);
+        orphans(files, &modules.decls, sink);
+        for (name, decl) in &mut modules.decls {
+            let files = of_modules.entry(name.clone()).or_default();
+            files_exist(name, decl, files, sink);
+            modules.uses.extend(templates(name, decl, files, sink));
+            identity::within(name, decl, sink);
+        }
+        references::check(&modules.decls, sink);
+        modules.clashes = identity::clashes(&modules.decls, &of_modules);
+        modules.shared = Arc::new(share(&modules.decls, &of_modules, sink));
+        modules
+    }
+}
+
+/// Files of a module that has no declaration.
+fn orphans(files: &BTreeMap<String, Arc<Parsed>>, decls: &BTreeMap<String, ModuleDecl>, sink: &mut Sink) {
+    let mut said = BTreeSet::new();
+    for (path, _) in files.range("modules/".to_owned()..) {
+        let Some(module) = module_path(path) else { break };
+        let ours = matches!(tree::kind(path), FileKind::Template { .. } | FileKind::Shipped { .. });
+        if ours && !decls.contains_key(module) && said.insert(module) {
+            let at = At { line: 1, column: 1, len: 1 };
+            sink.error(path, "E021", at, format!("module `{module}` has files and no module.yaml"))
+                .help(format!("add {}", module_file(module)));
+        }
+    }
+}
+
+fn files_exist(name: &str, decl: &ModuleDecl, files: &BTreeMap<String, Arc<Parsed>>, sink: &mut Sink) {
+    for placed in decl.resources.iter().chain(&decl.handlers) {
+        for (key, folder) in [("template", "templates/"), ("source", "files/"), ("script", "")] {
+            let Some(value) = placed.resource.attributes.get(key) else { continue };
+            let Some(text) = value.as_str().filter(|text| !is_dynamic(value) && !text.starts_with('/')) else { continue };
+            let path = format!("{folder}{text}");
+            let wanted = if key == "script" { "executors/" } else { folder };
+            if files.contains_key(&path) || !path.starts_with(wanted) {
+                continue;
+            }
+            let at = placed.attributes.get(key).copied().unwrap_or(placed.at);
+            let code = if key == "template" { "E090" } else { "E092" };
+            let there = files.keys().filter_map(|other| other.strip_prefix(wanted));
+            let help = near_or_all(path.strip_prefix(wanted).unwrap_or(text), there.collect::<Vec<_>>().into_iter());
+            let message = format!("modules/{name}/{path} does not exist");
+            sink.error(&module_file(name), code, at, message).help(help);
+        }
+    }
+}
+
+/// Checks the names that templates use; returns what they refer to beyond the module.
+fn templates(
+    module: &str,
+    decl: &ModuleDecl,
+    files: &BTreeMap<String, Arc<Parsed>>,
+    sink: &mut Sink,
+) -> BTreeMap<String, Uses> {
+    let mut all = BTreeMap::new();
+    for (below, file) in files {
+        let Content::Template(Some(body)) = &file.content else { continue };
+        let path = format!("modules/{module}/{below}");
+        let params = (!decl.broken).then_some(&decl.interface.params);
+        let mut reading = Reading::new(&body.text, sink.file(&path));
+        for used in &body.names {
+            let TemplateName { path, line, column, len, guarded } = used.clone();
+            let at = At { line, column, len };
+            let name = NameUse { path, offset: 0, len: 0, guarded };
+            exprs::name(&mut reading, &name, at, Place::Attribute, params);
+        }
+        let uses = std::mem::take(&mut reading.uses);
+        all.insert(path, uses);
+    }
+    all
+}
+
+fn share(
+    decls: &BTreeMap<String, ModuleDecl>,
+    files: &ModuleFiles,
+    sink: &mut Sink,
+) -> BTreeMap<String, Arc<SharedModule>> {
+    let mut shared = BTreeMap::new();
+    for (name, decl) in decls {
+        let mut module = decl.to_module(name);
+        for (path, file) in files.get(name).into_iter().flatten() {
+            match &file.content {
+                Content::Template(Some(body)) => {
+                    let template = path.strip_prefix("templates/").unwrap_or(path);
+                    module.templates.insert(template.to_owned(), body.text.clone());
+                }
+                Content::Shipped(digest) => {
+                    let size = u64::try_from(file.bytes.len()).unwrap_or(u64::MAX);
+                    module.files.insert(path.clone(), FileRef { digest: *digest, size });
+                    module.blobs.insert(*digest);
+                }
+                _ => {}
+            }
+        }
+        match canonical::to_bytes(&module) {
+            Ok(bytes) => {
+                let digest = Digest::of(&bytes);
+                shared.insert(name.clone(), Arc::new(SharedModule { module, bytes: bytes.into(), digest }));
+            }
+            Err(error) => {
+                let at = At { line: 1, column: 1, len: 1 };
+                sink.error(&module_file(name), "E072", at, error.to_string());
+            }
+        }
+    }
+    shared
+}

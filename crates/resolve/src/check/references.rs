@@ -1,0 +1,312 @@
+//! References between resources and modules: do they lead somewhere, and is there an order?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::graph::{self, Edges};
+use super::modules::module_file;
+use crate::decl::module::ModuleDecl;
+use crate::decl::resource::Placed;
+use crate::shape::{did_you_mean, near_or_all};
+use crate::sink::Sink;
+use crate::yaml::{At, Spanned};
+
+type Decls = BTreeMap<String, ModuleDecl>;
+
+/// Where a reference leads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Target<'d> {
+    module: &'d str,
+    /// Index among the resources, then the handlers.
+    index: usize,
+    handler: bool,
+}
+
+/// Checks every reference of every module.
+pub(crate) fn check(decls: &Decls, sink: &mut Sink) {
+    let links = Links::collect(decls, sink);
+    links.both_directions(sink);
+    links.cycles_of_resources(sink);
+    links.changed(sink);
+    modules(decls, &links, sink);
+}
+
+/// One reference that leads somewhere.
+struct Link<'d> {
+    from: Target<'d>,
+    key: &'static str,
+    to: Target<'d>,
+    at: At,
+}
+
+struct Links<'d> {
+    decls: &'d Decls,
+    all: Vec<Link<'d>>,
+}
+
+fn members(decl: &ModuleDecl) -> impl Iterator<Item = (usize, &Placed, bool)> {
+    let resources = decl.resources.iter().map(|placed| (placed, false));
+    resources.chain(decl.handlers.iter().map(|placed| (placed, true))).enumerate().map(|(i, (p, handler))| (i, p, handler))
+}
+
+fn answers_to(placed: &Placed, reference: &str) -> bool {
+    let resource = &placed.resource;
+    resource.id.as_deref() == Some(reference) || resource.name == reference || resource.label() == reference
+}
+
+impl<'d> Links<'d> {
+    fn collect(decls: &'d Decls, sink: &mut Sink) -> Links<'d> {
+        let mut links = Links { decls, all: Vec::new() };
+        for (module, decl) in decls {
+            for (index, placed, handler) in members(decl) {
+                let from = Target { module, index, handler };
+                for (key, reference) in placed.references() {
+                    if let Some(to) = links.resolve(module, reference, sink) {
+                        links.accept(Link { from, key, to, at: reference.at }, reference, sink);
+                    }
+                }
+            }
+        }
+        links
+    }
+
+    /// Finds what a reference means, or says what is wrong with it.
+    fn resolve(&self, module: &'d str, reference: &Spanned<String>, sink: &mut Sink) -> Option<Target<'d>> {
+        let file = module_file(module);
+        let own = self.matching(module, &reference.value);
+        match own.as_slice() {
+            [one] => return Some(*one),
+            [] => {}
+            _ => {
+                sink.error(&file, "E080", reference.at, format!("`{}` means more than one resource", reference.value))
+                    .help("give the one that is meant an `id`, or write `type:name`");
+                return None;
+            }
+        }
+        let (other, rest) = reference.value.split_once('/').filter(|(other, _)| !other.is_empty())?.to_owned_pair();
+        let Some((other, decl)) = self.decls.get_key_value(&other) else {
+            self.unknown(module, reference, sink);
+            return None;
+        };
+        match self.matching(other, &rest).as_slice() {
+            [one] => Some(*one),
+            [] if decl.broken => None,
+            [] => {
+                let help = near_or_all(&rest, self.names(other).iter().map(String::as_str));
+                let message = format!("module `{other}` has no resource `{rest}`");
+                sink.error(&file, "E080", reference.at, message).help(help);
+                None
+            }
+            _ => {
+                let message = format!("`{rest}` means more than one resource of module `{other}`");
+                sink.error(&file, "E080", reference.at, message).help("give the one that is meant an `id`");
+                None
+            }
+        }
+    }
+
+    fn unknown(&self, module: &str, reference: &Spanned<String>, sink: &mut Sink) {
+        if self.decls.get(module).is_some_and(|decl| decl.broken) {
+            return;
+        }
+        let names = self.names(module);
+        let help = did_you_mean(&reference.value, names.iter().map(String::as_str))
+            .unwrap_or_else(|| "name a resource's id or name, or `module/id`".into());
+        let message = format!("nothing is called `{}`", reference.value);
+        sink.error(&module_file(module), "E080", reference.at, message).help(help);
+    }
+
+    fn matching(&self, module: &'d str, reference: &str) -> Vec<Target<'d>> {
+        let Some(decl) = self.decls.get(module) else { return Vec::new() };
+        members(decl)
+            .filter(|(_, placed, _)| answers_to(placed, reference))
+            .map(|(index, _, handler)| Target { module, index, handler })
+            .collect()
+    }
+
+    fn names(&self, module: &str) -> Vec<String> {
+        let Some(decl) = self.decls.get(module) else { return Vec::new() };
+        members(decl)
+            .map(|(_, placed, _)| placed.resource.id.clone().unwrap_or_else(|| placed.resource.name.clone()))
+            .collect()
+    }
+
+    /// Takes a link in, unless it cannot be.
+    fn accept(&mut self, link: Link<'d>, reference: &Spanned<String>, sink: &mut Sink) {
+        let file = module_file(link.from.module);
+        let mut wrong = |message: String, help: &str| {
+            sink.error(&file, "E087", link.at, message).help(help);
+        };
+        if link.from == link.to {
+            wrong(format!("`{}` refers to itself", reference.value), "drop it");
+            return;
+        }
+        if link.to.handler && link.key != "notify" {
+            let message = format!("`{}` is a handler: nothing can wait for it", reference.value);
+            wrong(message, "a handler runs at the end of its module; `notify` it");
+            return;
+        }
+        if link.from.module != link.to.module {
+            let needs = matches!(link.key, "depends_on" | "subscribes");
+            let (first, second) = (link.from.module, link.to.module);
+            if needs && !depends(self.decls, first, second) {
+                let message = format!("module `{first}` refers to `{second}` and does not depend on it");
+                sink.error(&file, "E088", link.at, message).help(format!("add `{second}` to the module's depends_on"));
+                return;
+            }
+            if !needs && depends(self.decls, first, second) {
+                let message = format!("module `{second}` comes earlier: `{first}` depends on it");
+                let help = format!("let the resource in `{second}` stand in `{first}`, or use a handler of `{first}`");
+                sink.error(&file, "E086", link.at, message).help(help);
+                return;
+            }
+        }
+        self.all.push(link);
+    }
+
+    /// One relation said from both sides.
+    fn both_directions(&self, sink: &mut Sink) {
+        for (one, other) in [("notify", "subscribes"), ("before", "depends_on")] {
+            let said: BTreeMap<(Target<'_>, Target<'_>), &Link<'_>> =
+                self.all.iter().filter(|link| link.key == one).map(|link| ((link.from, link.to), link)).collect();
+            for link in self.all.iter().filter(|link| link.key == other) {
+                if let Some(first) = said.get(&(link.to, link.from)) {
+                    let message = format!("`{one}` there and `{other}` here say the same of one pair");
+                    sink.error(&module_file(link.from.module), "E081", link.at, message)
+                        .help("keep one of the two")
+                        .label_in(&module_file(first.from.module), first.at, format!("`{one}` here"));
+                }
+            }
+        }
+    }
+
+    /// Cycles inside a module; those between modules are found as cycles of modules.
+    fn cycles_of_resources(&self, sink: &mut Sink) {
+        for (module, decl) in self.decls {
+            let label = |target: Target<'_>| {
+                members(decl).nth(target.index).map(|(_, placed, _)| placed.resource.label()).unwrap_or_default()
+            };
+            let mut edges = Edges::new();
+            let inside = |link: &&Link<'_>| link.from.module == module && link.to.module == module;
+            for link in self.all.iter().filter(inside).filter(|link| !link.to.handler && !link.from.handler) {
+                let (later, earlier) = match link.key {
+                    "depends_on" | "subscribes" => (link.from, link.to),
+                    _ => (link.to, link.from),
+                };
+                edges.entry(label(later)).or_default().push(label(earlier));
+            }
+            for cycle in graph::cycles(&edges) {
+                let first = members(decl).find(|(_, placed, _)| cycle.first() == Some(&placed.resource.label()));
+                let at = first.map_or(At::default(), |(_, placed, _)| placed.at);
+                sink.error(&module_file(module), "E082", at, format!("these wait for each other: {}", ring(&cycle)))
+                    .help("drop one of the references between them");
+            }
+        }
+    }
+
+    /// `changed` where nothing notifies, `changed("id")` of something that does not.
+    fn changed(&self, sink: &mut Sink) {
+        for (module, decl) in self.decls {
+            for (index, placed, handler) in members(decl) {
+                let me = Target { module, index, handler };
+                let notifiers: BTreeSet<Target<'_>> = self
+                    .all
+                    .iter()
+                    .filter_map(|link| match link.key {
+                        "notify" if link.to == me => Some(link.from),
+                        "subscribes" if link.from == me => Some(link.to),
+                        _ => None,
+                    })
+                    .collect();
+                for (id, at) in &placed.changed {
+                    self.one_changed(module, id.as_deref(), *at, &notifiers, sink);
+                }
+            }
+        }
+    }
+
+    fn one_changed(
+        &self,
+        module: &'d str,
+        id: Option<&str>,
+        at: At,
+        notifiers: &BTreeSet<Target<'_>>,
+        sink: &mut Sink,
+    ) {
+        let file = module_file(module);
+        let Some(id) = id else {
+            if notifiers.is_empty() {
+                sink.error(&file, "E089", at, "nothing notifies this resource, so `changed` is never true")
+                    .help("let something `notify` it, or let it subscribe");
+            }
+            return;
+        };
+        let reference = Spanned { value: id.to_owned(), at };
+        let Some(target) = self.resolve(module, &reference, sink) else { return };
+        if !notifiers.contains(&target) {
+            sink.error(&file, "E089", at, format!("`{id}` does not notify this resource, so it is never asked"))
+                .help(format!("add `subscribes: [{id}]`"));
+        }
+    }
+}
+
+trait OwnedPair {
+    fn to_owned_pair(self) -> Option<(String, String)>;
+}
+
+impl OwnedPair for (&str, &str) {
+    fn to_owned_pair(self) -> Option<(String, String)> {
+        Some((self.0.to_owned(), self.1.to_owned()))
+    }
+}
+
+/// `a -> b -> a`.
+fn ring(cycle: &[String]) -> String {
+    let mut names: Vec<&str> = cycle.iter().map(String::as_str).collect();
+    names.extend(cycle.first().map(String::as_str));
+    names.join(" -> ")
+}
+
+/// Whether `module` depends on `other`, at any distance.
+fn depends(decls: &Decls, module: &str, other: &str) -> bool {
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![module]);
+    while let Some(next) = todo.pop() {
+        for dependency in decls.get(next).into_iter().flat_map(|decl| &decl.depends_on) {
+            if dependency.value == other {
+                return true;
+            }
+            if seen.insert(dependency.value.as_str()) {
+                todo.push(&dependency.value);
+            }
+        }
+    }
+    false
+}
+
+/// `depends_on` of modules, and the order that notifications between modules imply.
+fn modules(decls: &Decls, links: &Links<'_>, sink: &mut Sink) {
+    let mut edges = Edges::new();
+    for (name, decl) in decls {
+        for dependency in &decl.depends_on {
+            if decls.contains_key(&dependency.value) {
+                edges.entry(name.clone()).or_default().push(dependency.value.clone());
+            } else {
+                let help = near_or_all(&dependency.value, decls.keys().map(String::as_str));
+                let message = format!("there is no module `{}`", dependency.value);
+                sink.error(&module_file(name), "E041", dependency.at, message).help(help);
+            }
+        }
+    }
+    for link in links.all.iter().filter(|link| link.from.module != link.to.module) {
+        let (later, earlier) = match link.key {
+            "depends_on" | "subscribes" => (link.from.module, link.to.module),
+            _ => (link.to.module, link.from.module),
+        };
+        edges.entry(later.to_owned()).or_default().push(earlier.to_owned());
+    }
+    for cycle in graph::cycles(&edges) {
+        let Some(first) = cycle.first() else { continue };
+        let at = decls.get(first).and_then(|decl| decl.depends_on.first()).map(|item| item.at).unwrap_or_default();
+        sink.error(&module_file(first), "E083", at, format!("these modules wait for each other: {}", ring(&cycle)))
+            .help("drop one of the references between them");
+    }
+}

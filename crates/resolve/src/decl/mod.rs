@@ -1,0 +1,14 @@
+//! What each file of a fleet repo declares, read on its own.
+//!
+//! A file is read once for as long as its bytes stay the same. What only the whole fleet
+//! can tell (is there such a role?) is left to `check`.
+
+pub(crate) mod fleet;
+pub(crate) mod groups;
+pub(crate) mod layers;
+pub(crate) mod module;
+pub(crate) mod nodes;
+pub(crate) mod params;
+pub(crate) mod resource;
+pub(crate) mod template;
+pub(crate) mod vars;

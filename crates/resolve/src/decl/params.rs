@@ -1,0 +1,177 @@
+//! `params:` of a module: plain defaults and typed declarations.
+
+use std::collections::BTreeMap;
+
+use catalog::module::{Merge, ParamDecl, ParamType};
+use catalog::params;
+use lang::Value;
+
+use crate::exprs::{self, Place};
+use crate::shape::Reading;
+use crate::yaml::{At, Kind, Node, Spanned};
+
+const KEYS: [&str; 8] = ["type", "default", "required", "min", "max", "values", "merge", "description"];
+const TYPES: [(&str, ParamType); 11] = [
+    ("string", ParamType::String),
+    ("int", ParamType::Int),
+    ("port", ParamType::Port),
+    ("bool", ParamType::Bool),
+    ("path", ParamType::Path),
+    ("version", ParamType::Version),
+    ("duration", ParamType::Duration),
+    ("enum", ParamType::Enum),
+    ("list", ParamType::List),
+    ("map", ParamType::Map),
+    ("secret", ParamType::Secret),
+];
+const MERGES: [(&str, Merge); 4] =
+    [("replace", Merge::Replace), ("deep", Merge::Deep), ("append", Merge::Append), ("unique", Merge::Unique)];
+
+/// Reads `params:`.
+pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ParamDecl> {
+    let mut all = BTreeMap::new();
+    for (key, value) in reading.map(node, "params") {
+        if !reading.identifier(&key.value, key.at, "a param") {
+            continue;
+        }
+        if let Some(decl) = one(reading, key, value) {
+            all.insert(key.value.clone(), decl);
+        }
+    }
+    all
+}
+
+fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
+    match &node.kind {
+        Kind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => typed(reading, name, entries),
+        _ => plain(reading, node),
+    }
+}
+
+/// A plain default says the type by what it is.
+fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
+    exprs::texts(reading, node, Place::Var, None);
+    let value = reading.value(node)?;
+    let kind = match &value {
+        Value::Bool(_) => ParamType::Bool,
+        Value::Int(_) => ParamType::Int,
+        Value::Str(_) => ParamType::String,
+        Value::List(_) => ParamType::List,
+        Value::Map(_) => ParamType::Map,
+    };
+    Some(ParamDecl { default: Some(value), ..empty(kind) })
+}
+
+fn empty(kind: ParamType) -> ParamDecl {
+    ParamDecl {
+        kind,
+        default: None,
+        required: false,
+        min: None,
+        max: None,
+        values: Vec::new(),
+        merge: Merge::Replace,
+    }
+}
+
+fn typed(
+    reading: &mut Reading<'_>,
+    name: &Spanned<String>,
+    entries: &[(Spanned<String>, Node)],
+) -> Option<ParamDecl> {
+    let mut decl = empty(ParamType::String);
+    let (mut kind, mut default, mut typed) = (None, None, true);
+    for (key, value) in entries {
+        match key.value.as_str() {
+            "type" => kind = word(reading, value, "type", &TYPES),
+            "default" => default = Some(value),
+            "required" => decl.required = reading.bool(value, "required").unwrap_or(false),
+            "min" => decl.min = reading.int(value, "min", -lang::value::MAX_INT, lang::value::MAX_INT),
+            "max" => decl.max = reading.int(value, "max", -lang::value::MAX_INT, lang::value::MAX_INT),
+            "values" => decl.values = values(reading, value),
+            "merge" => match word(reading, value, "merge", &MERGES) {
+                Some(merge) => decl.merge = merge,
+                None => typed = false,
+            },
+            "description" => {
+                reading.text(value, "description");
+            }
+            _ => reading.unknown_key(key, &KEYS, "a param"),
+        }
+    }
+    decl.kind = kind?;
+    if !typed {
+        return None;
+    }
+    consistent(reading, name, &decl, default.map(|node| node.at));
+    if let Some(node) = default {
+        decl.default = default_value(reading, &decl, node);
+    }
+    Some(decl)
+}
+
+fn word<T: Copy>(reading: &mut Reading<'_>, node: &Node, what: &str, known: &[(&str, T)]) -> Option<T> {
+    let text = reading.text(node, what)?;
+    let found = known.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value);
+    if found.is_none() {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let help = match lang::nearest(&text.value, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("write {}", names.join(", ")),
+        };
+        reading.error("E049", text.at, format!("a param has no {what} `{}`", text.value)).help(help);
+    }
+    found
+}
+
+fn values(reading: &mut Reading<'_>, node: &Node) -> Vec<Value> {
+    reading.texts(node, "values").into_iter().map(|text| Value::Str(text.value)).collect()
+}
+
+fn consistent(reading: &mut Reading<'_>, name: &Spanned<String>, decl: &ParamDecl, default: Option<At>) {
+    let mut wrong = |message: &str, help: &str| {
+        reading.error("E049", name.at, format!("param `{}`: {message}", name.value)).help(help);
+    };
+    if decl.required && default.is_some() {
+        wrong("a required param has no default", "drop one of the two");
+    }
+    if (decl.min.is_some() || decl.max.is_some()) && !matches!(decl.kind, ParamType::Int | ParamType::Port) {
+        wrong("only an int or a port has min and max", "drop them, or change the type");
+    }
+    if matches!((decl.min, decl.max), (Some(min), Some(max)) if min > max) {
+        wrong("min is more than max", "swap them");
+    }
+    match (decl.kind, decl.values.is_empty()) {
+        (ParamType::Enum, true) => wrong("an enum needs `values`", "add `values: [a, b]`"),
+        (ParamType::Enum, false) | (_, true) => {}
+        (_, false) => wrong("only an enum has `values`", "write `type: enum`"),
+    }
+    match (decl.merge, decl.kind) {
+        (Merge::Append | Merge::Unique, kind) if kind != ParamType::List => {
+            wrong("only a list merges by append or unique", "write `type: list`, or another merge");
+        }
+        (Merge::Deep, kind) if kind != ParamType::Map => {
+            wrong("only a map merges deep", "write `type: map`, or another merge");
+        }
+        _ => {}
+    }
+}
+
+fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &Node) -> Option<Value> {
+    exprs::texts(reading, node, Place::Var, None);
+    let value = reading.value(node)?;
+    if decl.kind == ParamType::Secret {
+        reading.error("E050", node.at, params::NO_SECRETS).help("a secret has no default; drop it");
+        return None;
+    }
+    if params::is_dynamic(&value) {
+        return Some(value);
+    }
+    match params::read(decl, &value) {
+        Ok(value) => Some(value),
+        Err(why) => {
+            reading.error("E048", node.at, why);
+            None
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading one file on its own; the result lives as long as its bytes stay the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::template::MAX_TEMPLATE;
+use model::Digest;
+
+use crate::decl::fleet::{self, FleetDecl};
+use crate::decl::groups::{self, Group};
+use crate::decl::layers::{self, Environment, Role};
+use crate::decl::module::{self, ModuleDecl};
+use crate::decl::nodes::{self, Entry, Host};
+use crate::decl::template::{self, Body};
+use crate::exprs::Uses;
+use crate::shape::Reading;
+use crate::sink::{FileSink, Found};
+use crate::tree::{self, FileKind, MAX_SHIPPED};
+use crate::yaml::{self, At, Kind, Node};
+
+/// A file and what reading it gave.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) found: Found,
+    pub(crate) uses: Uses,
+    pub(crate) content: Content,
+}
+
+/// What a file declares.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Fleet(Box<FleetDecl>),
+    Nodes(Vec<Entry>),
+    Groups(Vec<Group>),
+    Host(Box<Host>),
+    Role(Box<Role>),
+    Environments(BTreeMap<String, (Environment, At)>),
+    Environment(Box<Environment>),
+    Module(Box<ModuleDecl>),
+    Template(Option<Box<Body>>),
+    Shipped(Digest),
+    Other,
+}
+
+impl Parsed {
+    /// The label names that the file's entries declare.
+    pub(crate) fn labels(&self) -> Vec<&str> {
+        let facts: Vec<&nodes::Facts> = match &self.content {
+            Content::Nodes(entries) => entries.iter().map(|entry| &entry.facts).collect(),
+            Content::Host(host) => vec![&host.facts],
+            _ => Vec::new(),
+        };
+        facts.iter().flat_map(|facts| facts.labels.iter().map(|(name, _)| name.as_str())).collect()
+    }
+}
+
+/// Reads a file by what its path is for.
+pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
+    let mut sink = FileSink::new(path);
+    let (content, uses) = content(path, bytes, &mut sink);
+    Parsed { bytes: bytes.clone(), found: sink.into_found(), uses, content }
+}
+
+fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+    let none = Uses::default;
+    match tree::kind(path) {
+        FileKind::Other => (Content::Other, none()),
+        FileKind::Misplaced { message, help } => {
+            sink.whole_file("E021", message).help(help);
+            (Content::Other, none())
+        }
+        FileKind::Shipped { .. } if bytes.len() > MAX_SHIPPED => {
+            sink.whole_file("E003", format!("a file of a module has at most {} MiB", MAX_SHIPPED >> 20));
+            (Content::Other, none())
+        }
+        FileKind::Shipped { .. } => (Content::Shipped(Digest::of(bytes)), none()),
+        FileKind::Template { name, .. } => template(name, bytes, sink),
+        kind => yaml_content(&kind, bytes, sink),
+    }
+}
+
+fn template(name: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+    if bytes.len() > MAX_TEMPLATE {
+        sink.whole_file("E003", format!("a template has at most {} KiB", MAX_TEMPLATE >> 10))
+            .help("ship what need not be rendered as a file (`source:`)");
+        return (Content::Template(None), Uses::default());
+    }
+    let Some(source) = yaml::text(bytes, sink) else { return (Content::Template(None), Uses::default()) };
+    let mut reading = Reading::new(source, sink);
+    let body = template::read(&mut reading, name).map(Box::new);
+    (Content::Template(body), reading.uses)
+}
+
+fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+    name_of_file(kind, sink);
+    let root = root(bytes, sink);
+    let source = std::str::from_utf8(bytes).unwrap_or_default();
+    let mut reading = Reading::new(source.strip_prefix('\u{feff}').unwrap_or(source), sink);
+    let content = match kind {
+        FileKind::Fleet => Content::Fleet(Box::new(fleet::read(&mut reading, &root))),
+        FileKind::Nodes => Content::Nodes(nodes::read(&mut reading, &root)),
+        FileKind::Groups => Content::Groups(groups::read(&mut reading, &root)),
+        FileKind::Host(_) => Content::Host(Box::new(nodes::read_host(&mut reading, &root))),
+        FileKind::Role(_) => Content::Role(Box::new(layers::read_role(&mut reading, &root))),
+        FileKind::Environments => Content::Environments(layers::read_environments(&mut reading, &root)),
+        FileKind::Environment(_) => Content::Environment(Box::new(layers::read_environment(&mut reading, &root))),
+        FileKind::Module(_) => Content::Module(Box::new(module::read(&mut reading, &root))),
+        FileKind::Template { .. } | FileKind::Shipped { .. } | FileKind::Other | FileKind::Misplaced { .. } => {
+            Content::Other
+        }
+    };
+    let uses = std::mem::take(&mut reading.uses);
+    (mark_broken(content, sink), uses)
+}
+
+/// The document's root: an empty map for an empty file, [`Kind::Bad`] for an unreadable one.
+fn root(bytes: &[u8], sink: &mut FileSink) -> Node {
+    let at = At { line: 1, column: 1, len: 1 };
+    match yaml::read(bytes, sink) {
+        Some(root) => root,
+        None if sink.is_empty() => Node { at, kind: Kind::Map(Vec::new()) },
+        None => Node { at, kind: Kind::Bad },
+    }
+}
+
+fn name_of_file(kind: &FileKind<'_>, sink: &mut FileSink) {
+    let (name, what) = match kind {
+        FileKind::Role(name) => (*name, "a role"),
+        FileKind::Environment(name) => (*name, "an environment"),
+        FileKind::Module(name) => (*name, "a module"),
+        FileKind::Host(name) => {
+            if let Some(message) = tree::host_problem(name) {
+                sink.whole_file("E034", message).help("a host file is called hosts/HOSTNAME.yaml");
+            }
+            return;
+        }
+        _ => return,
+    };
+    let at = At { line: 1, column: 1, len: 1 };
+    Reading::new("", sink).name(name, at, what);
+}
+
+fn mark_broken(content: Content, sink: &FileSink) -> Content {
+    match content {
+        Content::Module(mut module) => {
+            module.broken = !sink.is_empty();
+            Content::Module(module)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,195 @@
+//! Walking a file's [`Node`]s with the shapes that the format knows.
+
+use lang::Value;
+
+use crate::exprs::Uses;
+use crate::sink::{Added, FileSink};
+use crate::yaml::{self, At, Kind, Node, Spanned};
+
+/// A file being read: its text, the mistakes found so far, and what it refers to.
+pub(crate) struct Reading<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) sink: &'a mut FileSink,
+    pub(crate) uses: Uses,
+}
+
+/// The longest name of a module, role, channel, environment, param or id, in bytes.
+const MAX_NAME: usize = 64;
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(source: &'a str, sink: &'a mut FileSink) -> Reading<'a> {
+        Reading { source, sink, uses: Uses::default() }
+    }
+
+    pub(crate) fn error(&mut self, code: &'static str, at: At, message: impl Into<String>) -> Added<'_> {
+        self.sink.error(code, at, message)
+    }
+
+    /// The entries of a map; none, and a mistake, for anything else. Nothing at all is an
+    /// empty map.
+    pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Spanned<String>, Node)] {
+        match &node.kind {
+            Kind::Map(entries) => entries,
+            _ => {
+                self.wrong_shape(node, what, "a map (`key: value` lines)");
+                &[]
+            }
+        }
+    }
+
+    /// The items of a list; none, and a mistake, for anything else.
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        match &node.kind {
+            Kind::List(items) => items,
+            _ => {
+                self.wrong_shape(node, what, "a list (`- item` lines, or [item, item])");
+                &[]
+            }
+        }
+    }
+
+    fn wrong_shape(&mut self, node: &Node, what: &str, wanted: &str) {
+        if !node.is_bad() {
+            let message = format!("{what} is {wanted}, and this is {}", node.describe());
+            self.error("E014", node.at, message);
+        }
+    }
+
+    /// A text, where no expression may stand.
+    pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
+        let text = self.any_text(node, what)?;
+        if text.value.contains("${{") {
+            self.error("E063", node.at, format!("{what} is declared, not computed: no expression may stand here"))
+                .help("write the value itself; expressions stand in vars, params and a module's own text");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A text, expressions and all.
+    pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
+        match &node.kind {
+            Kind::Text { text, .. } if !node.is_nothing() => Some(Spanned { value: text.clone(), at: node.at }),
+            Kind::Text { .. } => {
+                self.error("E010", node.at, format!("{what} has no value")).help("give it one, or drop the line");
+                None
+            }
+            _ => {
+                self.wrong_shape(node, what, "a text");
+                None
+            }
+        }
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts(&mut self, node: &Node, what: &str) -> Vec<Spanned<String>> {
+        let item = format!("an item of {what}");
+        self.list(node, what).iter().filter_map(|node| self.text(node, &item)).collect()
+    }
+
+    /// One text or a list of them.
+    pub(crate) fn one_or_more(&mut self, node: &Node, what: &str) -> Vec<Spanned<String>> {
+        match &node.kind {
+            Kind::Text { .. } => self.text(node, what).into_iter().collect(),
+            _ => self.texts(node, what),
+        }
+    }
+
+    /// A bool, read from its raw text.
+    pub(crate) fn bool(&mut self, node: &Node, what: &str) -> Option<bool> {
+        let text = self.text(node, what)?;
+        catalog::params::bool(&Value::Str(text.value))
+            .map_err(|why| {
+                self.error("E017", node.at, format!("{what}: {why}"));
+            })
+            .ok()
+    }
+
+    /// A duration in seconds.
+    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<u32> {
+        let text = self.text(node, what)?;
+        catalog::duration::parse(&text.value)
+            .map_err(|why| {
+                self.error("E017", node.at, format!("{what}: {why}"));
+            })
+            .ok()
+    }
+
+    /// A whole number between two bounds.
+    pub(crate) fn int(&mut self, node: &Node, what: &str, min: i64, max: i64) -> Option<i64> {
+        let text = self.text(node, what)?;
+        match catalog::params::plain_int(&text.value) {
+            Some(int) if (min..=max).contains(&int) => Some(int),
+            _ => {
+                let message = format!("{what} is a whole number from {min} to {max}, and this is `{}`", text.value);
+                self.error("E017", node.at, message);
+                None
+            }
+        }
+    }
+
+    /// A value of any shape.
+    pub(crate) fn value(&mut self, node: &Node) -> Option<Value> {
+        yaml::value_of(node, self.sink)
+    }
+
+    /// A name as modules, roles, channels and environments have them.
+    pub(crate) fn name(&mut self, name: &str, at: At, what: &str) -> bool {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+        let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let good = starts && name.len() <= MAX_NAME && name.chars().all(fits);
+        if !good {
+            self.error("E023", at, format!("`{name}` cannot name {what}"))
+                .help("lower-case letters, digits, - and _, at most 64, beginning with a letter or digit");
+        }
+        good
+    }
+
+    /// A name that expressions can use without quotes.
+    pub(crate) fn identifier(&mut self, name: &str, at: At, what: &str) -> bool {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+        let good = starts && name.len() <= MAX_NAME && name.chars().all(fits);
+        if !good {
+            self.error("E023", at, format!("`{name}` cannot name {what}"))
+                .help("lower-case letters, digits and _, at most 64, beginning with a letter");
+        }
+        good
+    }
+
+    /// A key that this place does not know.
+    pub(crate) fn unknown_key(&mut self, key: &Spanned<String>, known: &[&str], what: &str) {
+        let help = match lang::nearest(&key.value, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("{what} has {}", known.join(", ")),
+        };
+        self.error("E015", key.at, format!("{what} has no `{}`", key.value)).help(help);
+    }
+
+    /// A key that must be there.
+    pub(crate) fn missing_key(&mut self, at: At, what: &str, key: &str, help: &str) {
+        self.error("E016", at, format!("{what} needs `{key}`")).help(help);
+    }
+}
+
+/// `did you mean ...?`, if a name is near.
+pub(crate) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    lang::nearest(name, names).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// The nearest name, or all there are.
+pub(crate) fn near_or_all<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
+    /// More names than this are no help.
+    const SHOWN: usize = 12;
+    did_you_mean(name, names.clone()).unwrap_or_else(|| {
+        let mut all: Vec<&str> = names.take(SHOWN + 1).collect();
+        if all.is_empty() {
+            return "there are none".into();
+        }
+        if all.len() > SHOWN {
+            all.truncate(SHOWN);
+            all.push("...");
+        }
+        format!("there are {}", all.join(", "))
+    })
+}

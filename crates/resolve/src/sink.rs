@@ -1,0 +1,174 @@
+//! Collecting mistakes: bounded, ordered, each with its place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::{Diagnostic, Diagnostics, Label, Span};
+
+use crate::yaml::At;
+
+/// The most mistakes that one check shows.
+pub const MAX_SHOWN: usize = 200;
+
+/// Mistakes in one file, at most [`MAX_SHOWN`] of them; the rest are counted.
+pub(crate) struct FileSink {
+    file: Arc<str>,
+    found: Vec<Diagnostic>,
+    more: usize,
+}
+
+/// The mistake just reported, to add help and labels to.
+pub(crate) struct Added<'s>(Option<&'s mut Diagnostic>);
+
+impl FileSink {
+    pub(crate) fn new(file: &str) -> FileSink {
+        FileSink { file: file.into(), found: Vec::new(), more: 0 }
+    }
+
+    /// Reports a mistake at a place of this file.
+    pub(crate) fn error(&mut self, code: &'static str, at: At, message: impl Into<String>) -> Added<'_> {
+        let span = span(&self.file, at);
+        self.push(code, Some(span), message.into())
+    }
+
+    /// Reports a mistake of the whole file.
+    pub(crate) fn whole_file(&mut self, code: &'static str, message: impl Into<String>) -> Added<'_> {
+        self.error(code, At { line: 1, column: 1, len: 1 }, message)
+    }
+
+    fn push(&mut self, code: &'static str, span: Option<Span>, message: String) -> Added<'_> {
+        if self.found.len() >= MAX_SHOWN {
+            self.more += 1;
+            return Added(None);
+        }
+        self.found.push(Diagnostic { code, message, span, help: None, labels: Vec::new() });
+        Added(self.found.last_mut())
+    }
+
+    /// Nothing was reported.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(crate) fn into_found(self) -> Found {
+        Found { list: self.found, more: self.more }
+    }
+}
+
+impl Added<'_> {
+    /// What would be right.
+    pub(crate) fn help(self, text: impl Into<String>) -> Self {
+        Added(self.0.map(|diagnostic| {
+            diagnostic.help = Some(text.into());
+            diagnostic
+        }))
+    }
+
+    /// The same, if there is something to say.
+    pub(crate) fn maybe_help(self, text: Option<String>) -> Self {
+        match text {
+            Some(text) => self.help(text),
+            None => self,
+        }
+    }
+
+    /// Another place of the same file.
+    pub(crate) fn label(self, at: At, text: impl Into<String>) -> Self {
+        Added(self.0.map(|diagnostic| {
+            if let Some(file) = diagnostic.span.as_ref().map(|span| span.file.clone()) {
+                diagnostic.labels.push(Label { span: span(&file, at), text: text.into() });
+            }
+            diagnostic
+        }))
+    }
+
+    /// Another place, in any file.
+    pub(crate) fn label_in(self, file: &str, at: At, text: impl Into<String>) -> Self {
+        Added(self.0.map(|diagnostic| {
+            diagnostic.labels.push(Label { span: span(&file.into(), at), text: text.into() });
+            diagnostic
+        }))
+    }
+}
+
+/// Mistakes found in one file when it was read, or in one step of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    list: Vec<Diagnostic>,
+    more: usize,
+}
+
+impl Found {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Mistakes over many files. Two that say the same of one place are one.
+#[derive(Default)]
+pub(crate) struct Sink {
+    files: BTreeMap<Arc<str>, FileSink>,
+    general: Vec<Diagnostic>,
+    read: Vec<Found>,
+}
+
+impl Sink {
+    /// Reports a mistake at a place.
+    pub(crate) fn error(&mut self, file: &str, code: &'static str, at: At, message: impl Into<String>) -> Added<'_> {
+        self.file(file).error(code, at, message)
+    }
+
+    /// The part of the sink that is one file's.
+    pub(crate) fn file(&mut self, file: &str) -> &mut FileSink {
+        if !self.files.contains_key(file) {
+            self.files.insert(file.into(), FileSink::new(file));
+        }
+        self.files.entry(file.into()).or_insert_with(|| FileSink::new(file))
+    }
+
+    /// Reports a mistake that no place is to blame for.
+    pub(crate) fn general(&mut self, code: &'static str, message: impl Into<String>, help: &str) {
+        let help = Some(help.to_owned());
+        self.general.push(Diagnostic { code, message: message.into(), span: None, help, labels: Vec::new() });
+    }
+
+    /// Takes in what reading a file found.
+    pub(crate) fn take(&mut self, found: &Found) {
+        if !found.is_empty() {
+            self.read.push(found.clone());
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.general.is_empty() && self.read.is_empty() && self.files.values().all(|file| file.found.is_empty())
+    }
+
+    /// All of it in the order of files and lines, at most [`MAX_SHOWN`]; if there are more,
+    /// a last one says how many.
+    pub(crate) fn finish(self) -> Diagnostics {
+        let parts = self.files.into_values().map(FileSink::into_found).chain(self.read);
+        let (mut list, mut more) = (self.general, 0);
+        for part in parts {
+            list.extend(part.list);
+            more += part.more;
+        }
+        list.sort_by(|a, b| (&a.span, a.code, &a.message).cmp(&(&b.span, b.code, &b.message)));
+        list.dedup_by(|a, b| a.span == b.span && a.code == b.code && a.message == b.message);
+        more += list.len().saturating_sub(MAX_SHOWN);
+        list.truncate(MAX_SHOWN);
+        if more > 0 {
+            list.push(Diagnostic {
+                code: "E099",
+                message: format!("{more} more mistakes are not shown"),
+                span: None,
+                help: Some("repair these first".into()),
+                labels: Vec::new(),
+            });
+        }
+        list
+    }
+}
+
+pub(crate) fn span(file: &Arc<str>, at: At) -> Span {
+    Span { file: file.clone(), line: at.line.max(1), column: at.column.max(1), len: at.len.max(1) }
+}

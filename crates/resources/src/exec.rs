@@ -1,0 +1,74 @@
+//! `exec` and `shell` on a host.
+
+use std::time::Duration;
+
+use catalog::module::Command;
+use catalog::spec::ExecSpec;
+use converge::kinds::{Applied, Checked, Prior, exec};
+use host::{End, Finished, describe};
+
+use crate::Kinds;
+use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
+
+pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result<Checked, String> {
+    let mut guards = exec::Guards::default();
+    if let Some(path) = &spec.creates {
+        guards.created = Some(kinds.host.exists(path).map_err(text)?);
+    }
+    // A guard that says no spares the others.
+    if guards.created != Some(true) {
+        guards.unless = guard(kinds, spec, "unless", spec.unless.as_ref(), timeout)?;
+    }
+    if guards.created != Some(true) && guards.unless != Some(true) {
+        guards.onlyif = guard(kinds, spec, "onlyif", spec.onlyif.as_ref(), timeout)?;
+    }
+    Ok(match exec::assess(spec, &guards) {
+        Some(edit) => Checked {
+            note: Some("cannot be undone: it is a command".to_owned()),
+            ..Checked::differs(Prior::Missing, edit)
+        },
+        None => Checked::in_sync(Prior::Missing),
+    })
+}
+
+pub(crate) fn apply(
+    kinds: &Kinds,
+    spec: &ExecSpec,
+    checked: &Checked,
+    timeout: Duration,
+) -> Result<Applied, String> {
+    let finished = run(kinds, spec, &spec.command, timeout)?;
+    match finished.end {
+        End::Exited(code) if exec::succeeded(spec, code) => {
+            Ok(Applied { edit: checked.edit.clone(), changed: true, output: output(&finished) })
+        }
+        end => Err(failure(end, &finished, timeout)),
+    }
+}
+
+fn guard(
+    kinds: &Kinds,
+    spec: &ExecSpec,
+    attribute: &str,
+    command: Option<&Command>,
+    timeout: Duration,
+) -> Result<Option<bool>, String> {
+    let Some(command) = command else {
+        return Ok(None);
+    };
+    let finished = run(kinds, spec, command, timeout).map_err(|why| format!("{attribute}: {why}"))?;
+    match finished.end {
+        End::Exited(code) => Ok(Some(code == 0)),
+        end => Err(format!("{attribute}: {}", failure(end, &finished, timeout))),
+    }
+}
+
+fn run(kinds: &Kinds, spec: &ExecSpec, command: &Command, timeout: Duration) -> Result<Finished, String> {
+    let command = host::Command {
+        cwd: spec.cwd.clone(),
+        env: spec.environment.clone(),
+        user: spec.user.clone(),
+        ..host::Command::new(program(command), timeout, MAX_OUTPUT)
+    };
+    kinds.host.run(&command).map_err(|error| describe(&error))
+}

@@ -1,0 +1,287 @@
+//! [`Kinds`]: check and apply, by resource type.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use catalog::module::Command;
+use catalog::spec::{Ownership, Spec};
+use converge::kinds::{Applied, Checked, Names, Prior, Wanted};
+use host::{Accounts, End, Finished, Found, Host, HostError, OWNERSHIP_NOTE, Program, describe};
+use lang::scope::Probe;
+use model::delta::MAX_FIELD;
+use model::report::MAX_TEXT;
+use model::{Digest, Edit, Fields};
+
+use crate::{Blobs, custom, directory, exec, file, line, symlink};
+
+/// Why a command was skipped on a host whose root is not `/` and where none may run.
+pub const ROOTED: &str = "rooted";
+/// How many bytes of each output of a command are kept to be shown.
+pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
+
+/// What came of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckOutcome {
+    /// What differs, if anything.
+    Checked(Checked),
+    /// It was not looked at, and why.
+    Skipped(String),
+    /// It could not be checked, and why.
+    Failed(String),
+}
+
+/// The resource types over one host. Shared between threads; edits of single lines
+/// take turns, all else may run side by side.
+pub struct Kinds {
+    pub(crate) host: Arc<Host>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) lines: Mutex<()>,
+}
+
+impl Kinds {
+    /// The types over a host, with a store for declared and for previous bytes.
+    pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
+        Kinds { host, blobs, lines: Mutex::new(()) }
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// Looks whether the host is as declared; writes nothing. `name` is the resource's,
+    /// without module and type. Commands (guards, custom scripts) run for at most
+    /// `timeout` each; in a `plan` no custom script runs that does not know dry runs.
+    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> CheckOutcome {
+        let checked = match spec {
+            Spec::File(spec) => return file::check(self, spec),
+            Spec::Directory(spec) => directory::check(self, spec),
+            Spec::Symlink(spec) => symlink::check(self, spec),
+            Spec::Line(spec) => line::check(self, spec),
+            Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
+                return CheckOutcome::Skipped(ROOTED.to_owned());
+            }
+            Spec::Exec(spec) => exec::check(self, spec, timeout),
+            Spec::Custom(spec) => custom::check(self, name, spec, timeout, plan),
+        };
+        checked.map_or_else(CheckOutcome::Failed, CheckOutcome::Checked)
+    }
+
+    /// Makes the host as declared and tells what was changed. It looks again first; what
+    /// has become right meanwhile is left alone. Commands run for at most `timeout` each.
+    ///
+    /// # Errors
+    /// In words, when it could not be done; what was there is as it was then, except
+    /// for what a command did.
+    pub fn apply(
+        &self,
+        name: &str,
+        spec: &Spec,
+        checked: &Checked,
+        timeout: Duration,
+    ) -> Result<Applied, String> {
+        match spec {
+            Spec::File(spec) => file::apply(self, spec, timeout),
+            Spec::Directory(spec) => directory::apply(self, spec),
+            Spec::Symlink(spec) => symlink::apply(self, spec),
+            Spec::Line(spec) => line::apply(self, spec),
+            Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
+                Err("commands do not run here: rooted".to_owned())
+            }
+            Spec::Exec(spec) => exec::apply(self, spec, checked, timeout),
+            Spec::Custom(spec) => custom::apply(self, name, spec, timeout),
+        }
+    }
+
+    /// Runs a module's verify command. Where no command may run there is nothing to ask,
+    /// and nothing is refused.
+    ///
+    /// # Errors
+    /// In words, when it did not succeed.
+    pub fn verify(&self, command: &Command, timeout: Duration) -> Result<(), String> {
+        if !self.host.exec_allowed() {
+            tracing::debug!(reason = ROOTED, "verify skipped");
+            return Ok(());
+        }
+        let command = host::Command::new(program(command), timeout, MAX_OUTPUT);
+        let finished = self.host.run(&command).map_err(|error| describe(&error))?;
+        succeeded(&finished, timeout)
+    }
+
+    /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
+    ///
+    /// # Errors
+    /// In words, when the host cannot tell.
+    pub fn probe(&self, probe: &Probe) -> Result<bool, String> {
+        match probe {
+            Probe::FileExists(path) => self.host.exists(path).map_err(|error| describe(&error)),
+            Probe::Changed(_) => Err(format!("`{probe}` is not a question about the host")),
+        }
+    }
+
+    pub(crate) fn look(&self, path: &str) -> Result<Prior, String> {
+        self.host.look(path).map(prior).map_err(text)
+    }
+
+    /// Wanted ownership in numbers, and a note where owner and group are not enforced.
+    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(Wanted, Option<String>), String> {
+        let mut wanted = Wanted { mode: ownership.mode, uid: None, gid: None };
+        if ownership.owner.is_none() && ownership.group.is_none() {
+            return Ok((wanted, None));
+        }
+        if !self.host.enforces_ownership() {
+            return Ok((wanted, Some(OWNERSHIP_NOTE.to_owned())));
+        }
+        if let Some(owner) = &ownership.owner {
+            let uid = self.account(|accounts| accounts.uid(owner))?;
+            wanted.uid = Some(uid.ok_or_else(|| format!("there is no user `{owner}` on the host"))?);
+        }
+        if let Some(group) = &ownership.group {
+            let gid = self.account(|accounts| accounts.gid(group))?;
+            wanted.gid = Some(gid.ok_or_else(|| format!("there is no group `{group}` on the host"))?);
+        }
+        Ok((wanted, None))
+    }
+
+    /// Looks an account up; one that is missing is looked for again, because a resource
+    /// of this run may have made it.
+    fn account(&self, find: impl Fn(&Accounts) -> Option<u32>) -> Result<Option<u32>, String> {
+        let known = self.host.accounts().map_err(text)?;
+        if let Some(number) = find(&known) {
+            return Ok(Some(number));
+        }
+        let known = self.host.accounts_now().map_err(text)?;
+        Ok(find(&known))
+    }
+
+    /// Names for numbers; numbers where the accounts cannot be read.
+    pub(crate) fn names(&self) -> AccountNames {
+        AccountNames(self.host.accounts().unwrap_or_default())
+    }
+
+    /// A file's bytes where they are short enough to be shown.
+    pub(crate) fn shown_file(&self, path: &str, prior: &Prior) -> Option<Vec<u8>> {
+        match prior {
+            Prior::File { size, .. } if *size <= MAX_FIELD as u64 => {
+                self.host.read(path, MAX_FIELD as u64).ok().flatten()
+            }
+            Prior::File { .. }
+            | Prior::Missing
+            | Prior::Directory { .. }
+            | Prior::Symlink { .. }
+            | Prior::Other { .. } => None,
+        }
+    }
+
+    /// A blob's bytes where they are at hand and short enough to be shown.
+    pub(crate) fn shown_blob(&self, digest: &Digest, size: u64) -> Option<Vec<u8>> {
+        if size > MAX_FIELD as u64 {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        self.blobs.open(digest).ok()?.take(MAX_FIELD as u64).read_to_end(&mut bytes).ok()?;
+        (Digest::of(&bytes) == *digest).then_some(bytes)
+    }
+
+    /// Opens a declared blob.
+    pub(crate) fn blob(&self, digest: &Digest) -> Result<Box<dyn Read>, String> {
+        self.blobs.open(digest).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!("the blob {} has not arrived yet", digest.short()),
+            _ => format!("cannot open the blob {}: {error}", digest.short()),
+        })
+    }
+}
+
+/// Names of users and groups from the host's accounts.
+pub(crate) struct AccountNames(Arc<Accounts>);
+
+impl Names for AccountNames {
+    fn user(&self, uid: u32) -> String {
+        self.0.user_name(uid).map_or_else(|| uid.to_string(), str::to_owned)
+    }
+
+    fn group(&self, gid: u32) -> String {
+        self.0.group_name(gid).map_or_else(|| gid.to_string(), str::to_owned)
+    }
+}
+
+/// A host's error as one line.
+pub(crate) fn text(error: HostError) -> String {
+    describe(&error)
+}
+
+/// What the host found, in the words of decisions.
+pub(crate) fn prior(found: Found) -> Prior {
+    match found {
+        Found::Missing => Prior::Missing,
+        Found::File(file) => Prior::File {
+            digest: file.digest,
+            size: file.size,
+            mode: file.mode,
+            uid: file.uid,
+            gid: file.gid,
+        },
+        Found::Directory { mode, uid, gid, empty } => Prior::Directory { mode, uid, gid, empty },
+        Found::Symlink { target } => Prior::Symlink { target },
+        Found::Other(what) => Prior::Other { what: what.to_owned() },
+    }
+}
+
+/// Numbers as the host sets them.
+pub(crate) fn ownership(wanted: &Wanted) -> host::Ownership {
+    host::Ownership { mode: wanted.mode, uid: wanted.uid, gid: wanted.gid }
+}
+
+/// What an apply that made `edit` tells.
+pub(crate) fn applied(edit: Edit<Fields>) -> Applied {
+    Applied { edit: Some(edit), changed: true, output: None }
+}
+
+/// What an apply that found nothing to do tells.
+pub(crate) fn unchanged() -> Applied {
+    Applied { edit: None, changed: false, output: None }
+}
+
+/// A declared command as a program.
+pub(crate) fn program(command: &Command) -> Program {
+    match command {
+        Command::Argv(argv) => Program::Argv(argv.clone()),
+        Command::Shell(text) => Program::Shell(text.clone()),
+    }
+}
+
+/// The end of a command in words, unless it exited with 0.
+pub(crate) fn succeeded(finished: &Finished, timeout: Duration) -> Result<(), String> {
+    match finished.end {
+        End::Exited(0) => Ok(()),
+        end => Err(failure(end, finished, timeout)),
+    }
+}
+
+/// Why a command failed, with the end of what it printed.
+pub(crate) fn failure(end: End, finished: &Finished, timeout: Duration) -> String {
+    let what = match end {
+        End::Exited(code) => format!("exited with {code}"),
+        End::Signaled(signal) => format!("was ended by signal {signal}"),
+        End::TimedOut => format!("did not end within {} s and was killed", timeout.as_secs_f32()),
+        End::Cancelled => "was ended because the agent is stopping".to_owned(),
+    };
+    match output(finished) {
+        Some(output) => format!("{what}: {output}"),
+        None => what,
+    }
+}
+
+/// The end of what a command printed, errors before output, at most [`MAX_TEXT`] bytes.
+pub(crate) fn output(finished: &Finished) -> Option<String> {
+    let printed = |output: &host::Output| {
+        let text = String::from_utf8_lossy(&output.bytes);
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    let text = printed(&finished.stderr).or_else(|| printed(&finished.stdout))?;
+    let from = text.len().saturating_sub(MAX_TEXT);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    Some(text[from..].to_owned())
+}

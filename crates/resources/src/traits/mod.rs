@@ -1,0 +1,216 @@
+//! Traits: what a node observes of itself (TRT-1).
+//!
+//! Collectors run side by side, each with a time limit; what was seen counts until its
+//! time to live is over. A collector that fails or hangs costs its own group at most:
+//! the last good observation goes on counting, and the failure is reported.
+
+mod network;
+mod observe;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use host::Host;
+use lang::Value;
+use model::Timestamp;
+
+/// Traits that change by themselves. They are not compared and not sent on their own
+/// account: only other changes make traits travel.
+pub const VOLATILE: &[&str] = &["uptime.seconds"];
+/// How long a collector may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The stack of a collector's thread, in bytes.
+const STACK: usize = 256 * 1024;
+
+/// What one collector observes, by name below its group.
+pub type Group = BTreeMap<String, Value>;
+
+/// Looks at a host, or says why it cannot.
+pub type Observe = Arc<dyn Fn(&Host) -> Result<Group, String> + Send + Sync>;
+
+/// What the agent tells of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The agent's version.
+    pub version: String,
+}
+
+/// What was observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collected {
+    /// A map of groups, each a map.
+    pub traits: Value,
+    /// Collectors that failed, and why.
+    pub failures: Vec<(String, String)>,
+}
+
+/// Observes everything once.
+pub fn collect(host: &Arc<Host>, options: &Options, now: Timestamp) -> Collected {
+    Collectors::new(options).collect(host, now)
+}
+
+/// The traits without the [`VOLATILE`] ones: what is compared and hashed.
+pub fn stable(traits: &Value) -> Value {
+    let mut traits = traits.clone();
+    for path in VOLATILE {
+        let Some((group, name)) = path.split_once('.') else { continue };
+        if let Value::Map(groups) = &mut traits
+            && let Some(Value::Map(group)) = groups.get_mut(group)
+        {
+            group.remove(name);
+        }
+    }
+    traits
+}
+
+/// One source of traits.
+#[derive(Clone)]
+pub struct Collector {
+    /// The group that it fills.
+    pub name: &'static str,
+    /// How long an observation counts.
+    pub ttl: Duration,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Looks.
+    pub observe: Observe,
+}
+
+/// All collectors, and what they last saw.
+pub struct Collectors {
+    collectors: Vec<Kept>,
+}
+
+/// A collector and its last good observation.
+struct Kept {
+    collector: Collector,
+    seen: Option<(Timestamp, Group)>,
+    /// Its thread is still running, perhaps from an earlier call: no second one is started.
+    busy: Arc<AtomicBool>,
+}
+
+impl Collectors {
+    /// The collectors of this version: os, hardware, cpu, memory, network, uptime, time
+    /// and the agent.
+    pub fn new(options: &Options) -> Collectors {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let collector = |name, ttl, observe| Collector { name, ttl, timeout: TIMEOUT, observe };
+        let version = options.version.clone();
+        Collectors::with(vec![
+            collector("os", minutes(5), Arc::new(observe::os)),
+            collector("hardware", minutes(60), Arc::new(observe::hardware)),
+            collector("cpu", minutes(60), Arc::new(observe::cpu)),
+            collector("memory", minutes(5), Arc::new(observe::memory)),
+            collector("network", minutes(1), Arc::new(network::observe)),
+            collector("uptime", Duration::ZERO, Arc::new(observe::uptime)),
+            collector("time", minutes(5), Arc::new(observe::time)),
+            collector("agent", minutes(60), Arc::new(move |host: &Host| Ok(observe::agent(host, &version)))),
+        ])
+    }
+
+    /// Other collectors, for tests and tools.
+    pub fn with(collectors: Vec<Collector>) -> Collectors {
+        let kept = |collector| Kept { collector, seen: None, busy: Arc::default() };
+        Collectors { collectors: collectors.into_iter().map(kept).collect() }
+    }
+
+    /// What the host is at `now`: what is too old is observed anew, all at once.
+    pub fn collect(&mut self, host: &Arc<Host>, now: Timestamp) -> Collected {
+        let mut failures = BTreeMap::new();
+        let (results, incoming) = mpsc::channel();
+        let mut waiting = BTreeMap::new();
+        for (index, kept) in self.collectors.iter().enumerate().filter(|(_, kept)| !kept.is_fresh(now)) {
+            match kept.start(index, host, results.clone()) {
+                Ok(deadline) => drop(waiting.insert(index, deadline)),
+                Err(why) => drop(failures.insert(index, why)),
+            }
+        }
+        drop(results);
+        while let Some(deadline) = waiting.values().min().copied() {
+            match incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((index, result)) => {
+                    waiting.remove(&index);
+                    self.take(index, result, now, &mut failures);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let late = waiting.extract_if(.., |_, deadline| *deadline <= Instant::now());
+                    failures.extend(late.map(|(index, _)| (index, "took too long".to_owned())));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let died = std::mem::take(&mut waiting).into_keys();
+                    failures.extend(died.map(|index| (index, "ended without an answer".to_owned())));
+                }
+            }
+        }
+        self.collected(failures)
+    }
+
+    fn take(
+        &mut self,
+        index: usize,
+        result: Result<Group, String>,
+        now: Timestamp,
+        failures: &mut BTreeMap<usize, String>,
+    ) {
+        match (result, self.collectors.get_mut(index)) {
+            (Ok(group), Some(kept)) => kept.seen = Some((now, group)),
+            (Err(why), _) => drop(failures.insert(index, why)),
+            (Ok(_), None) => {}
+        }
+    }
+
+    fn collected(&self, failures: BTreeMap<usize, String>) -> Collected {
+        let groups = self.collectors.iter().filter_map(|kept| {
+            let (_, group) = kept.seen.as_ref()?;
+            Some((kept.collector.name.to_owned(), Value::Map(group.clone())))
+        });
+        let named = |(index, why): (usize, String)| {
+            Some((self.collectors.get(index)?.collector.name.to_owned(), why))
+        };
+        Collected { traits: Value::Map(groups.collect()), failures: failures.into_iter().filter_map(named).collect() }
+    }
+}
+
+impl Kept {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        // A clock that was set back must not keep an observation for ever.
+        self.seen.as_ref().is_some_and(|(at, _)| now >= *at && now.since(*at) < self.collector.ttl)
+    }
+
+    /// Starts the collector; gives the instant until which to wait for it.
+    fn start(
+        &self,
+        index: usize,
+        host: &Arc<Host>,
+        results: Sender<(usize, Result<Group, String>)>,
+    ) -> Result<Instant, String> {
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return Err("is still busy from before".to_owned());
+        }
+        let (host, observe) = (Arc::clone(host), Arc::clone(&self.collector.observe));
+        let idle = Idle(Arc::clone(&self.busy));
+        std::thread::Builder::new()
+            .name(format!("traits-{}", self.collector.name))
+            .stack_size(STACK)
+            .spawn(move || {
+                let result = observe(&host);
+                drop(idle);
+                // Nobody listens any more once the time is over.
+                let _ = results.send((index, result));
+            })
+            .map_err(|error| format!("cannot be started: {error}"))?;
+        Ok(Instant::now() + self.collector.timeout)
+    }
+}
+
+/// Marks a collector idle, also when its thread dies.
+struct Idle(Arc<AtomicBool>);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

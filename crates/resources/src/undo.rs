@@ -1,0 +1,160 @@
+//! Keeping what was there, putting it back, and removing what left the set (CNV-10).
+
+use std::io::Read;
+
+use catalog::module::OnRemove;
+use catalog::spec::Spec;
+use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, Prior};
+use converge::ledger::Entry;
+use converge::run::Undo;
+use host::{Host, Ownership, Write};
+use model::Digest;
+
+use crate::Kinds;
+use crate::kinds::text;
+
+/// The largest file, in bytes, whose previous content is kept. A larger one is changed
+/// all the same; its resource says beforehand that it cannot be undone.
+pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
+
+/// What to know before a change: that the previous content will not be there to go back to.
+pub(crate) fn undo_note(prior: &Prior) -> Option<String> {
+    match prior {
+        Prior::File { size, .. } if *size > MAX_KEPT => {
+            Some(format!("cannot be undone: the previous content is over {} MiB", MAX_KEPT >> 20))
+        }
+        Prior::File { .. }
+        | Prior::Missing
+        | Prior::Directory { .. }
+        | Prior::Symlink { .. }
+        | Prior::Other { .. } => None,
+    }
+}
+
+impl Kinds {
+    /// Puts the bytes that are at a resource's path, as its check saw them, into the blob
+    /// store before they are changed; false where there are none, or they are over
+    /// [`MAX_KEPT`].
+    ///
+    /// # Errors
+    /// In words, when they cannot be kept or are not those that were checked: the change
+    /// must not be made then.
+    pub fn keep_prior(&self, spec: &Spec, checked: &Checked) -> Result<bool, String> {
+        let (Some(path), Prior::File { digest, size, .. }) = (path(spec), &checked.prior) else {
+            return Ok(false);
+        };
+        if *size > MAX_KEPT {
+            return Ok(false);
+        }
+        let file = self.host.open_file(path).map_err(text)?;
+        let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
+        let (kept, _) = self
+            .blobs
+            .keep(&mut file.take(MAX_KEPT))
+            .map_err(|error| format!("cannot keep what {path} holds now: {error}"))?;
+        if kept != *digest {
+            return Err(format!("{path} was changed by something else just now; the next run looks again"));
+        }
+        Ok(true)
+    }
+
+    /// Puts back what was at a path before a run changed it.
+    ///
+    /// # Errors
+    /// In words, when it cannot be put back.
+    pub fn undo(&self, undo: &Undo) -> Result<(), String> {
+        self.put_back(&undo.path, &undo.prior, undo.kept).map(drop)
+    }
+
+    /// Does with a resource that left the set what it declared; false when there was
+    /// nothing to do. Only paths are ever removed: what a line, a command or a script
+    /// did stays.
+    ///
+    /// # Errors
+    /// In words, when it cannot be done.
+    pub fn remove(&self, entry: &Entry, how: OnRemove) -> Result<bool, String> {
+        let whole = matches!(entry.kind.as_str(), "file" | "directory" | "symlink");
+        self.host.sweep(&entry.path);
+        match how {
+            OnRemove::Keep => Ok(false),
+            OnRemove::Delete | OnRemove::Restore if !whole => Ok(false),
+            OnRemove::Delete => self.clear(&entry.path),
+            OnRemove::Restore => self.put_back(&entry.path, &entry.prior, entry.kept),
+        }
+    }
+
+    /// Removes temporary files that a run that died left beside these paths.
+    pub fn sweep<'a>(&self, paths: impl IntoIterator<Item = &'a str>) {
+        for path in paths {
+            self.host.sweep(path);
+        }
+    }
+
+    fn put_back(&self, path: &str, prior: &Prior, kept: bool) -> Result<bool, String> {
+        let now = self.look(path)?;
+        if now == *prior {
+            return Ok(false);
+        }
+        let host: &Host = &self.host;
+        match (prior, &now) {
+            (Prior::Missing, _) => return self.clear(path),
+            (Prior::File { digest, mode, uid, gid, .. }, Prior::File { digest: is, .. }) if digest == is => {
+                host.set_ownership(path, &all(*mode, *uid, *gid))
+            }
+            (Prior::File { digest, mode, uid, gid, .. }, _) => {
+                return self.put_back_file(path, digest, all(*mode, *uid, *gid), kept).map(|()| true);
+            }
+            (Prior::Directory { mode, uid, gid, .. }, Prior::Missing) => {
+                host.make_directory(path, &all(*mode, *uid, *gid), DEFAULT_DIRECTORY_MODE)
+            }
+            (Prior::Directory { mode, uid, gid, .. }, _) => {
+                host.set_ownership(path, &all(*mode, *uid, *gid))
+            }
+            (Prior::Symlink { target }, _) => host.make_symlink(path, target),
+            (Prior::Other { .. }, _) => return Ok(false),
+        }
+        .map(|()| true)
+        .map_err(text)
+    }
+
+    fn put_back_file(&self, path: &str, digest: &Digest, ownership: Ownership, kept: bool) -> Result<(), String> {
+        if !kept {
+            return Err(format!("{path} cannot be put back: its previous content was too large to keep"));
+        }
+        let write = Write {
+            content: &mut *self.blob(digest)?,
+            digest: *digest,
+            ownership,
+            default_mode: DEFAULT_FILE_MODE,
+            backup: false,
+            validate: None,
+        };
+        self.host.write(path, write).map_err(text)
+    }
+
+    /// Removes a file, a link or an empty directory.
+    fn clear(&self, path: &str) -> Result<bool, String> {
+        match self.look(path)? {
+            Prior::Missing => Ok(false),
+            Prior::Directory { .. } => self.host.remove_directory(path, false).map_err(text),
+            Prior::File { .. } | Prior::Symlink { .. } | Prior::Other { .. } => {
+                self.host.remove_file(path).map_err(text)
+            }
+        }
+    }
+}
+
+/// The path that a resource manages.
+fn path(spec: &Spec) -> Option<&str> {
+    match spec {
+        Spec::File(spec) => Some(&spec.path),
+        Spec::Directory(spec) => Some(&spec.path),
+        Spec::Symlink(spec) => Some(&spec.path),
+        Spec::Line(spec) => Some(&spec.path),
+        Spec::Exec(_) | Spec::Custom(_) => None,
+    }
+}
+
+fn all(mode: u32, uid: u32, gid: u32) -> Ownership {
+    Ownership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
+}

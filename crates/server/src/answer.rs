@@ -1,0 +1,78 @@
+//! Responses: JSON, compressed when that helps, and problems.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use serde::Serialize;
+use store::StoreError;
+use wire::body::{self, GZIP, JSON};
+use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
+use wire::problem::PROBLEM_JSON;
+use wire::{Code, Problem};
+
+/// A response as both ports give it.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// A JSON response.
+pub(crate) fn json<T: Serialize>(value: &T, gzip: bool) -> Result<Reply, Problem> {
+    let bytes = body::encode(value)?;
+    let packed = if gzip { body::compress(&bytes) } else { None };
+    let coding = packed.is_some().then_some(GZIP);
+    Ok(reply(StatusCode::OK, JSON, coding, packed.unwrap_or(bytes).into()))
+}
+
+/// A response of bytes.
+pub(crate) fn reply(
+    status: StatusCode,
+    kind: &'static str,
+    coding: Option<&'static str>,
+    bytes: Bytes,
+) -> Reply {
+    let mut response = Response::new(Full::new(bytes));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
+    if let Some(coding) = coding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    response
+}
+
+/// A problem as a response.
+pub(crate) fn refuse(mut problem: Problem, request_id: String) -> Reply {
+    problem.request_id = Some(request_id);
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // A problem is plain strings and numbers; coding it cannot fail.
+    let bytes = body::encode(&problem).unwrap_or_default();
+    let mut response = reply(status, PROBLEM_JSON, None, bytes.into());
+    if let Some(secs) = problem.retry_after_secs {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
+    }
+    response
+}
+
+/// What a failure of the store means to the one who asked.
+pub(crate) fn store_problem(error: StoreError) -> Problem {
+    match error {
+        StoreError::Busy => Problem::from(Code::Busy),
+        StoreError::UnknownNode(_) => Problem::from(Code::UnknownNode),
+        StoreError::TooLarge { .. } => Problem::new(Code::BodyTooLarge, error.to_string()),
+        other => {
+            tracing::error!(error = %chain(&other), "the store failed");
+            Problem::new(Code::StoreUnavailable, other.to_string())
+        }
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

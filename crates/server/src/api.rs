@@ -1,0 +1,257 @@
+//! The operator port's messages, which the CLI shares.
+
+use std::collections::BTreeMap;
+
+use model::chunk::Chunk;
+use model::exchange::{Held, Signed};
+use model::status::{Status, Word};
+use model::{Channel, Counts, Digest, FleetId, Hostname, NodeId, Timestamp};
+use serde::{Deserialize, Serialize};
+use trust::TrustDocument;
+
+use crate::posture::Posture;
+
+/// The longest JSON body on the operator port, unpacked, in bytes.
+pub const MAX_JSON: usize = 64 * 1024 * 1024;
+/// The longest body of contents, unpacked, in bytes.
+pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
+/// The most nodes in one page of a listing.
+pub const MAX_PAGE: usize = 1000;
+/// The most causes that status names.
+pub const MAX_CAUSES: usize = 20;
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusView {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// Lab or sealed.
+    pub posture: Posture,
+    /// The control plane's version.
+    pub version: String,
+    /// The newest release's number; 0 before the first.
+    pub seq: u64,
+    /// What each channel points to.
+    pub channels: Vec<ChannelView>,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many of each word.
+    pub words: BTreeMap<Word, usize>,
+    /// What is not green, grouped by cause, the most frequent first.
+    pub causes: Vec<CauseView>,
+    /// Why check-ins are refused at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<String>,
+    /// How the database does.
+    pub store: store::Health,
+}
+
+/// A channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChannelView {
+    /// Its name.
+    pub channel: Channel,
+    /// The release that it points to.
+    pub seq: u64,
+    /// That release's label.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// When header or beacon was last signed.
+    pub signed_at: Timestamp,
+    /// Until when it may be adopted.
+    pub fresh_until: Timestamp,
+    /// Seconds between contacts.
+    pub contact_secs: u64,
+}
+
+/// Nodes that share a cause.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CauseView {
+    /// The word.
+    pub word: Word,
+    /// What is the matter.
+    pub cause: String,
+    /// Since when, of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// How many.
+    pub count: usize,
+    /// The first few hostnames.
+    pub nodes: Vec<Hostname>,
+    /// What to do next.
+    pub next: String,
+}
+
+/// A node (`GET /v1/nodes`, `GET /v1/nodes/{node}`).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Its id.
+    pub id: NodeId,
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// The word that matters most.
+    pub word: Word,
+    /// All axes.
+    pub status: Status,
+    /// The channel that it is pointed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
+    /// The release that it is pointed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointed_seq: Option<u64>,
+    /// The root that it is pointed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointed_root: Option<Digest>,
+    /// What it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// When it was last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Timestamp>,
+    /// Seconds within which it was told to call again.
+    pub promised_secs: u64,
+    /// When its newest run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<Timestamp>,
+    /// What its last reported run came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// What is the matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The fingerprint of its key.
+    pub fingerprint: String,
+    /// A push that it has not yet confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<u64>,
+}
+
+/// One page of nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodesView {
+    /// In the order of their hostnames.
+    pub nodes: Vec<NodeView>,
+    /// The hostname to ask on from, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Hostname>,
+}
+
+/// `GET /v1/head`: what a publish starts from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadView {
+    /// Whom the fleet's nodes believe.
+    pub trust: TrustDocument,
+    /// The newest release's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// The root of its selection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Digest>,
+    /// The signed header of each channel.
+    pub headers: BTreeMap<Channel, Signed>,
+}
+
+/// Digests: asked for with `POST /v1/missing`, and its answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Digests {
+    /// Of chunks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunks: Vec<Digest>,
+    /// Of contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<Digest>,
+}
+
+/// `POST /v1/chunks`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Chunks {
+    /// Every one after those that it needs, or in one message with them.
+    pub chunks: Vec<Chunk>,
+}
+
+/// `POST /v1/releases`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Commit {
+    /// The signed headers by channel.
+    pub headers: BTreeMap<Channel, Signed>,
+    /// The newest release that this was built on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_head: Option<u64>,
+    /// What it comes to.
+    pub summary: Summary,
+}
+
+/// What a release comes to, for people, and what the control plane needs to know of its
+/// channels without reading every set.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Seconds between contacts, by channel.
+    pub contact_secs: BTreeMap<Channel, u64>,
+    /// Exact entries.
+    pub nodes: usize,
+    /// Patterns.
+    pub patterns: usize,
+    /// Modules.
+    pub modules: usize,
+    /// Who published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// `POST /v1/beacons`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beacons {
+    /// Signed beacons, one a channel.
+    pub beacons: Vec<Signed>,
+}
+
+/// `POST /v1/pushes`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Push {
+    /// Hostnames or ids.
+    pub nodes: Vec<String>,
+}
+
+/// The answer to [`Push`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pushed {
+    /// The push's number.
+    pub push: u64,
+    /// How many nodes it is for.
+    pub nodes: usize,
+}
+
+/// Packs contents into one body: each with its length before it (4 bytes, big-endian).
+pub fn pack_contents<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for content in contents {
+        out.extend_from_slice(&u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend_from_slice(content);
+    }
+    out
+}
+
+/// Undoes [`pack_contents`]; `None` when the body is not whole.
+pub fn unpack_contents(body: &bytes::Bytes) -> Option<Vec<bytes::Bytes>> {
+    let (mut contents, mut at) = (Vec::new(), 0usize);
+    while at < body.len() {
+        let length = body.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)?;
+        let end = at.checked_add(4)?.checked_add(usize::try_from(length).ok()?)?;
+        if end > body.len() {
+            return None;
+        }
+        contents.push(body.slice(at + 4..end));
+        at = end;
+    }
+    Some(contents)
+}

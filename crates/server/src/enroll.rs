@@ -1,0 +1,82 @@
+//! Enrollment: a token and a signed request against a certificate (ENR-2).
+
+use model::{Hostname, NodeId};
+use net::issue::NodeRequest;
+use plane::NodeState;
+use store::{EnrollError, NewNode, TokenUse};
+use trust::{PublicKey, token};
+use wire::enroll::{EnrollAnswer, EnrollRequest};
+use wire::{Code, Problem, body};
+
+use crate::answer::{Reply, json, store_problem};
+use crate::posture::random;
+use crate::state::{ControlPlane, now};
+
+/// The longest enrollment body, in bytes.
+pub(crate) const MAX_BODY: usize = 32 * 1024;
+
+pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, Problem> {
+    let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
+    let request: EnrollRequest = body::decode(bytes)?;
+    let bad_csr = |error: &dyn std::fmt::Display| Problem::new(Code::BadCsr, error.to_string());
+    let csr = NodeRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
+    let key = PublicKey::from_bytes(csr.key()).map_err(|error| bad_csr(&error))?;
+    let now = now();
+    let claims = token::verify(&request.token, &plane.trust.root, &request.hostname, &key, now)?;
+    if claims.fleet != plane.trust.fleet {
+        return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
+    }
+    let hostname: Hostname = claims.hostname;
+    let id = NodeId::of_key(key.as_bytes());
+    let serial: [u8; 16] = random().map_err(|_| Code::Internal)?;
+    // The certificate first: should it fail, the token is not burned.
+    let cert_pem = plane
+        .node_ca
+        .issue_node(&csr, &id, &hostname, serial, now)
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let node = NewNode {
+        node_id: id.clone(),
+        hostname: hostname.clone(),
+        public_key: *key.as_bytes(),
+        cert_not_before: now,
+        cert_serial: data_encoding::HEXLOWER.encode(&serial),
+        key_confirmed: claims.expected_pubkey_fingerprint.is_some(),
+        declared: serde_json::json!({}),
+    };
+    let token = TokenUse { nonce: claims.nonce, expires_at: claims.expires_at };
+    plane.store.enroll(node, token, now).await.map_err(enroll_problem)?;
+    tracing::info!(node = %id, %hostname, "a node enrolled");
+    remember(plane, NodeState::new(id.clone(), hostname, key, now));
+    let answer = EnrollAnswer {
+        node_id: id,
+        cert_pem,
+        ca_pem: plane.node_ca.cert_pem().to_owned(),
+        trust: plane.trust.clone(),
+    };
+    json(&answer, false)
+}
+
+/// Adds the node to the index; one that enrolls again keeps what is known of it.
+fn remember(plane: &ControlPlane, node: NodeState) {
+    match plane.index.get(&node.id) {
+        Some(slot) => {
+            let mut entry = slot.lock();
+            entry.node.enrolled_at = node.enrolled_at;
+            entry.node.certificate_used = false;
+        }
+        None => plane.index.insert(node),
+    }
+}
+
+fn enroll_problem(error: EnrollError) -> Problem {
+    match error {
+        EnrollError::NonceUsed => Code::TokenUsed.into(),
+        EnrollError::HostnameTaken { by } => {
+            Problem::new(Code::HostnameTaken, format!("the hostname is taken by node {by}"))
+        }
+        EnrollError::KeyTaken { by } => {
+            Problem::new(Code::KeyTaken, format!("the key belongs to the active node {by}"))
+        }
+        EnrollError::Store(error) => store_problem(error),
+    }
+}

@@ -1,0 +1,132 @@
+//! The FleetIndex: every node in memory, for the hot path (CNV-4).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use model::{Hostname, NodeId};
+use plane::NodeState;
+use store::{NodeRecord, Touch};
+use trust::PublicKey;
+
+/// All active nodes by id and by hostname.
+#[derive(Default)]
+pub(crate) struct FleetIndex {
+    nodes: RwLock<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    by_id: HashMap<NodeId, Arc<Slot>>,
+    by_name: BTreeMap<Hostname, NodeId>,
+}
+
+/// One node's entry.
+pub(crate) struct Slot {
+    state: Mutex<Entry>,
+}
+
+/// A node's state, and whether its contact waits to be persisted.
+pub(crate) struct Entry {
+    pub(crate) node: NodeState,
+    pub(crate) dirty: bool,
+}
+
+impl Slot {
+    /// The entry. A panic elsewhere while it was held cannot have left it half changed:
+    /// every change is one assignment of the step's.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Entry> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FleetIndex {
+    /// Fills the index from the store's records.
+    pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
+        for record in records {
+            match PublicKey::from_bytes(&record.public_key) {
+                Ok(key) => self.insert(restored(record, key)),
+                Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
+            }
+        }
+    }
+
+    /// Adds a node, or replaces it.
+    pub(crate) fn insert(&self, node: NodeState) {
+        let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        tables.by_name.insert(node.hostname.clone(), node.id.clone());
+        let slot = Slot { state: Mutex::new(Entry { dirty: false, node }) };
+        let id = slot.lock().node.id.clone();
+        tables.by_id.insert(id, Arc::new(slot));
+    }
+
+    /// Takes a node out.
+    pub(crate) fn remove(&self, id: &NodeId) {
+        let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = tables.by_id.remove(id) {
+            let name = slot.lock().node.hostname.clone();
+            tables.by_name.remove(&name);
+        }
+    }
+
+    /// A node by id.
+    pub(crate) fn get(&self, id: &NodeId) -> Option<Arc<Slot>> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id).cloned()
+    }
+
+    /// A node by id or hostname.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Slot>> {
+        if let Ok(id) = name.parse::<NodeId>()
+            && let Some(slot) = self.get(&id)
+        {
+            return Some(slot);
+        }
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let hostname: Hostname = name.parse().ok()?;
+        tables.by_id.get(tables.by_name.get(&hostname)?).cloned()
+    }
+
+    /// All nodes in the order of their hostnames.
+    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        tables.by_name.values().filter_map(|id| tables.by_id.get(id).cloned()).collect()
+    }
+
+    /// Contacts that were not yet persisted; they count as persisted from now on.
+    pub(crate) fn take_touches(&self) -> Vec<Touch> {
+        let mut touches = Vec::new();
+        for slot in self.all() {
+            let mut entry = slot.lock();
+            if let (true, Some(last_seen)) = (entry.dirty, entry.node.last_seen) {
+                entry.dirty = false;
+                touches.push(Touch {
+                    node: entry.node.id.clone(),
+                    last_seen,
+                    held: entry.node.held.clone(),
+                    run: entry.node.run.clone(),
+                    promised_secs: entry.node.promised.as_secs(),
+                });
+            }
+        }
+        touches
+    }
+}
+
+fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
+    let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
+    node.certificate_used = record.cert_used;
+    node.last_seen = record.last_seen;
+    if record.promised_secs > 0 {
+        node.promised = std::time::Duration::from_secs(record.promised_secs);
+    }
+    node.held = record.held;
+    node.run = record.run;
+    node.cursor = record.cursor;
+    node.traits = record.traits;
+    node.push = record.push;
+    node.summary.streak = record.streak;
+    if let Some(run) = record.last_run {
+        node.summary.counts = Some(run.counts);
+        node.summary.since = Some(run.started);
+    }
+    node
+}

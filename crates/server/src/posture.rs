@@ -1,0 +1,271 @@
+//! What a control plane keeps beside its database, and the lab posture (ENR-8).
+//!
+//! A laboratory and a bank differ only in where the keys lie. On an empty directory
+//! `muster server` makes everything itself; to leave the lab posture, move `root.key` and
+//! `release.key` away and start again: the posture is what the files say.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use model::{Digest, FleetId, Timestamp};
+use net::issue::{Ca, Certified, IssueError};
+use net::ServerUrl;
+use serde::{Deserialize, Serialize};
+use trust::key::ParseKeyError;
+use trust::{SigningKey, Slots, TrustDocument};
+
+/// Where the keys that sign intent lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Posture {
+    /// The release key, the root key or both lie beside the control plane.
+    Lab,
+    /// Both are elsewhere.
+    Sealed,
+}
+
+/// What an operator's client needs. Written 0600; holds a private key.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// The operator port.
+    pub url: ServerUrl,
+    /// The CA certificate that the control plane's own certificate is under.
+    pub ca_pem: String,
+    /// The operator's certificate.
+    pub cert_pem: String,
+    /// Its private key.
+    pub key_pem: String,
+}
+
+/// What minting a token offline needs besides the root key. Nothing in it is secret.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnrollInfo {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// Node ports in order of preference.
+    pub servers: Vec<ServerUrl>,
+    /// SHA-256 of the CA certificate.
+    pub ca: Digest,
+    /// The digest of the trust document.
+    pub trust: Digest,
+}
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FoundError {
+    /// A file could not be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file's content is not what it should be.
+    #[error("{} is not what this program wrote there: {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A certificate could not be made or read.
+    #[error("the certificate authority of {} cannot be used", dir.display())]
+    Authority {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: IssueError,
+    },
+    /// The operating system gives no randomness.
+    #[error("no randomness")]
+    Random(#[source] getrandom::Error),
+}
+
+/// What a control plane starts with.
+pub struct Founded {
+    /// Whom the fleet's nodes believe.
+    pub trust: TrustDocument,
+    /// Issues nodes' and the control plane's certificates.
+    pub node_ca: Ca,
+    /// Issues operators' certificates.
+    pub operator_ca: Ca,
+    /// The release key, in lab posture.
+    pub release_key: Option<SigningKey>,
+    /// Lab or sealed.
+    pub posture: Posture,
+    /// The directory was empty.
+    pub new: bool,
+}
+
+const TRUST: &str = "trust.json";
+const ROOT_KEY: &str = "root.key";
+const RELEASE_KEY: &str = "release.key";
+const NODE_CA: &str = "node-ca";
+const OPERATOR_CA: &str = "operator-ca";
+const OPERATOR: &str = "operator.json";
+const ENROLL: &str = "enroll.json";
+
+/// Opens a control plane's directory, and founds a fleet in it if it is empty.
+///
+/// # Errors
+/// [`FoundError`] names the file.
+pub fn open(dir: &Path, fleet: &str, now: Timestamp) -> Result<Founded, FoundError> {
+    fs::create_dir_all(dir).map_err(|source| FoundError::Write { path: dir.to_owned(), source })?;
+    let new = !dir.join(TRUST).exists();
+    if new {
+        found(dir, fleet, now)?;
+    }
+    let trust: TrustDocument = read_json(&dir.join(TRUST))?;
+    let release_key = read_key(&dir.join(RELEASE_KEY))?;
+    let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
+    Ok(Founded {
+        trust,
+        node_ca: read_ca(dir, NODE_CA)?,
+        operator_ca: read_ca(dir, OPERATOR_CA)?,
+        release_key,
+        posture: if lab { Posture::Lab } else { Posture::Sealed },
+        new,
+    })
+}
+
+/// Writes what clients are given: `operator.json` (once; its URL is kept up to date) and
+/// `enroll.json`.
+///
+/// # Errors
+/// [`FoundError`] names the file.
+pub fn write_client_files(
+    dir: &Path,
+    founded: &Founded,
+    operator_url: &ServerUrl,
+    node_urls: &[ServerUrl],
+    now: Timestamp,
+) -> Result<(), FoundError> {
+    let path = dir.join(OPERATOR);
+    let credentials = if path.exists() {
+        Credentials { url: operator_url.clone(), ..read_json(&path)? }
+    } else {
+        let issued = founded.operator_ca.issue_operator("operator", random()?, now);
+        let Certified { cert_pem, key_pem } = issued.map_err(authority(dir))?;
+        let ca_pem = founded.node_ca.cert_pem().to_owned();
+        Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string() }
+    };
+    write_json(&path, &credentials, 0o600)?;
+    let digest = founded.trust.digest().map_err(|error| FoundError::Malformed {
+        path: dir.join(TRUST),
+        what: error.to_string(),
+    })?;
+    let info = EnrollInfo {
+        fleet: founded.trust.fleet.clone(),
+        servers: node_urls.to_vec(),
+        ca: founded.node_ca.digest(),
+        trust: digest,
+    };
+    write_json(&dir.join(ENROLL), &info, 0o644)
+}
+
+fn found(dir: &Path, fleet: &str, now: Timestamp) -> Result<(), FoundError> {
+    let root = SigningKey::from_seed(&random()?);
+    let release = SigningKey::from_seed(&random()?);
+    let suffix = HEXLOWER.encode(&random::<4>()?);
+    let fleet: FleetId = format!("{fleet}-{suffix}").parse().map_err(|error: model::id::ParseIdError| {
+        FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() }
+    })?;
+    for name in [NODE_CA, OPERATOR_CA] {
+        let (_, files) = Ca::generate(&format!("{fleet} {name}"), now).map_err(authority(dir))?;
+        write(&dir.join(format!("{name}.key")), files.key_pem.as_bytes(), 0o600)?;
+        write(&dir.join(format!("{name}.pem")), files.cert_pem.as_bytes(), 0o644)?;
+    }
+    write(&dir.join(ROOT_KEY), root.to_file().as_bytes(), 0o600)?;
+    write(&dir.join(RELEASE_KEY), release.to_file().as_bytes(), 0o600)?;
+    let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
+    // Last: its presence says that everything before it is there.
+    write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, root }, 0o644)
+}
+
+fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {
+    let cert = read(&dir.join(format!("{name}.pem")))?;
+    let key = zeroize::Zeroizing::new(read(&dir.join(format!("{name}.key")))?);
+    Ca::load(&cert, &key).map_err(authority(dir))
+}
+
+fn authority(dir: &Path) -> impl Fn(IssueError) -> FoundError + '_ {
+    |source| FoundError::Authority { dir: dir.to_owned(), source }
+}
+
+/// Reads a key file; `None` when there is none.
+///
+/// # Errors
+/// When it cannot be read or is no key file.
+pub fn read_key(path: &Path) -> Result<Option<SigningKey>, FoundError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = zeroize::Zeroizing::new(read(path)?);
+    let key = SigningKey::from_file(&text).map_err(|error: ParseKeyError| FoundError::Malformed {
+        path: path.to_owned(),
+        what: error.to_string(),
+    })?;
+    Ok(Some(key))
+}
+
+/// Reads a JSON file of a control plane's directory.
+///
+/// # Errors
+/// When it cannot be read or has another shape; the content is not repeated.
+pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, FoundError> {
+    let text = zeroize::Zeroizing::new(read(path)?);
+    serde_json::from_str(&text).map_err(|error| FoundError::Malformed {
+        path: path.to_owned(),
+        what: format!("line {}, column {}", error.line(), error.column()),
+    })
+}
+
+fn read(path: &Path) -> Result<String, FoundError> {
+    fs::read_to_string(path).map_err(|source| FoundError::Read { path: path.to_owned(), source })
+}
+
+fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
+    let mut bytes = zeroize::Zeroizing::new(serde_json::to_vec_pretty(value).map_err(|error| {
+        FoundError::Malformed { path: path.to_owned(), what: error.to_string() }
+    })?);
+    bytes.push(b'\n');
+    write(path, &bytes, mode)
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FoundError> {
+    let failed = |source| FoundError::Write { path: path.to_owned(), source };
+    let temporary = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(mode).open(&temporary).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&temporary, path).map_err(failed)
+}
+
+/// Random bytes of the operating system.
+///
+/// # Errors
+/// When it gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], FoundError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(FoundError::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,187 @@
+//! Releases: verified at the door, indexed, pointed to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use model::exchange::Signed;
+use model::{Channel, Digest, Selection};
+use plane::heads::Patterns;
+use plane::node::DEFAULT_CONTACT_SECS;
+use plane::{Head, Heads};
+use store::{CommitError, NewRelease};
+use trust::signed::{self, Document};
+use trust::{Beacon, Header, SigningKey};
+use wire::{Code, Problem};
+
+use crate::answer::store_problem;
+use crate::api::{Commit, Summary};
+use crate::state::{ControlPlane, now};
+
+/// Reads the heads from the store, verifies them and points the fleet to them. While that
+/// fails, check-ins are refused with the reason (WIR-4).
+pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
+    let loaded = read_heads(plane).await;
+    let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
+    match loaded {
+        Ok(heads) => {
+            *not_ready = None;
+            plane.heads.send_replace(Arc::new(heads));
+            Ok(())
+        }
+        Err(problem) => {
+            *not_ready = Some(problem.to_string());
+            Err(problem)
+        }
+    }
+}
+
+async fn read_heads(plane: &ControlPlane) -> Result<Heads, Problem> {
+    let stored = plane.store.heads().await.map_err(store_problem)?;
+    let mut selections: BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)> = BTreeMap::new();
+    let mut channels = BTreeMap::new();
+    let known = plane.heads();
+    for head in stored {
+        let header: Header = verified(plane, &head.header)?;
+        let beacon = match &head.beacon {
+            Some(beacon) => Some(verified::<Beacon>(plane, beacon)?),
+            None => None,
+        };
+        let in_use = known.channels.values().find(|h| h.header.selection == header.selection);
+        let (selection, patterns) = match (selections.get(&header.selection), in_use) {
+            (Some(read), _) => read.clone(),
+            (None, Some(head)) => (head.selection.clone(), head.patterns.clone()),
+            (None, None) => selection(plane, &header.selection).await?,
+        };
+        selections.insert(header.selection, (selection.clone(), patterns.clone()));
+        let release = plane.store.release(head.seq).await.map_err(store_problem)?;
+        let contact_secs = release
+            .and_then(|release| serde_json::from_value::<Summary>(release.summary).ok())
+            .and_then(|summary| summary.contact_secs.get(&head.channel).copied())
+            .unwrap_or(DEFAULT_CONTACT_SECS);
+        let head = Head {
+            digest: signed::digest(&head.header),
+            signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
+            signed: Arc::new(head.header),
+            beacon: head.beacon.map(Arc::new),
+            contact_secs,
+            selection,
+            patterns,
+            header,
+        };
+        channels.insert(head.header.channel.clone(), Arc::new(head));
+    }
+    Ok(Heads { version: known.version + 1, channels })
+}
+
+async fn selection(
+    plane: &ControlPlane,
+    root: &Digest,
+) -> Result<(Arc<Selection>, Arc<Patterns>), Problem> {
+    let read = plane.store.selection(root).await.map_err(store_problem)?;
+    let selection = read.ok_or_else(|| Problem::new(Code::Incomplete, "the selection is missing"))?;
+    let patterns = Patterns::read(&selection)
+        .map_err(|error| Problem::new(Code::ReleaseRefused, error.to_string()))?;
+    Ok((Arc::new(selection), Arc::new(patterns)))
+}
+
+fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
+    signed::verify(document, &plane.trust.release).map_err(|error| {
+        Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE))
+    })
+}
+
+/// Commits a release: every header verified, all of one number and selection, everything
+/// below it stored; then the channels point to it.
+pub(crate) async fn commit(plane: &ControlPlane, commit: Commit, by: &str) -> Result<u64, Problem> {
+    let _one = plane.publishing.lock().await;
+    let first = check(plane, &commit)?;
+    // Refused before it is stored if a pattern cannot be read.
+    selection(plane, &first.selection).await?;
+    let summary = Summary { by: Some(by.to_owned()), ..commit.summary };
+    let release = NewRelease {
+        seq: first.seq,
+        ref_label: first.label.clone().unwrap_or_default(),
+        created: first.created,
+        selection: first.selection,
+        headers: commit.headers,
+        summary: serde_json::to_value(summary).map_err(|_| Code::Internal)?,
+        expected_head: commit.expected_head,
+    };
+    plane.store.commit_release(release).await.map_err(commit_problem)?;
+    load(plane).await?;
+    tracing::info!(seq = first.seq, by, "a release was published");
+    Ok(first.seq)
+}
+
+/// Verifies the headers of a release, which must agree; gives one of them.
+fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
+    let refused = |why: &str| Problem::new(Code::ReleaseRefused, why.to_owned());
+    let mut first: Option<Header> = None;
+    for (channel, document) in &commit.headers {
+        let header: Header = verified(plane, document)?;
+        if header.channel != *channel || header.fleet != plane.trust.fleet {
+            return Err(refused("a header is of another channel or fleet"));
+        }
+        if header.created > now().plus(model::time::SLACK) {
+            return Err(refused("a header is dated in the future; check the clock of who signed it"));
+        }
+        match &first {
+            Some(first) if first.seq != header.seq || first.selection != header.selection => {
+                return Err(refused("the headers disagree on number or selection"));
+            }
+            Some(_) => {}
+            None => first = Some(header),
+        }
+    }
+    first.ok_or_else(|| refused("there is no header"))
+}
+
+fn commit_problem(error: CommitError) -> Problem {
+    match error {
+        CommitError::HeadMoved { .. } => Problem::new(Code::HeadMoved, error.to_string()),
+        CommitError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
+        CommitError::NoHeader => Problem::new(Code::ReleaseRefused, error.to_string()),
+        CommitError::Store(error) => store_problem(error),
+    }
+}
+
+/// Keeps beacons and lets the heads carry them.
+pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
+    for document in beacons {
+        let beacon: Beacon = verified(plane, &document)?;
+        let heads = plane.heads();
+        let head = heads.channels.get(&beacon.channel);
+        if head.is_none_or(|head| head.header.seq != beacon.seq || head.digest != beacon.header) {
+            let detail = format!("channel {} does not point to release {}", beacon.channel, beacon.seq);
+            return Err(Problem::new(Code::HeadMoved, detail));
+        }
+        let (seq, at) = (beacon.seq, beacon.at);
+        plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
+    }
+    load(plane).await
+}
+
+/// Signs beacons for heads whose freshness is a third spent. Only where the release key
+/// lies beside the control plane (lab posture); elsewhere `muster publish --beacon` does it.
+pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Result<(), Problem> {
+    let at = now();
+    let mut due = Vec::new();
+    for head in plane.heads().channels.values() {
+        if at.since(head.signed_at) > head.header.freshness() / 3 {
+            let beacon = Beacon {
+                fleet: head.header.fleet.clone(),
+                channel: head.header.channel.clone(),
+                seq: head.header.seq,
+                header: head.digest,
+                at,
+            };
+            due.push(signed::sign(&beacon, &[key]).map_err(|_| Code::Internal)?);
+        }
+    }
+    if due.is_empty() { Ok(()) } else { add_beacons(plane, due).await }
+}
+
+/// The signed headers by channel.
+pub(crate) fn headers(heads: &Heads) -> BTreeMap<Channel, Signed> {
+    heads.channels.iter().map(|(channel, head)| (channel.clone(), (*head.signed).clone())).collect()
+}

@@ -1,0 +1,248 @@
+//! Starting and stopping a control plane.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::accept::{self, Limits, stopped};
+use net::tls::{self, ClientAuth, TlsError};
+use net::ServerUrl;
+use rustls::ServerConfig;
+use store::{FleetMeta, Store, StoreError};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::posture::{self, FoundError, Founded, Posture};
+use crate::state::{ControlPlane, Parts, now};
+use crate::{node_port, operator_port, releases, upkeep};
+
+/// Connections of operators at once.
+const OPERATOR_CONNECTIONS: usize = 256;
+
+/// The database's file in the directory.
+const DATABASE: &str = "muster.db";
+/// The control plane's own certificate is made anew this often while it runs, and at
+/// every start.
+const REISSUE_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How a control plane is started.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Keys, certificates and the database.
+    pub dir: PathBuf,
+    /// The first part of the fleet's id, when a fleet is founded.
+    pub fleet: String,
+    /// Where nodes call.
+    pub node_address: SocketAddr,
+    /// Where operators call.
+    pub operator_address: SocketAddr,
+    /// Names and addresses that others reach this control plane by.
+    pub names: Vec<String>,
+    /// Connections of nodes at once.
+    pub connections: usize,
+}
+
+/// Why a control plane could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its directory cannot be used.
+    #[error("the control plane's directory cannot be used")]
+    Found(#[from] FoundError),
+    /// The database cannot be opened.
+    #[error("the database {} cannot be opened", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// The database is of another fleet than the keys.
+    #[error("the database is of fleet {database}, the keys beside it are of fleet {keys}")]
+    OtherFleet {
+        /// The database's fleet.
+        database: model::FleetId,
+        /// The keys' fleet.
+        keys: model::FleetId,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate or TLS configuration cannot be made.
+    #[error("the TLS configuration cannot be made")]
+    Tls(#[source] TlsError),
+    /// The control plane's own certificate cannot be made.
+    #[error("the control plane's certificate cannot be made for {names:?}")]
+    Certificate {
+        /// The names asked for.
+        names: Vec<String>,
+        /// Why.
+        #[source]
+        source: net::issue::IssueError,
+    },
+}
+
+/// A running control plane.
+pub struct Running {
+    /// Where nodes call.
+    pub node_urls: Vec<ServerUrl>,
+    /// Where operators call.
+    pub operator_url: ServerUrl,
+    /// The fleet.
+    pub fleet: model::FleetId,
+    /// Lab or sealed.
+    pub posture: Posture,
+    /// The directory was empty before.
+    pub new: bool,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Stops accepting, lets requests under way end, persists what waits.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        for task in self.tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+/// Starts a control plane.
+///
+/// # Errors
+/// [`StartError`] says what is in the way.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let founded = posture::open(&config.dir, &config.fleet, now())?;
+    let store = open_store(&config, &founded).await?;
+    let (nodes, node_port) = listen(config.node_address).await?;
+    let (operators, operator_port) = listen(config.operator_address).await?;
+    let node_urls: Vec<ServerUrl> =
+        config.names.iter().filter_map(|name| url(name, node_port)).collect();
+    let operator_url = url("127.0.0.1", operator_port).ok_or(FoundError::Malformed {
+        path: config.dir.clone(),
+        what: "the operator address has no URL".to_owned(),
+    })?;
+    posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
+    let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
+    let operator_ca = founded.operator_ca.cert_pem().to_owned();
+    let plane = plane(store, founded).await?;
+    let (node_tls, operator_tls) = server_tls(&plane, &config.names, &operator_ca)?;
+    let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
+    let stop = watch::Sender::new(false);
+    let limits = Limits { connections: config.connections, ..Limits::default() };
+    let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
+    let (for_nodes, for_operators) = (plane.clone(), plane.clone());
+    let tasks = vec![
+        tokio::spawn(accept::serve(nodes, tls.0.subscribe(), limits, stop.subscribe(), move |request| {
+            node_port::handle(for_nodes.clone(), request)
+        })),
+        tokio::spawn(accept::serve(operators, tls.1.subscribe(), few, stop.subscribe(), move |request| {
+            operator_port::handle(for_operators.clone(), request)
+        })),
+        tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
+        tokio::spawn(reissue(plane, config.names, operator_ca, tls, stop.subscribe())),
+    ];
+    Ok(Running { node_urls, operator_url, fleet, posture, new, stop, tasks })
+}
+
+async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>, StartError> {
+    let path = config.dir.join(DATABASE);
+    let failed = |source| StartError::Database { path: path.clone(), source };
+    let store = store::SqliteStore::open(&path).map_err(failed)?;
+    let meta = FleetMeta { fleet: founded.trust.fleet.clone(), created: now() };
+    let stored = store.found_fleet(meta.clone()).await.map_err(failed)?;
+    if stored.fleet != meta.fleet {
+        return Err(StartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
+    }
+    store.open_epoch(now()).await.map_err(failed)?;
+    Ok(Arc::new(store))
+}
+
+async fn plane(store: Arc<dyn Store>, founded: Founded) -> Result<Arc<ControlPlane>, StartError> {
+    let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
+    let records = store.nodes().await;
+    let plane = ControlPlane::new(Parts {
+        store,
+        trust: founded.trust,
+        node_ca: founded.node_ca,
+        release_key: founded.release_key,
+        posture: founded.posture,
+        boot,
+    });
+    plane.index.fill(records.map_err(|source| StartError::Database { path: DATABASE.into(), source })?);
+    if let Err(problem) = releases::load(&plane).await {
+        tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
+    }
+    Ok(Arc::new(plane))
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    Ok((listener, port))
+}
+
+fn url(name: &str, port: u16) -> Option<ServerUrl> {
+    let host = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
+    format!("https://{host}:{port}").parse().ok()
+}
+
+type Tls = Arc<ServerConfig>;
+
+/// Makes the control plane's certificate and from it both ports' configurations.
+fn server_tls(
+    plane: &ControlPlane,
+    names: &[String],
+    operator_ca: &str,
+) -> Result<(Tls, Tls), StartError> {
+    let mut names = names.to_vec();
+    for own in ["localhost", "127.0.0.1", "::1"] {
+        if !names.iter().any(|name| name == own) {
+            names.push(own.to_owned());
+        }
+    }
+    let serial = posture::random()?;
+    let issued = plane.node_ca.issue_server(&names, serial, now());
+    let own = issued.map_err(|source| StartError::Certificate { names, source })?;
+    let ca = plane.node_ca.cert_pem();
+    let config = |client_ca: &str, auth| {
+        tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(StartError::Tls)
+    };
+    Ok((config(ca, ClientAuth::Optional)?, config(operator_ca, ClientAuth::Required)?))
+}
+
+/// Makes the certificate anew while the control plane runs; new connections get it.
+async fn reissue(
+    plane: Arc<ControlPlane>,
+    names: Vec<String>,
+    operator_ca: String,
+    tls: (watch::Sender<Tls>, watch::Sender<Tls>),
+    mut shutdown: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(REISSUE_EVERY) => {}
+            () = stopped(&mut shutdown) => return,
+        }
+        match server_tls(&plane, &names, &operator_ca) {
+            Ok((nodes, operators)) => {
+                tls.0.send_replace(nodes);
+                tls.1.send_replace(operators);
+            }
+            Err(error) => {
+                tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
+            }
+        }
+    }
+}

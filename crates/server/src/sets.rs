@@ -1,0 +1,126 @@
+//! Sets and what they entitle to, read from the store and kept within bounds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::exchange::SetOffer;
+use model::object::MAX_INLINE;
+use model::{Digest, Kind, ObjectSet};
+use plane::SetWanted;
+use serde::Deserialize;
+use store::{Store, StoreError};
+
+/// The most sets and the most blob lists kept.
+const KEPT: usize = 1024;
+/// The most bytes of contents that one answer carries; the rest is fetched.
+const MAX_INLINE_TOTAL: u64 = 256 * 1024;
+
+/// A bounded cache: the oldest entry leaves.
+struct Cache<V>(Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>);
+
+impl<V: Clone> Cache<V> {
+    fn new() -> Cache<V> {
+        Cache(Mutex::new((BTreeMap::new(), VecDeque::new())))
+    }
+
+    fn get(&self, key: &Digest) -> Option<V> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
+    }
+
+    fn put(&self, key: Digest, value: V) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (map, order) = &mut *kept;
+        if map.insert(key, value).is_none() {
+            order.push_back(key);
+        }
+        while map.len() > KEPT {
+            let Some(oldest) = order.pop_front() else { break };
+            map.remove(&oldest);
+        }
+    }
+}
+
+/// Sets by root, and the blobs that an object's content names.
+pub(crate) struct Sets {
+    store: Arc<dyn Store>,
+    sets: Cache<Arc<ObjectSet>>,
+    blobs: Cache<Arc<BTreeSet<Digest>>>,
+}
+
+/// Any object's content may name the blobs that it needs.
+#[derive(Deserialize)]
+struct NamesBlobs {
+    #[serde(default)]
+    blobs: BTreeSet<Digest>,
+}
+
+impl Sets {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Sets {
+        Sets { store, sets: Cache::new(), blobs: Cache::new() }
+    }
+
+    /// A set by root; `None` when it is not known here.
+    pub(crate) async fn get(&self, root: &Digest) -> Result<Option<Arc<ObjectSet>>, StoreError> {
+        if let Some(known) = self.sets.get(root) {
+            return Ok(Some(known));
+        }
+        let Some(set) = self.store.set(root).await? else { return Ok(None) };
+        let set = Arc::new(set);
+        self.sets.put(*root, set.clone());
+        Ok(Some(set))
+    }
+
+    /// The difference that leads to the wanted set, with the small contents (DLT-3). From a
+    /// set not known here, every object is named and the node fetches what it lacks.
+    pub(crate) async fn offer(&self, wanted: SetWanted) -> Result<Option<SetOffer>, StoreError> {
+        let Some(target) = self.get(&wanted.target).await? else { return Ok(None) };
+        let base = match wanted.base {
+            Some(root) => self.get(&root).await?,
+            None => None,
+        };
+        let empty = ObjectSet::new();
+        let delta = base.as_deref().unwrap_or(&empty).delta_to(&target);
+        let mut contents = Vec::new();
+        let mut room = MAX_INLINE_TOTAL;
+        for stub in delta.edits.values().filter_map(model::Edit::to) {
+            if stub.size > MAX_INLINE || stub.size > room || (base.is_none() && wanted.base.is_some()) {
+                continue;
+            }
+            if let Some(content) = self.store.content(&stub.digest, None).await?
+                && let Ok(text) = String::from_utf8(content.to_vec())
+            {
+                room -= stub.size;
+                contents.push(text);
+            }
+        }
+        Ok(Some(SetOffer { base: base.is_some().then_some(wanted.base).flatten(), delta, contents }))
+    }
+
+    /// Whether a set names a content: as an object's, or as a blob of one (IDN-5).
+    pub(crate) async fn entitles(&self, root: &Digest, content: &Digest) -> Result<bool, StoreError> {
+        let Some(set) = self.get(root).await? else { return Ok(false) };
+        if set.objects().any(|(_, stub)| stub.digest == *content) {
+            return Ok(true);
+        }
+        for (key, stub) in set.objects() {
+            if key.section.kind.as_str() != Kind::MODULE {
+                continue;
+            }
+            if self.blobs_of(&stub.digest).await?.contains(content) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn blobs_of(&self, object: &Digest) -> Result<Arc<BTreeSet<Digest>>, StoreError> {
+        if let Some(known) = self.blobs.get(object) {
+            return Ok(known);
+        }
+        let content = self.store.content(object, None).await?.unwrap_or_default();
+        let named: Option<NamesBlobs> = serde_json::from_slice(&content).ok();
+        let blobs = Arc::new(named.map(|named| named.blobs).unwrap_or_default());
+        self.blobs.put(*object, blobs.clone());
+        Ok(blobs)
+    }
+}

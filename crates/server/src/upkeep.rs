@@ -1,0 +1,68 @@
+//! What the control plane does by itself: flush contacts, renew beacons, prune.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::accept::stopped;
+use store::Retention;
+use tokio::sync::watch;
+
+use crate::answer::chain;
+use crate::state::{ControlPlane, now};
+
+/// How often contacts are persisted (CNV-4).
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
+/// How often beacons are looked at, and heads that could not be read are read again.
+const BEACONS_EVERY: Duration = Duration::from_secs(30);
+/// How often history beyond its bounds is taken away.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+/// The most contacts persisted in one batch.
+const BATCH: usize = 1000;
+
+/// Runs until `shutdown` becomes true; then persists what waits.
+pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
+    let mut flush_every = tokio::time::interval(FLUSH_EVERY);
+    let mut beacons = tokio::time::interval(BEACONS_EVERY);
+    let mut prune = tokio::time::interval(PRUNE_EVERY);
+    prune.reset();
+    loop {
+        tokio::select! {
+            _ = flush_every.tick() => flush(&plane).await,
+            _ = beacons.tick() => renew(&plane).await,
+            _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
+                Ok(pruned) => tracing::debug!(?pruned, "pruned"),
+                Err(error) => tracing::warn!(error = %chain(&error), "cannot prune"),
+            },
+            () = stopped(&mut shutdown) => return flush(&plane).await,
+        }
+    }
+}
+
+async fn flush(plane: &ControlPlane) {
+    let touches = plane.index.take_touches();
+    for batch in touches.chunks(BATCH) {
+        if let Err(error) = plane.store.touch(batch.to_vec()).await {
+            // A contact lost here costs nothing: the next one says it again.
+            tracing::warn!(error = %chain(&error), "contacts could not be persisted");
+        }
+    }
+}
+
+async fn renew(plane: &ControlPlane) {
+    if plane.not_ready().is_some()
+        && let Err(problem) = crate::releases::load(plane).await
+    {
+        tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
+        return;
+    }
+    if let Some(key) = &plane.release_key
+        && let Err(problem) = crate::releases::renew_beacons(plane, key).await
+    {
+        tracing::warn!(%problem, "beacons could not be renewed");
+    }
+    // Say once in a while that the store does not write, also when nobody calls.
+    let health = plane.store.health();
+    if let (false, Some(error)) = (health.writable, health.last_error) {
+        tracing::warn!(error, "the store cannot be written");
+    }
+}

@@ -1,0 +1,1 @@
+//! Append-only log, atomic files, blob store, with injectable faults

@@ -1,0 +1,209 @@
+//! Chunks as a closed whole: whoever has a chunk has everything below it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::chunk::{self, Chunk, ChunkError, Needs};
+use model::{Digest, ObjectSet, Selection};
+
+use crate::error::{PutError, Result, StoreError};
+use crate::{MAX_CHUNK_BYTES, MAX_CHUNKS_IN_PUT, MAX_PUT_BYTES};
+
+/// The highest tower of chunks: a selection, a trie of hosts, a set and a trie of its
+/// objects, each trie with one level for every nibble of a digest at most. Readers of
+/// trees recurse, so this bounds their stack.
+pub(crate) const MAX_HEIGHT: u32 = 2 * (64 + 1);
+
+/// A chunk that is well-formed, in the form in which it is stored.
+pub(crate) struct Prepared {
+    pub(crate) body: Vec<u8>,
+    pub(crate) needs: Needs,
+}
+
+/// What is already stored.
+pub(crate) trait Known {
+    /// The height of a stored chunk.
+    fn height(&mut self, chunk: &Digest) -> Result<Option<u32>>;
+    /// The size of a stored content.
+    fn size(&mut self, content: &Digest) -> Result<Option<u64>>;
+}
+
+/// Hashes and encodes chunks; returns their digests in the order given, and each once.
+pub(crate) fn prepare(chunks: &[Chunk]) -> Result<(Vec<Digest>, BTreeMap<Digest, Prepared>), PutError> {
+    limit("chunks in one put", chunks.len() as u64, MAX_CHUNKS_IN_PUT as u64)?;
+    let mut digests = Vec::with_capacity(chunks.len());
+    let mut prepared = BTreeMap::new();
+    for chunk in chunks {
+        let digest = chunk.hash().map_err(|error| PutError::Malformed(error.to_string()))?;
+        let body = encode(chunk)?;
+        limit("chunk in bytes", body.len() as u64, MAX_CHUNK_BYTES as u64)?;
+        digests.push(digest);
+        prepared.insert(digest, Prepared { body, needs: chunk.needs() });
+    }
+    Ok((digests, prepared))
+}
+
+/// Hashes contents and holds them to their bounds.
+pub(crate) fn prepare_contents(contents: &[Bytes]) -> Result<Vec<Digest>, PutError> {
+    for content in contents {
+        limit("content in bytes", content.len() as u64, model::object::MAX_BLOB)?;
+    }
+    let total = contents.iter().map(|content| content.len() as u64).sum();
+    limit("contents in one put, in bytes", total, MAX_PUT_BYTES)?;
+    Ok(contents.iter().map(|content| Digest::of(content)).collect())
+}
+
+/// Refuses a size over its limit.
+pub(crate) fn limit(what: &'static str, size: u64, limit: u64) -> Result<()> {
+    if size > limit { Err(StoreError::TooLarge { what, size, limit }) } else { Ok(()) }
+}
+
+/// The stored form of a chunk.
+pub(crate) fn encode(chunk: &Chunk) -> Result<Vec<u8>> {
+    serde_json::to_vec(chunk)
+        .map_err(|error| StoreError::Encode { operation: "encode a chunk", source: Arc::new(error) })
+}
+
+/// A chunk from its stored form.
+pub(crate) fn decode(body: &[u8]) -> Result<Chunk> {
+    serde_json::from_slice(body).map_err(|error| StoreError::Corrupt(format!("a chunk: {error}")))
+}
+
+/// Checks that everything the chunks need is stored or among them, with the sizes that
+/// they say; returns each chunk's height.
+pub(crate) fn check(
+    chunks: &BTreeMap<Digest, Prepared>,
+    known: &mut dyn Known,
+) -> Result<BTreeMap<Digest, u32>, PutError> {
+    let mut check =
+        Check { chunks, known, heights: BTreeMap::new(), sizes: BTreeMap::new(), missing: Default::default() };
+    for digest in chunks.keys() {
+        check.height(digest, 0)?;
+    }
+    let (missing_chunks, missing_contents) = check.missing;
+    if missing_chunks.is_empty() && missing_contents.is_empty() {
+        let mut heights = check.heights;
+        heights.retain(|digest, _| chunks.contains_key(digest));
+        return Ok(heights);
+    }
+    Err(PutError::NotComplete {
+        chunks: missing_chunks.into_iter().collect(),
+        contents: missing_contents.into_iter().collect(),
+    })
+}
+
+struct Check<'a> {
+    chunks: &'a BTreeMap<Digest, Prepared>,
+    known: &'a mut dyn Known,
+    heights: BTreeMap<Digest, u32>,
+    sizes: BTreeMap<Digest, u64>,
+    missing: (BTreeSet<Digest>, BTreeSet<Digest>),
+}
+
+impl Check<'_> {
+    fn height(&mut self, digest: &Digest, depth: u32) -> Result<u32, PutError> {
+        if let Some(height) = self.heights.get(digest) {
+            return Ok(*height);
+        }
+        let height = match self.chunks.get(digest) {
+            Some(prepared) => self.height_of_new(prepared, depth)?,
+            None => match self.known.height(digest)? {
+                Some(height) => height,
+                None => {
+                    self.missing.0.insert(*digest);
+                    0
+                }
+            },
+        };
+        if height > MAX_HEIGHT {
+            return Err(PutError::Malformed(format!("more than {MAX_HEIGHT} chunks above one another")));
+        }
+        self.heights.insert(*digest, height);
+        Ok(height)
+    }
+
+    fn height_of_new(&mut self, prepared: &Prepared, depth: u32) -> Result<u32, PutError> {
+        // A chunk cannot be below itself, but a tower in one call could still be too high
+        // for this walk.
+        if depth > MAX_HEIGHT {
+            return Err(PutError::Malformed(format!("more than {MAX_HEIGHT} chunks above one another")));
+        }
+        for (digest, said) in &prepared.needs.contents {
+            self.content(digest, *said)?;
+        }
+        let mut below = 0;
+        for digest in &prepared.needs.chunks {
+            below = below.max(self.height(digest, depth + 1)?);
+        }
+        Ok(below + 1)
+    }
+
+    fn content(&mut self, digest: &Digest, said: u64) -> Result<(), PutError> {
+        let stored = match self.sizes.get(digest) {
+            Some(size) => Some(*size),
+            None => self.known.size(digest)?,
+        };
+        match stored {
+            Some(stored) if stored != said => Err(PutError::WrongSize { digest: *digest, said, stored }),
+            Some(stored) => {
+                self.sizes.insert(*digest, stored);
+                Ok(())
+            }
+            None => {
+                self.missing.1.insert(*digest);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A range held to a content's size; all of it when none is asked for.
+pub(crate) fn clamp(range: Option<Range<u64>>, size: u64) -> Range<u64> {
+    let range = range.unwrap_or(0..size);
+    let end = range.end.min(size);
+    range.start.min(end)..end
+}
+
+/// Where stored chunks are read from.
+pub(crate) type Read<'a> = &'a mut dyn FnMut(&Digest) -> Result<Option<Chunk>>;
+
+/// The set of a root, from stored chunks.
+pub(crate) fn read_set(root: &Digest, read: Read<'_>) -> Result<Option<ObjectSet>> {
+    whole(root, read, &mut |fetch| chunk::read_set(root, fetch))
+}
+
+/// The selection of a root, from stored chunks.
+pub(crate) fn read_selection(root: &Digest, read: Read<'_>) -> Result<Option<Selection>> {
+    whole(root, read, &mut |fetch| {
+        let Chunk::Selection { exact, patterns } = fetch(root).ok_or(ChunkError::Missing(*root))? else {
+            return Err(ChunkError::Malformed("not a selection"));
+        };
+        Ok(Selection::new(chunk::read_trie(&Selection::section(), &exact, fetch)?, patterns))
+    })
+}
+
+/// Puts a tree together; `None` when its root is not stored.
+fn whole<T>(
+    root: &Digest,
+    read: Read<'_>,
+    build: &mut dyn FnMut(chunk::Fetch<'_>) -> Result<T, ChunkError>,
+) -> Result<Option<T>> {
+    let mut failed = None;
+    let built = build(&mut |digest| {
+        read(digest).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            None
+        })
+    });
+    match (built, failed) {
+        (_, Some(error)) => Err(error),
+        (Ok(built), None) => Ok(Some(built)),
+        (Err(ChunkError::Missing(digest)), None) if digest == *root => Ok(None),
+        (Err(ChunkError::Missing(digest)), None) => {
+            Err(StoreError::Corrupt(format!("chunk {digest} below {root} is missing")))
+        }
+        (Err(error), None) => Err(StoreError::Malformed { root: *root, reason: error.to_string() }),
+    }
+}

@@ -1,0 +1,40 @@
+//! Durable state of the control plane behind one trait of domain operations.
+//!
+//! [`Store`] says what may be asked; [`sqlite::SqliteStore`] keeps it in a file,
+//! [`memory::MemoryStore`] in memory. Both pass [`conformance`], and so must any other
+//! backend. Invariants: nothing is acknowledged that is not durable; a fact is accepted
+//! once by `(node, incarnation, seq)`; whoever has a chunk has everything below it.
+
+mod api;
+mod closure;
+pub mod conformance;
+mod enrollment;
+mod error;
+mod log;
+pub mod memory;
+mod reach;
+mod record;
+pub mod sqlite;
+
+pub use api::Store;
+pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
+pub use memory::MemoryStore;
+pub use record::{
+    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
+    Release, Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
+};
+pub use sqlite::SqliteStore;
+
+/// The most rows that one listing returns, whatever limit is asked for.
+pub const MAX_LISTED: usize = 1000;
+/// The most chunks in one put.
+pub const MAX_CHUNKS_IN_PUT: usize = 20_000;
+/// The largest stored form of one chunk, in bytes.
+pub const MAX_CHUNK_BYTES: usize = 1024 * 1024;
+/// The most bytes of contents in one put: one largest content and some.
+pub const MAX_PUT_BYTES: u64 = model::object::MAX_BLOB + 16 * 1024 * 1024;
+/// The most digests that one question for missing ones may name.
+pub const MAX_ASKED: usize = 100_000;
+/// How long a burned nonce is kept after its token has expired: far beyond any clock
+/// difference, so that an expired token is refused as expired before it is forgotten.
+pub const NONCE_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);

@@ -1,0 +1,51 @@
+//! The decision of which facts are accepted, the same for every backend.
+
+use model::log::{Fact, FactBody};
+use model::status::streak_after;
+use model::{Incarnation, RunReport};
+
+use crate::record::RunSummary;
+
+/// Of `facts`, those that follow `after` without a gap, in order. Of two with one number
+/// the first counts.
+pub(crate) fn contiguous(after: u64, mut facts: Vec<Fact>) -> Vec<Fact> {
+    facts.sort_by_key(|fact| fact.seq);
+    let mut new: Vec<Fact> = Vec::with_capacity(facts.len());
+    for fact in facts {
+        let last = new.last().map_or(after, |last| last.seq);
+        if Some(fact.seq) == last.checked_add(1) {
+            new.push(fact);
+        } else if fact.seq > last {
+            break;
+        }
+    }
+    new
+}
+
+/// What is derived from a node's runs: the streak and the newest run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Derived {
+    pub(crate) streak: u32,
+    pub(crate) last_run: Option<RunSummary>,
+}
+
+impl Derived {
+    /// After these facts too.
+    pub(crate) fn after(mut self, incarnation: &Incarnation, facts: &[Fact]) -> Derived {
+        for fact in facts {
+            if let Some(report) = run_of(fact) {
+                self.streak = streak_after(self.streak, report);
+                self.last_run = Some(RunSummary::of(incarnation, fact.seq, report));
+            }
+        }
+        self
+    }
+}
+
+/// The report of a fact that is a run.
+pub(crate) fn run_of(fact: &Fact) -> Option<&RunReport> {
+    match &fact.body {
+        FactBody::Run(report) => Some(report),
+        _ => None,
+    }
+}

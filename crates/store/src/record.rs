@@ -1,0 +1,360 @@
+//! What goes into the store and what comes out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::exchange::{Held, RunNote, Signed};
+use model::log::{Cursor, Fact};
+use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a store is for; set once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetMeta {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// When the fleet was founded here.
+    pub created: Timestamp,
+}
+
+/// A node as enrollment records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// Derived from the public key.
+    pub node_id: NodeId,
+    /// Unique among active nodes.
+    pub hostname: Hostname,
+    /// The raw ed25519 public key.
+    pub public_key: [u8; 32],
+    /// From when its certificate is valid.
+    pub cert_not_before: Timestamp,
+    /// Its certificate's serial number, in hex.
+    pub cert_serial: String,
+    /// The token named the key (ENR-9).
+    pub key_confirmed: bool,
+    /// What was declared of the node at enrollment; an object.
+    pub declared: Value,
+}
+
+/// The token that a node enrolls with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUse {
+    /// Its nonce.
+    pub nonce: String,
+    /// When it expires; the caller has checked that it has not. The burned nonce is kept
+    /// at least until then.
+    pub expires_at: Timestamp,
+}
+
+/// How an enrollment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enrolled {
+    /// A node was recorded.
+    New,
+    /// The node is the one already recorded, with a new certificate (ENR-7).
+    Again,
+}
+
+/// All that is kept of a node, its log and traits excepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// Derived from the public key.
+    pub node_id: NodeId,
+    /// Unique among active nodes.
+    pub hostname: Hostname,
+    /// The raw ed25519 public key; hex as text.
+    #[serde(with = "key_as_hex")]
+    pub public_key: [u8; 32],
+    /// When it was first enrolled under this hostname.
+    pub enrolled: Timestamp,
+    /// When it was removed; absent while it is active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Timestamp>,
+    /// From when its certificate is valid.
+    pub cert_not_before: Timestamp,
+    /// Its certificate's serial number, in hex.
+    pub cert_serial: String,
+    /// The certificate was used, so its token cannot be tried again (ENR-7).
+    pub cert_used: bool,
+    /// The token named the key, or an operator confirmed it.
+    pub key_confirmed: bool,
+    /// What was declared of it at enrollment.
+    pub declared: Value,
+    /// The last contact that was persisted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Timestamp>,
+    /// Seconds within which the next contact was promised at that time; 0 before the first.
+    pub promised_secs: u64,
+    /// The release that it said it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// Its newest run in short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunNote>,
+    /// Its newest run that was a fact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunSummary>,
+    /// Corrective runs in a row (CNV-3).
+    pub streak: u32,
+    /// How far the log of its newest incarnation is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Cursor>,
+    /// The digest of its traits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traits: Option<Digest>,
+    /// A push that it has not yet confirmed (DLT-5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<u64>,
+}
+
+/// A run without its items.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSummary {
+    /// The life of the node's log that has the report.
+    pub incarnation: Incarnation,
+    /// The report's number in it.
+    pub fact: u64,
+    /// When it began.
+    pub started: Timestamp,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// The release that was bound.
+    pub seq: u64,
+    /// The root of the set that was bound.
+    pub root: Digest,
+    /// Its changes were intended.
+    pub intended: bool,
+    /// Totals.
+    pub counts: Counts,
+}
+
+impl RunSummary {
+    /// The summary of a report that is the fact `(incarnation, fact)`.
+    pub fn of(incarnation: &Incarnation, fact: u64, report: &RunReport) -> RunSummary {
+        RunSummary {
+            incarnation: incarnation.clone(),
+            fact,
+            started: report.started,
+            duration_ms: report.duration_ms,
+            seq: report.seq,
+            root: report.root,
+            intended: report.intended,
+            counts: report.counts,
+        }
+    }
+}
+
+/// One contact, to be persisted with others (CNV-4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The node; ignored when it is not active any more.
+    pub node: NodeId,
+    /// When it called; an older one than is stored changes nothing.
+    pub last_seen: Timestamp,
+    /// The release that it holds; `None` leaves what is stored.
+    pub held: Option<Held>,
+    /// Its newest run; `None` leaves what is stored.
+    pub run: Option<RunNote>,
+    /// Seconds within which it was told to call again.
+    pub promised_secs: u64,
+}
+
+/// What became of facts that were offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// How far the log is durable now.
+    pub cursor: Cursor,
+    /// The facts that were not known before, in order.
+    pub new: Vec<Fact>,
+    /// Corrective runs in a row after them.
+    pub streak: u32,
+    /// The newest run that was a fact.
+    pub last_run: Option<RunSummary>,
+}
+
+/// A release to be committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRelease {
+    /// Its number; above every one committed before.
+    pub seq: u64,
+    /// Its label for people.
+    pub ref_label: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The root of its selection, whose chunk is stored.
+    pub selection: Digest,
+    /// The signed header of each channel that it is for.
+    pub headers: BTreeMap<Channel, Signed>,
+    /// What it came to, for people; an object.
+    pub summary: Value,
+    /// The newest release that it was built on; `None` when it is the first.
+    pub expected_head: Option<u64>,
+}
+
+/// A release that was committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// Its number.
+    pub seq: u64,
+    /// Its label for people.
+    #[serde(rename = "ref")]
+    pub ref_label: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The root of its selection.
+    pub selection: Digest,
+    /// The signed header of each channel that it is for.
+    pub headers: BTreeMap<Channel, Signed>,
+    /// What it came to, for people.
+    pub summary: Value,
+}
+
+impl From<NewRelease> for Release {
+    fn from(new: NewRelease) -> Release {
+        let NewRelease { seq, ref_label, created, selection, headers, summary, expected_head: _ } = new;
+        Release { seq, ref_label, created, selection, headers, summary }
+    }
+}
+
+/// What a channel points to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChannelHead {
+    /// The channel.
+    pub channel: Channel,
+    /// The newest release for it.
+    pub seq: u64,
+    /// That release's header for it.
+    pub header: Signed,
+    /// The newest proof of the header's freshness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<Signed>,
+    /// The root of the release's selection.
+    pub selection: Digest,
+}
+
+/// Which runs are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only of this node.
+    pub node: Option<NodeId>,
+    /// Only those accepted before the record of this id.
+    pub before: Option<u64>,
+    /// At most this many, and at most [`crate::MAX_LISTED`].
+    pub limit: usize,
+}
+
+/// A stored run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// Rises with every fact accepted; pages a listing.
+    pub id: u64,
+    /// The node.
+    pub node: NodeId,
+    /// The life of its log.
+    pub incarnation: Incarnation,
+    /// The fact's number in it.
+    pub seq: u64,
+    /// When the run ended, by the node's clock.
+    pub at: Timestamp,
+    /// When it was accepted.
+    pub received: Timestamp,
+    /// What it came to.
+    pub report: RunReport,
+}
+
+/// A stored fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FactRecord {
+    /// Rises with every fact accepted; pages a listing.
+    pub id: u64,
+    /// The node.
+    pub node: NodeId,
+    /// The life of its log.
+    pub incarnation: Incarnation,
+    /// When it was accepted.
+    pub received: Timestamp,
+    /// The fact.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// How much history is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Newest runs of each node.
+    pub runs_per_node: usize,
+    /// Newest facts of each node that are no runs.
+    pub facts_per_node: usize,
+    /// Newest releases; those that a channel points to are kept besides.
+    pub releases: usize,
+    /// Chunks and contents that were put, or reported as present, within this time stay,
+    /// so that an upload in progress is safe.
+    pub grace: Duration,
+    /// How long a removed node's record and history stay.
+    pub removed_nodes: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        const DAY: u64 = 24 * 3600;
+        Retention {
+            runs_per_node: 100,
+            facts_per_node: 500,
+            releases: 50,
+            grace: Duration::from_secs(DAY),
+            removed_nodes: Duration::from_secs(365 * DAY),
+        }
+    }
+}
+
+/// What a pruning took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pruned {
+    /// Facts, runs among them.
+    pub facts: u64,
+    /// Releases.
+    pub releases: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Contents.
+    pub contents: u64,
+    /// Burned nonces whose tokens have long expired.
+    pub nonces: u64,
+    /// Removed nodes.
+    pub nodes: u64,
+}
+
+/// How a store does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// The last write succeeded, or none was tried yet.
+    pub writable: bool,
+    /// Writes that wait.
+    pub queue_depth: usize,
+    /// Why the last write failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// A public key as 64 hex digits, the text form of any 32 bytes here.
+mod key_as_hex {
+    use model::Digest;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(key: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        Digest(*key).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        Ok(Digest::deserialize(deserializer)?.0)
+    }
+}

@@ -1,0 +1,169 @@
+//! Facts: accepted once, listed newest first.
+
+use model::log::{Cursor, Fact, FactBody};
+use model::{Incarnation, NodeId, Timestamp};
+use rusqlite::{Connection, Row, params};
+
+use super::cell::{Json, Text, int, uint};
+use super::nodes::active;
+use super::query::{self, change};
+use crate::error::Result;
+use crate::log::{self, Derived};
+use crate::record::{Accepted, FactRecord, RunFilter, RunRecord};
+use crate::MAX_LISTED;
+
+pub(super) fn append(
+    db: &Connection,
+    node: &NodeId,
+    incarnation: &Incarnation,
+    facts: Vec<Fact>,
+    now: Timestamp,
+) -> Result<Accepted> {
+    let node = active(db, node)?;
+    let (known_log, after) = cursor(db, node, incarnation)?;
+    let before = derived(db, node)?;
+    let new = log::contiguous(after, facts);
+    let Some(last) = new.last() else {
+        let cursor = Cursor { incarnation: incarnation.clone(), seq: after };
+        return Ok(Accepted { cursor, new, streak: before.streak, last_run: before.last_run });
+    };
+    let seq = last.seq;
+    let log = match known_log {
+        Some(log) => log,
+        None => insert_log(db, node, incarnation)?,
+    };
+    insert(db, node, log, &new, now)?;
+    change(db, "move a cursor", "UPDATE log SET cursor = ?2 WHERE no = ?1", params![log, int(seq)])?;
+    let after = before.after(incarnation, &new);
+    keep_derived(db, node, log, &after)?;
+    let cursor = Cursor { incarnation: incarnation.clone(), seq };
+    Ok(Accepted { cursor, new, streak: after.streak, last_run: after.last_run })
+}
+
+fn cursor(db: &Connection, node: i64, incarnation: &Incarnation) -> Result<(Option<i64>, u64)> {
+    let sql = "SELECT no, cursor FROM log WHERE node = ?1 AND incarnation = ?2";
+    let name = params![node, incarnation.as_str()];
+    let cursor = |row: &Row<'_>| Ok((Some(row.get(0)?), uint(row.get(1)?)));
+    Ok(query::one(db, "read a log's cursor", sql, name, cursor)?.unwrap_or((None, 0)))
+}
+
+fn insert_log(db: &Connection, node: i64, incarnation: &Incarnation) -> Result<i64> {
+    let sql = "INSERT INTO log (node, incarnation, cursor) VALUES (?1, ?2, 0)";
+    change(db, "begin a log", sql, params![node, incarnation.as_str()])?;
+    Ok(db.last_insert_rowid())
+}
+
+fn insert(db: &Connection, node: i64, log: i64, facts: &[Fact], now: Timestamp) -> Result<()> {
+    let sql = "INSERT INTO fact (node, log, seq, at, received, is_run, body)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    for fact in facts {
+        let is_run = log::run_of(fact).is_some();
+        let row = params![node, log, int(fact.seq), fact.at.0, now.0, is_run, Json(&fact.body)];
+        change(db, "append a fact", sql, row)?;
+    }
+    Ok(())
+}
+
+fn derived(db: &Connection, node: i64) -> Result<Derived> {
+    let sql = "SELECT streak, last_run FROM contact WHERE node = ?1";
+    let derived = |row: &Row<'_>| {
+        let last_run = row.get::<_, Option<Json<_>>>(1)?.map(|run| run.0);
+        Ok(Derived { streak: row.get(0)?, last_run })
+    };
+    Ok(query::one(db, "read a node's runs", sql, [node], derived)?.unwrap_or_default())
+}
+
+fn keep_derived(db: &Connection, node: i64, log: i64, derived: &Derived) -> Result<()> {
+    let sql = "INSERT INTO contact (node, streak, last_run, log) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (node) DO UPDATE SET streak = ?2, last_run = ?3, log = ?4";
+    let last_run = derived.last_run.as_ref().map(Json);
+    change(db, "keep a node's runs", sql, params![node, derived.streak, last_run, log]).map(|_| ())
+}
+
+macro_rules! select_facts {
+    ($rest:literal) => {
+        concat!(
+            "SELECT fact.id, node.id, incarnation, received, seq, at, body FROM fact
+                JOIN node ON node.no = fact.node JOIN log ON log.no = fact.log ",
+            $rest
+        )
+    };
+}
+
+pub(super) fn of_node(
+    db: &Connection,
+    node: &NodeId,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<Vec<FactRecord>> {
+    const SQL: &str = select_facts!(
+        "WHERE fact.node = (SELECT no FROM node WHERE id = ?1) AND fact.id < ?2
+        ORDER BY fact.id DESC LIMIT ?3"
+    );
+    let bounds = params![node.as_str(), upper(before), listed(limit)];
+    query::all(db, "read facts", SQL, bounds, fact_record)
+}
+
+pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>> {
+    const ALL: &str =
+        select_facts!("WHERE fact.is_run = 1 AND fact.id < ?1 ORDER BY fact.id DESC LIMIT ?2");
+    const OF_NODE: &str = select_facts!(
+        "WHERE fact.node = (SELECT no FROM node WHERE id = ?3) AND fact.is_run = 1 AND fact.id < ?1
+        ORDER BY fact.id DESC LIMIT ?2"
+    );
+    let (before, limit) = (upper(filter.before), listed(filter.limit));
+    let records = match &filter.node {
+        None => query::all(db, "read runs", ALL, params![before, limit], fact_record)?,
+        Some(node) => {
+            let bounds = params![before, limit, node.as_str()];
+            query::all(db, "read runs", OF_NODE, bounds, fact_record)?
+        }
+    };
+    Ok(records.into_iter().filter_map(run_record).collect())
+}
+
+pub(super) fn run(
+    db: &Connection,
+    node: &NodeId,
+    incarnation: &Incarnation,
+    seq: u64,
+) -> Result<Option<RunRecord>> {
+    const SQL: &str = select_facts!(
+        "WHERE fact.is_run = 1 AND fact.seq = ?3 AND fact.log = (SELECT no FROM log
+            WHERE incarnation = ?2 AND node = (SELECT no FROM node WHERE id = ?1))"
+    );
+    let name = params![node.as_str(), incarnation.as_str(), int(seq)];
+    Ok(query::one(db, "read a run", SQL, name, fact_record)?.and_then(run_record))
+}
+
+fn upper(before: Option<u64>) -> i64 {
+    before.map_or(i64::MAX, int)
+}
+
+fn listed(limit: usize) -> i64 {
+    int(limit.min(MAX_LISTED) as u64)
+}
+
+fn fact_record(row: &Row<'_>) -> rusqlite::Result<FactRecord> {
+    Ok(FactRecord {
+        id: uint(row.get(0)?),
+        node: row.get::<_, Text<_>>(1)?.0,
+        incarnation: row.get::<_, Text<_>>(2)?.0,
+        received: Timestamp(row.get(3)?),
+        fact: Fact {
+            seq: uint(row.get(4)?),
+            at: Timestamp(row.get(5)?),
+            body: row.get::<_, Json<FactBody>>(6)?.0,
+        },
+    })
+}
+
+fn run_record(record: FactRecord) -> Option<RunRecord> {
+    let FactRecord { id, node, incarnation, received, fact } = record;
+    match fact.body {
+        FactBody::Run(report) => {
+            Some(RunRecord { id, node, incarnation, seq: fact.seq, at: fact.at, received, report })
+        }
+        _ => None,
+    }
+}

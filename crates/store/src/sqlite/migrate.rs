@@ -1,0 +1,51 @@
+//! Brings a database to this version's schema.
+
+use model::Digest;
+use rusqlite::{Connection, params};
+
+use super::cell::OrFail;
+use super::query;
+use crate::error::{Result, StoreError};
+
+/// In order; one that has been released is never edited.
+const MIGRATIONS: &[(&str, &str)] = &[("0001_first", include_str!("migrations/0001_first.sql"))];
+
+/// Applies what is missing, each in a transaction of its own.
+///
+/// # Errors
+/// [`StoreError::Schema`] when the database has what this version does not know, or a
+/// migration that was applied is not the one here.
+pub(super) fn migrate(connection: &Connection) -> Result<()> {
+    const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT";
+    connection.execute_batch(TABLE).or_fail("create the table of migrations")?;
+    let applied = applied(connection)?;
+    if applied.len() > MIGRATIONS.len() {
+        return Err(StoreError::Schema("it was written by a newer version".into()));
+    }
+    for (number, (name, sql)) in MIGRATIONS.iter().enumerate() {
+        let checksum = Digest::of(sql.as_bytes()).to_string();
+        match applied.get(number) {
+            Some(known) if *known == checksum => {}
+            Some(_) => return Err(StoreError::Schema(format!("migration {name} is not the one applied"))),
+            None => apply(connection, number, name, sql, &checksum)?,
+        }
+    }
+    Ok(())
+}
+
+fn applied(connection: &Connection) -> Result<Vec<String>> {
+    let sql = "SELECT checksum FROM migration ORDER BY number";
+    query::all(connection, "read the migrations", sql, [], |row| row.get(0))
+}
+
+fn apply(connection: &Connection, number: usize, name: &str, sql: &str, checksum: &str) -> Result<()> {
+    let run = || {
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(sql)?;
+        let row = "INSERT INTO migration (number, name, checksum) VALUES (?1, ?2, ?3)";
+        transaction.execute(row, params![number as i64, name, checksum])?;
+        transaction.commit()
+    };
+    run().or_fail("apply a migration")
+}

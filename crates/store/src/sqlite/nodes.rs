@@ -1,0 +1,235 @@
+//! Nodes: enrollment, contacts, traits and pushes.
+
+use model::exchange::{Held, RunNote, TraitReport};
+use model::log::Cursor;
+use model::{NodeId, Timestamp};
+use rusqlite::{Connection, Row, params};
+
+use super::cell::{Bytes32, Json, Text, dig, int, uint};
+use super::query::{self, change};
+use crate::enrollment::{self, Before, Known};
+use crate::error::{EnrollError, Result, StoreError};
+use crate::record::{Enrolled, NewNode, NodeRecord, TokenUse, Touch};
+
+/// The number of an active node.
+pub(super) fn active(db: &Connection, node: &NodeId) -> Result<i64> {
+    let sql = "SELECT no FROM node WHERE id = ?1 AND removed IS NULL";
+    let found = query::one(db, "find a node", sql, [node.as_str()], |row| row.get(0))?;
+    found.ok_or_else(|| StoreError::UnknownNode(node.clone()))
+}
+
+pub(super) fn enroll(
+    db: &Connection,
+    node: &NewNode,
+    token: &TokenUse,
+    now: Timestamp,
+) -> Result<Enrolled, EnrollError> {
+    let before = before(db, node, token)?;
+    let enrolled = enrollment::decide(node, &token.nonce, &before)?;
+    let burn = "INSERT INTO nonce (nonce, expires_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    change(db, "burn a token", burn, params![token.nonce, token.expires_at.0])?;
+    record(db, node, &token.nonce, enrolled, before.same_id.is_some(), now)?;
+    Ok(enrolled)
+}
+
+fn before(db: &Connection, node: &NewNode, token: &TokenUse) -> Result<Before> {
+    const SAME_ID: &str =
+        "SELECT hostname, public_key, removed IS NULL, cert_used, nonce FROM node WHERE id = ?1";
+    const SAME_HOSTNAME: &str = "SELECT id FROM node WHERE hostname = ?1 AND removed IS NULL";
+    const NONCE: &str = "SELECT 1 FROM nonce WHERE nonce = ?1";
+    const READ: &str = "read what an enrollment touches";
+    let same_id = query::one(db, READ, SAME_ID, [node.node_id.as_str()], |row| {
+        Ok(Known {
+            hostname: row.get::<_, Text<_>>(0)?.0,
+            public_key: row.get::<_, Bytes32>(1)?.0,
+            active: row.get(2)?,
+            cert_used: row.get(3)?,
+            nonce: row.get(4)?,
+        })
+    })?;
+    let hostname = [node.hostname.as_str()];
+    let same_hostname = query::one(db, READ, SAME_HOSTNAME, hostname, |row| Ok(row.get::<_, Text<_>>(0)?.0))?;
+    let nonce_burned = query::one(db, READ, NONCE, [&token.nonce], |_| Ok(()))?.is_some();
+    Ok(Before { same_id, same_hostname, nonce_burned })
+}
+
+fn record(
+    db: &Connection,
+    node: &NewNode,
+    nonce: &str,
+    enrolled: Enrolled,
+    known: bool,
+    now: Timestamp,
+) -> Result<()> {
+    const NEW: &str = "INSERT INTO node (id, hostname, public_key, enrolled, cert_not_before, cert_serial,
+            cert_used, key_confirmed, declared, nonce)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9)
+        ON CONFLICT (id) DO UPDATE SET hostname = ?2, enrolled = ?4, removed = NULL, cert_not_before = ?5,
+            cert_serial = ?6, cert_used = 0, key_confirmed = ?7, declared = ?8, nonce = ?9";
+    const AGAIN: &str = "UPDATE node SET cert_not_before = ?2, cert_serial = ?3, cert_used = 0,
+            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6
+        WHERE id = ?1";
+    let (id, hostname) = (node.node_id.as_str(), node.hostname.as_str());
+    let (from, serial) = (node.cert_not_before.0, &node.cert_serial);
+    let (confirmed, declared) = (node.key_confirmed, Json(&node.declared));
+    match enrolled {
+        Enrolled::Again => {
+            change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce])?;
+        }
+        Enrolled::New => {
+            let key = node.public_key.as_slice();
+            let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce];
+            change(db, "record a node", NEW, row)?;
+            if known {
+                // Its history stays, but what it said of itself in its former life is over.
+                let stale = "DELETE FROM contact WHERE node = (SELECT no FROM node WHERE id = ?1)";
+                change(db, "record a node", stale, [id])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn certificate_used(db: &Connection, node: &NodeId) -> Result<()> {
+    let sql = "UPDATE node SET cert_used = 1 WHERE id = ?1 AND cert_used = 0";
+    change(db, "note the use of a certificate", sql, [node.as_str()]).map(|_| ())
+}
+
+pub(super) fn confirm_key(db: &Connection, node: &NodeId) -> Result<bool> {
+    let sql = "UPDATE node SET key_confirmed = 1 WHERE id = ?1 AND removed IS NULL";
+    Ok(change(db, "confirm a key", sql, [node.as_str()])? > 0)
+}
+
+pub(super) fn remove(db: &Connection, node: &NodeId, now: Timestamp) -> Result<bool> {
+    let push = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1)";
+    change(db, "remove a node", push, [node.as_str()])?;
+    let sql = "UPDATE node SET removed = ?2 WHERE id = ?1 AND removed IS NULL";
+    Ok(change(db, "remove a node", sql, params![node.as_str(), now.0])? > 0)
+}
+
+macro_rules! select_nodes {
+    ($rest:literal) => {
+        concat!(
+            "SELECT node.id, hostname, public_key, enrolled, removed, cert_not_before, cert_serial, cert_used,
+                key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
+                held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
+                traits.digest, push.number
+            FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
+                LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no ",
+            $rest
+        )
+    };
+}
+
+pub(super) fn all(db: &Connection) -> Result<Vec<NodeRecord>> {
+    const SQL: &str = select_nodes!("WHERE removed IS NULL ORDER BY node.id");
+    query::all(db, "read the nodes", SQL, [], node_record)
+}
+
+pub(super) fn one(db: &Connection, node: &NodeId) -> Result<Option<NodeRecord>> {
+    const SQL: &str = select_nodes!("WHERE node.id = ?1");
+    query::one(db, "read a node", SQL, [node.as_str()], node_record)
+}
+
+fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
+    Ok(NodeRecord {
+        node_id: row.get::<_, Text<_>>(0)?.0,
+        hostname: row.get::<_, Text<_>>(1)?.0,
+        public_key: row.get::<_, Bytes32>(2)?.0,
+        enrolled: Timestamp(row.get(3)?),
+        removed: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+        cert_not_before: Timestamp(row.get(5)?),
+        cert_serial: row.get(6)?,
+        cert_used: row.get(7)?,
+        key_confirmed: row.get(8)?,
+        declared: row.get::<_, Json<_>>(9)?.0,
+        last_seen: row.get::<_, Option<i64>>(10)?.map(Timestamp),
+        promised_secs: uint(row.get::<_, Option<i64>>(11)?.unwrap_or(0)),
+        held: held(row)?,
+        run: run_note(row)?,
+        last_run: row.get::<_, Option<Json<_>>>(18)?.map(|run| run.0),
+        streak: row.get::<_, Option<u32>>(19)?.unwrap_or(0),
+        cursor: cursor(row)?,
+        traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
+        push: row.get::<_, Option<i64>>(23)?.map(uint),
+    })
+}
+
+fn held(row: &Row<'_>) -> rusqlite::Result<Option<Held>> {
+    let Some(Text(channel)) = row.get::<_, Option<Text<_>>>(12)? else { return Ok(None) };
+    Ok(Some(Held {
+        channel,
+        seq: uint(row.get(13)?),
+        header: model::Digest(row.get::<_, Bytes32>(14)?.0),
+        root: model::Digest(row.get::<_, Bytes32>(15)?.0),
+    }))
+}
+
+fn run_note(row: &Row<'_>) -> rusqlite::Result<Option<RunNote>> {
+    let Some(at) = row.get::<_, Option<i64>>(16)? else { return Ok(None) };
+    Ok(Some(RunNote { at: Timestamp(at), outcome: model::Digest(row.get::<_, Bytes32>(17)?.0) }))
+}
+
+fn cursor(row: &Row<'_>) -> rusqlite::Result<Option<Cursor>> {
+    let Some(Text(incarnation)) = row.get::<_, Option<Text<_>>>(20)? else { return Ok(None) };
+    Ok(Some(Cursor { incarnation, seq: uint(row.get(21)?) }))
+}
+
+pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
+    const TOUCH: &str = "INSERT INTO contact (node, last_seen, promised_secs, held_channel, held_seq,
+            held_header, held_root, run_at, run_outcome)
+        SELECT no, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM node WHERE id = ?1 AND removed IS NULL
+        ON CONFLICT (node) DO UPDATE SET last_seen = ?2, promised_secs = ?3,
+            held_channel = coalesce(?4, held_channel), held_seq = coalesce(?5, held_seq),
+            held_header = coalesce(?6, held_header), held_root = coalesce(?7, held_root),
+            run_at = coalesce(?8, run_at), run_outcome = coalesce(?9, run_outcome)
+        WHERE contact.last_seen IS NULL OR contact.last_seen <= ?2";
+    let (held, run) = (touch.held.as_ref(), touch.run.as_ref());
+    let row = params![
+        touch.node.as_str(),
+        touch.last_seen.0,
+        int(touch.promised_secs),
+        held.map(|held| held.channel.as_str()),
+        held.map(|held| int(held.seq)),
+        held.map(|held| dig(&held.header)),
+        held.map(|held| dig(&held.root)),
+        run.map(|run| run.at.0),
+        run.map(|run| dig(&run.outcome)),
+    ];
+    change(db, "note a contact", TOUCH, row).map(|_| ())
+}
+
+pub(super) fn put_traits(db: &Connection, node: &NodeId, traits: &TraitReport, now: Timestamp) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO traits (node, digest, received, body) VALUES (?1, ?2, ?3, ?4)";
+    let row = params![active(db, node)?, dig(&traits.digest), now.0, Json(&traits.values)];
+    change(db, "keep traits", sql, row).map(|_| ())
+}
+
+pub(super) fn traits(db: &Connection, node: &NodeId) -> Result<Option<TraitReport>> {
+    let sql = "SELECT digest, body FROM traits WHERE node = (SELECT no FROM node WHERE id = ?1)";
+    query::one(db, "read traits", sql, [node.as_str()], |row| {
+        let digest = model::Digest(row.get::<_, Bytes32>(0)?.0);
+        Ok(TraitReport { digest, values: row.get::<_, Json<_>>(1)?.0 })
+    })
+}
+
+pub(super) fn set_push(db: &Connection, nodes: &[NodeId], push: u64, now: Timestamp) -> Result<()> {
+    let sql = "INSERT INTO push (node, number, asked)
+        SELECT no, ?2, ?3 FROM node WHERE id = ?1 AND removed IS NULL
+        ON CONFLICT (node) DO UPDATE SET number = ?2, asked = ?3";
+    for node in nodes {
+        change(db, "set a push", sql, params![node.as_str(), int(push), now.0])?;
+    }
+    Ok(())
+}
+
+pub(super) fn pushes(db: &Connection) -> Result<Vec<(NodeId, u64)>> {
+    let sql = "SELECT id, number FROM push JOIN node ON node.no = push.node ORDER BY id";
+    let push = |row: &Row<'_>| Ok((row.get::<_, Text<_>>(0)?.0, uint(row.get(1)?)));
+    query::all(db, "read the pushes", sql, [], push)
+}
+
+pub(super) fn clear_push(db: &Connection, node: &NodeId, push: u64) -> Result<()> {
+    let sql = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1) AND number <= ?2";
+    change(db, "clear a push", sql, params![node.as_str(), int(push)]).map(|_| ())
+}

@@ -1,0 +1,100 @@
+//! Opens the file, locked against a second control plane.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::cell::OrFail;
+use super::migrate::migrate;
+use crate::error::{Result, StoreError};
+
+/// Pages that the writer keeps in memory, in KiB. They are taken only as they are used.
+const WRITER_CACHE_KIB: i64 = 32 * 1024;
+/// The same for each reader.
+const READER_CACHE_KIB: i64 = 4 * 1024;
+/// Prepared statements that a connection keeps.
+const STATEMENTS: usize = 128;
+/// The write-ahead log is cut back to this after a checkpoint, in bytes.
+const WAL_LIMIT: i64 = 64 * 1024 * 1024;
+/// How long SQLite itself waits for another connection; there is only one writer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An open database.
+pub(super) struct Opened {
+    pub(super) writer: Connection,
+    pub(super) readers: Vec<Connection>,
+    /// Held as long as the database is open.
+    pub(super) lock: File,
+}
+
+pub(super) fn open(path: &Path, readers: usize) -> Result<Opened> {
+    let lock = lock(path)?;
+    create(path)?;
+    let writer = connect(path, WRITER_CACHE_KIB)?;
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
+        PRAGMA journal_size_limit = {WAL_LIMIT};"
+    );
+    writer.execute_batch(&pragmas).or_fail("prepare the database")?;
+    migrate(&writer)?;
+    let readers = (0..readers).map(|_| {
+        let reader = connect(path, READER_CACHE_KIB)?;
+        reader.execute_batch("PRAGMA query_only = ON").or_fail("prepare a reader")?;
+        Ok(reader)
+    });
+    let readers = readers.collect::<Result<_>>()?;
+    Ok(Opened { writer, readers, lock })
+}
+
+fn connect(path: &Path, cache_kib: i64) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).or_fail("open the database")?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.busy_timeout(PATIENCE).or_fail("prepare a connection")?;
+    connection.pragma_update(None, "cache_size", -cache_kib).or_fail("prepare a connection")?;
+    Ok(connection)
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(PathBuf::from(name))
+        .map_err(|error| file_error("open the lock", error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
+        Err(TryLockError::Error(error)) => Err(file_error("lock the database", error)),
+    }
+}
+
+/// Makes the file if there is none, readable for its owner alone, so that it is there
+/// after a crash too.
+fn create(path: &Path) -> Result<()> {
+    let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
+    match made {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(file_error("create the database", error)),
+        Ok(_) => {}
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| file_error("create the database", error))
+}
+
+fn file_error(operation: &'static str, error: std::io::Error) -> StoreError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
+        std::io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly,
+        _ => StoreError::Backend { operation, source: Arc::new(error) },
+    }
+}

@@ -1,0 +1,127 @@
+//! Takes away history beyond what is to be kept, in small transactions.
+
+use model::{Digest, Timestamp};
+use rusqlite::{Connection, params};
+
+use super::SqliteStore;
+use super::cell::int;
+use super::chunks::Table;
+use super::query::{self, change};
+use super::sweep;
+use crate::NONCE_KEPT;
+use crate::error::Result;
+use crate::record::{Pruned, Retention};
+
+/// Nodes whose facts are pruned in one transaction.
+const NODES_IN_BATCH: usize = 100;
+/// Removed nodes that go in one transaction, with their whole history.
+const REMOVED_IN_BATCH: i64 = 10;
+/// The newest logs of a node that are kept when they have no facts left. A log that is
+/// forgotten would be accepted again from its beginning, so this is far more than a node
+/// has lives.
+const LOGS_PER_NODE: i64 = 1000;
+
+pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retention) -> Result<Pruned> {
+    let nodes = removed_nodes(store, now.minus(retention.removed_nodes)).await?;
+    let facts = facts(store, &retention).await?;
+    let newest = int(retention.releases.max(1) as u64);
+    let forgotten = now.minus(NONCE_KEPT);
+    let (releases, nonces) = store
+        .write(0, move |session| {
+            let releases = "DELETE FROM release WHERE seq NOT IN (SELECT seq FROM head)
+                AND seq NOT IN (SELECT seq FROM release ORDER BY seq DESC LIMIT ?1)";
+            let releases = change(&session.db, "prune releases", releases, [newest])?;
+            let nonces = "DELETE FROM nonce WHERE expires_at < ?1";
+            let nonces = change(&session.db, "prune nonces", nonces, [forgotten.0])?;
+            Ok((releases as u64, nonces as u64))
+        })
+        .await?;
+    let (chunks, contents) = garbage(store, now.minus(retention.grace)).await?;
+    Ok(Pruned { facts, releases, chunks, contents, nonces, nodes })
+}
+
+async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
+    let mut total = 0;
+    loop {
+        let gone = store
+            .write(0, move |session| {
+                let sql = "DELETE FROM node WHERE no IN
+                    (SELECT no FROM node WHERE removed < ?1 LIMIT ?2)";
+                change(&session.db, "prune nodes", sql, params![cutoff.0, REMOVED_IN_BATCH])
+            })
+            .await?;
+        if gone == 0 {
+            return Ok(total);
+        }
+        total += gone as u64;
+    }
+}
+
+async fn facts(store: &SqliteStore, retention: &Retention) -> Result<u64> {
+    let runs = int(retention.runs_per_node as u64);
+    let others = int(retention.facts_per_node as u64);
+    let nodes = store
+        .read(move |db| {
+            let sql = "SELECT node FROM fact GROUP BY node
+                HAVING sum(is_run) > ?1 OR sum(1 - is_run) > ?2";
+            query::all(db, "read what to prune", sql, params![runs, others], |row| row.get::<_, i64>(0))
+        })
+        .await?;
+    let mut total = 0;
+    for batch in nodes.chunks(NODES_IN_BATCH) {
+        let batch = batch.to_vec();
+        let gone = store.write(0, move |session| facts_of(&session.db, &batch, runs, others)).await?;
+        total += gone;
+    }
+    Ok(total)
+}
+
+fn facts_of(db: &Connection, nodes: &[i64], runs: i64, others: i64) -> Result<u64> {
+    const FACTS: &str = "DELETE FROM fact WHERE node = ?1 AND is_run = ?2 AND id <=
+        (SELECT id FROM fact WHERE node = ?1 AND is_run = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
+    const LOGS: &str = "DELETE FROM log WHERE node = ?1
+        AND no NOT IN (SELECT no FROM log WHERE node = ?1 ORDER BY no DESC LIMIT ?2)
+        AND NOT EXISTS (SELECT 1 FROM fact WHERE fact.log = log.no)
+        AND NOT EXISTS (SELECT 1 FROM contact WHERE contact.log = log.no)";
+    let mut gone = 0;
+    for node in nodes {
+        for (is_run, keep) in [(true, runs), (false, others)] {
+            gone += change(db, "prune facts", FACTS, params![node, is_run, keep])? as u64;
+        }
+        change(db, "prune logs", LOGS, params![node, LOGS_PER_NODE])?;
+    }
+    Ok(gone)
+}
+
+async fn garbage(store: &SqliteStore, cutoff: Timestamp) -> Result<(u64, u64)> {
+    let sweep = store.write(0, |session| Ok::<_, crate::StoreError>(sweep::begin(session))).await?;
+    let swept = swept(store, cutoff, sweep).await;
+    let ended = store
+        .write(0, move |session| {
+            sweep::end(session, sweep);
+            Ok(())
+        })
+        .await;
+    let swept = swept?;
+    ended?;
+    Ok(swept)
+}
+
+async fn swept(store: &SqliteStore, cutoff: Timestamp, sweep: u64) -> Result<(u64, u64)> {
+    let garbage = store.read(move |db| sweep::garbage(db, cutoff)).await?;
+    let chunks = take(store, sweep, Table::Chunk, &garbage.chunks).await?;
+    let contents = take(store, sweep, Table::Content, &garbage.contents).await?;
+    Ok((chunks, contents))
+}
+
+async fn take(store: &SqliteStore, sweep: u64, table: Table, digests: &[Digest]) -> Result<u64> {
+    let mut total = 0;
+    for batch in digests.chunks(sweep::BATCH) {
+        let batch = batch.to_vec();
+        match store.write(0, move |session| sweep::batch(session, sweep, table, &batch)).await? {
+            Some(gone) => total += gone,
+            None => break,
+        }
+    }
+    Ok(total)
+}

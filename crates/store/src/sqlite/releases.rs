@@ -1,0 +1,104 @@
+//! Releases and what channels point to.
+
+use model::chunk::Chunk;
+use model::exchange::Signed;
+use model::{Channel, Digest, Timestamp};
+use rusqlite::{Connection, Row, params};
+
+use super::cell::{Bytes32, Json, Text, dig, int, uint};
+use super::chunks::{self, Table};
+use super::query::{self, change};
+use super::sweep::Recent;
+use super::writer::Session;
+use crate::MAX_LISTED;
+use crate::error::{CommitError, Result};
+use crate::record::{ChannelHead, NewRelease, Release};
+
+pub(super) fn commit(session: &mut Session, new: NewRelease) -> Result<(), CommitError> {
+    let expected = new.expected_head;
+    let new = Release::from(new);
+    let db = &session.db;
+    if release(db, new.seq)?.as_ref() == Some(&new) {
+        return Ok(());
+    }
+    if new.headers.is_empty() {
+        return Err(CommitError::NoHeader);
+    }
+    let head = newest(db)?;
+    if head != expected || head.is_some_and(|head| head >= new.seq) {
+        return Err(CommitError::HeadMoved { head });
+    }
+    if !matches!(chunks::chunk(db, &new.selection)?, Some(Chunk::Selection { .. })) {
+        return Err(CommitError::NotComplete { missing: vec![new.selection] });
+    }
+    insert(db, &new)?;
+    Recent::note(&mut session.recent, Table::Chunk, &new.selection);
+    Ok(())
+}
+
+fn newest(db: &Connection) -> Result<Option<u64>> {
+    let sql = "SELECT seq FROM release ORDER BY seq DESC LIMIT 1";
+    query::one(db, "read the newest release", sql, [], |row| Ok(uint(row.get(0)?)))
+}
+
+fn insert(db: &Connection, new: &Release) -> Result<()> {
+    const RELEASE: &str = "INSERT INTO release (seq, ref_label, created, selection, headers, summary)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    const HEAD: &str = "INSERT OR REPLACE INTO head (channel, seq, header, selection)
+        VALUES (?1, ?2, ?3, ?4)";
+    let (seq, selection) = (int(new.seq), dig(&new.selection));
+    let row = params![seq, new.ref_label, new.created.0, selection, Json(&new.headers), Json(&new.summary)];
+    change(db, "commit a release", RELEASE, row)?;
+    for (channel, header) in &new.headers {
+        change(db, "point a channel", HEAD, params![channel.as_str(), seq, Json(header), selection])?;
+    }
+    Ok(())
+}
+
+pub(super) fn heads(db: &Connection) -> Result<Vec<ChannelHead>> {
+    let sql = "SELECT channel, seq, header, beacon, selection FROM head ORDER BY channel";
+    query::all(db, "read the channels", sql, [], |row| {
+        Ok(ChannelHead {
+            channel: row.get::<_, Text<_>>(0)?.0,
+            seq: uint(row.get(1)?),
+            header: row.get::<_, Json<_>>(2)?.0,
+            beacon: row.get::<_, Option<Json<_>>>(3)?.map(|beacon| beacon.0),
+            selection: Digest(row.get::<_, Bytes32>(4)?.0),
+        })
+    })
+}
+
+pub(super) fn add_beacon(
+    db: &Connection,
+    channel: &Channel,
+    seq: u64,
+    beacon: &Signed,
+    at: Timestamp,
+) -> Result<bool> {
+    let sql = "UPDATE head SET beacon = ?3, beacon_at = ?4 WHERE channel = ?1 AND seq = ?2";
+    let row = params![channel.as_str(), int(seq), Json(beacon), at.0];
+    Ok(change(db, "keep a beacon", sql, row)? > 0)
+}
+
+pub(super) fn release(db: &Connection, seq: u64) -> Result<Option<Release>> {
+    let sql = "SELECT seq, ref_label, created, selection, headers, summary FROM release WHERE seq = ?1";
+    query::one(db, "read a release", sql, [int(seq)], of_row)
+}
+
+pub(super) fn list(db: &Connection, limit: usize, before: Option<u64>) -> Result<Vec<Release>> {
+    let sql = "SELECT seq, ref_label, created, selection, headers, summary FROM release
+        WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
+    let bounds = params![before.map_or(i64::MAX, int), int(limit.min(MAX_LISTED) as u64)];
+    query::all(db, "read the releases", sql, bounds, of_row)
+}
+
+fn of_row(row: &Row<'_>) -> rusqlite::Result<Release> {
+    Ok(Release {
+        seq: uint(row.get(0)?),
+        ref_label: row.get(1)?,
+        created: Timestamp(row.get(2)?),
+        selection: Digest(row.get::<_, Bytes32>(3)?.0),
+        headers: row.get::<_, Json<_>>(4)?.0,
+        summary: row.get::<_, Json<_>>(5)?.0,
+    })
+}

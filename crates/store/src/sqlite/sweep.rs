@@ -1,0 +1,114 @@
+//! Takes away chunks and contents that nothing reaches, while other work goes on.
+//!
+//! What is garbage is found in a reader's snapshot; meanwhile the writer notes whatever
+//! is put or reported as present, and spares it with everything below. Chunks go from the
+//! top down, so whoever has a chunk has everything below it at every moment.
+
+use model::chunk::Needs;
+use model::{Digest, Timestamp};
+use rusqlite::{Connection, Params};
+
+use super::cell::{Bytes32, dig};
+use super::chunks::{self, TOUCH_GRAIN_MS, Table};
+use super::query::{self, change};
+use super::writer::Session;
+use crate::error::Result;
+use crate::reach::Marked;
+
+/// The most digests that are noted during a sweep; with more the sweep gives up, and the
+/// next one has less to do.
+const MAX_RECENT: usize = 1_000_000;
+/// How many digests go in one transaction.
+pub(super) const BATCH: usize = 2_000;
+
+/// What was put or reported as present since a sweep began.
+pub(super) struct Recent {
+    sweep: u64,
+    /// Chunks whose trees are not yet in `spared`.
+    fresh: Vec<Digest>,
+    spared: Marked,
+}
+
+impl Recent {
+    /// Notes a digest if a sweep is under way.
+    pub(super) fn note(recent: &mut Option<Recent>, table: Table, digest: &Digest) {
+        let Some(noted) = recent else { return };
+        if noted.fresh.len() + noted.spared.contents.len() >= MAX_RECENT {
+            *recent = None;
+            return;
+        }
+        match table {
+            Table::Chunk => noted.fresh.push(*digest),
+            Table::Content => {
+                noted.spared.contents.insert(*digest);
+            }
+        }
+    }
+}
+
+/// Begins a sweep, in place of one that may be under way; returns its number.
+pub(super) fn begin(session: &mut Session) -> u64 {
+    session.sweeps += 1;
+    session.recent = Some(Recent { sweep: session.sweeps, fresh: Vec::new(), spared: Marked::default() });
+    session.sweeps
+}
+
+/// Ends a sweep, if it is still this one.
+pub(super) fn end(session: &mut Session, sweep: u64) {
+    session.recent = session.recent.take().filter(|recent| recent.sweep != sweep);
+}
+
+/// What may go.
+#[derive(Default)]
+pub(super) struct Garbage {
+    /// From the top down.
+    pub(super) chunks: Vec<Digest>,
+    pub(super) contents: Vec<Digest>,
+}
+
+/// What neither a release reaches nor anything touched since `cutoff`.
+pub(super) fn garbage(db: &Connection, cutoff: Timestamp) -> Result<Garbage> {
+    let cutoff = cutoff.0.saturating_sub(TOUCH_GRAIN_MS);
+    let mut kept = Marked::default();
+    let roots = digests(db, "SELECT selection FROM release", [])?;
+    kept.mark(roots, &mut |digest| needs(db, digest))?;
+    let touched = digests(db, "SELECT digest FROM chunk WHERE touched >= ?1", [cutoff])?;
+    kept.mark(touched, &mut |digest| needs(db, digest))?;
+    // A chunk is higher than any below it.
+    let mut chunks = digests(db, "SELECT digest FROM chunk WHERE touched < ?1 ORDER BY height DESC", [cutoff])?;
+    chunks.retain(|digest| !kept.chunks.contains(digest));
+    let mut contents = digests(db, "SELECT digest FROM content WHERE touched < ?1", [cutoff])?;
+    contents.retain(|digest| !kept.contents.contains(digest));
+    Ok(Garbage { chunks, contents })
+}
+
+/// Takes one batch away; `None` when the sweep was given up.
+pub(super) fn batch(
+    session: &mut Session,
+    sweep: u64,
+    table: Table,
+    digests: &[Digest],
+) -> Result<Option<u64>> {
+    let Some(recent) = session.recent.as_mut().filter(|recent| recent.sweep == sweep) else {
+        return Ok(None);
+    };
+    let db = &session.db;
+    recent.spared.mark(recent.fresh.drain(..), &mut |digest| needs(db, digest))?;
+    let (spared, sql) = match table {
+        Table::Chunk => (&recent.spared.chunks, "DELETE FROM chunk WHERE digest = ?1"),
+        Table::Content => (&recent.spared.contents, "DELETE FROM content WHERE digest = ?1"),
+    };
+    let mut gone = 0;
+    for digest in digests.iter().filter(|digest| !spared.contains(digest)) {
+        gone += change(db, "take garbage away", sql, [dig(digest)])? as u64;
+    }
+    Ok(Some(gone))
+}
+
+fn needs(db: &Connection, chunk: &Digest) -> Result<Option<Needs>> {
+    Ok(chunks::chunk(db, chunk)?.map(|chunk| chunk.needs()))
+}
+
+fn digests(db: &Connection, sql: &'static str, bounds: impl Params) -> Result<Vec<Digest>> {
+    query::all(db, "read digests", sql, bounds, |row| Ok(Digest(row.get::<_, Bytes32>(0)?.0)))
+}

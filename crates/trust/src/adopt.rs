@@ -1,0 +1,257 @@
+//! Whether a node may adopt what it is pointed to (ROL-4).
+
+use model::exchange::{Offer, Signed};
+use model::selection::Matches;
+use model::time::SLACK;
+use model::{Channel, Digest, FleetId, Hostname, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::TrustTime;
+use crate::document::TrustDocument;
+use crate::release::{Beacon, Fallback, Header};
+use crate::signed::{self, VerifyError};
+
+/// What a node remembers of releases so that it cannot be led back. Persisted with every
+/// adoption, before anything of the release takes effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Floor {
+    /// The highest release accepted so far.
+    pub seq: u64,
+    /// The digest of its header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Digest>,
+    /// What that header allows to go back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<Fallback>,
+    /// The newest time in any signature verified so far (IDN-11).
+    #[serde(default)]
+    pub newest_signature: Timestamp,
+}
+
+/// Who is asked to adopt, and by what it judges.
+#[derive(Clone, Copy)]
+pub struct Judge<'a> {
+    /// The keys believed.
+    pub trust: &'a TrustDocument,
+    /// The node's hostname.
+    pub hostname: &'a Hostname,
+    /// What it remembers.
+    pub floor: &'a Floor,
+    /// What time it is.
+    pub time: TrustTime,
+    /// How patterns match.
+    pub matches: Matches<'a>,
+}
+
+/// An offer that may be adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The verified header.
+    pub header: Header,
+    /// Its digest.
+    pub digest: Digest,
+    /// The root of the node's set in it.
+    pub root: Digest,
+    /// The floor to persist together with the adoption.
+    pub floor: Floor,
+}
+
+/// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The header's signature does not hold.
+    #[error("the release header is refused: {0}")]
+    Header(VerifyError),
+    /// The beacon's signature does not hold, or it speaks of another release.
+    #[error("the beacon is refused: {0}")]
+    Beacon(String),
+    /// The release is of another fleet.
+    #[error("the release is of fleet {theirs}, this node is of {ours}")]
+    OtherFleet {
+        /// The release's fleet.
+        theirs: FleetId,
+        /// The node's fleet.
+        ours: FleetId,
+    },
+    /// The header is of another channel than the node's entry.
+    #[error("the header is of channel {header}, but the node's entry is of channel {entry}")]
+    OtherChannel {
+        /// The header's channel.
+        header: Channel,
+        /// The entry's channel.
+        entry: Channel,
+    },
+    /// It is lower than the highest release accepted, and no named fallback.
+    #[error("release {offered} is older than release {accepted}, which this node accepted before")]
+    Older {
+        /// The release offered.
+        offered: u64,
+        /// The highest accepted.
+        accepted: u64,
+    },
+    /// Two different headers bear one number.
+    #[error("two different headers bear the number {0}; one of them was accepted before")]
+    TwoHeaders(u64),
+    /// Neither header nor beacon is within the freshness window.
+    #[error("release {seq} was last signed for at {signed}, which is past its freshness of {freshness_secs} s")]
+    Stale {
+        /// The release offered.
+        seq: u64,
+        /// When header or beacon was signed.
+        signed: Timestamp,
+        /// The window in seconds.
+        freshness_secs: u64,
+    },
+    /// It was signed in the future.
+    #[error("release {seq} is dated {created}, in the future of this node's clock ({now})")]
+    FutureDated {
+        /// The release offered.
+        seq: u64,
+        /// Its date.
+        created: Timestamp,
+        /// The node's time.
+        now: Timestamp,
+    },
+    /// The proof does not show that the release gives this entry to this node.
+    #[error("{0}")]
+    Proof(#[from] model::selection::ProofError),
+    /// The set does not have the root that the release gives to this node.
+    #[error("the set received has root {got}, the release says {want}")]
+    OtherRoot {
+        /// The root that was put together.
+        got: Digest,
+        /// The root that the release gives.
+        want: Digest,
+    },
+    /// A part of the offer cannot be used.
+    #[error("the offer is malformed: {0}")]
+    Malformed(String),
+}
+
+impl Refusal {
+    /// The stable code that facts carry.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Header(VerifyError::Unsigned) => "release_unsigned",
+            Refusal::Header(_) => "release_signature",
+            Refusal::Beacon(_) => "beacon_signature",
+            Refusal::OtherFleet { .. } => "release_other_fleet",
+            Refusal::OtherChannel { .. } => "release_other_channel",
+            Refusal::Older { .. } => "release_older",
+            Refusal::TwoHeaders(_) => "release_two_headers",
+            Refusal::Stale { .. } => "release_stale",
+            Refusal::FutureDated { .. } => "release_future",
+            Refusal::Proof(_) => "release_proof",
+            Refusal::OtherRoot { .. } => "release_other_root",
+            Refusal::Malformed(_) => "release_malformed",
+        }
+    }
+}
+
+/// Decides on an offer: signatures, fleet, channel, number, date, freshness, proof.
+///
+/// # Errors
+/// The first [`Refusal`] found; nothing of the offer may be used then.
+pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
+    let header: Header =
+        signed::verify(&offer.header, &by.trust.release).map_err(Refusal::Header)?;
+    let digest = signed::digest(&offer.header);
+    let beacon = match &offer.beacon {
+        Some(beacon) => Some(verify_beacon(beacon, &header, &digest, by.trust)?),
+        None => None,
+    };
+    check_identity(&header, offer, by)?;
+    let fallback =
+        by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
+    check_number(&header, &digest, fallback, by.floor)?;
+    check_dates(&header, beacon.as_ref(), fallback, by.time)?;
+    offer.proof.verify(&header.selection, by.hostname, &offer.entry, by.matches)?;
+    let floor = raise(by.floor, &header, digest, beacon.as_ref());
+    Ok(Adopted { digest, root: offer.entry.root, floor, header })
+}
+
+/// Verifies a beacon for a header that is already held.
+///
+/// # Errors
+/// When the signature does not hold or it speaks of another release.
+pub fn verify_beacon(
+    beacon: &Signed,
+    header: &Header,
+    digest: &Digest,
+    trust: &TrustDocument,
+) -> Result<Beacon, Refusal> {
+    let beacon: Beacon =
+        signed::verify(beacon, &trust.release).map_err(|error| Refusal::Beacon(error.to_string()))?;
+    let same = beacon.fleet == header.fleet
+        && beacon.channel == header.channel
+        && beacon.seq == header.seq
+        && beacon.header == *digest;
+    if same { Ok(beacon) } else { Err(Refusal::Beacon("it speaks of another release".to_owned())) }
+}
+
+fn check_identity(header: &Header, offer: &Offer, by: Judge<'_>) -> Result<(), Refusal> {
+    if header.fleet != by.trust.fleet {
+        let (theirs, ours) = (header.fleet.clone(), by.trust.fleet.clone());
+        return Err(Refusal::OtherFleet { theirs, ours });
+    }
+    if header.channel != offer.entry.channel {
+        let (header, entry) = (header.channel.clone(), offer.entry.channel.clone());
+        return Err(Refusal::OtherChannel { header, entry });
+    }
+    Ok(())
+}
+
+fn check_number(
+    header: &Header,
+    digest: &Digest,
+    fallback: bool,
+    floor: &Floor,
+) -> Result<(), Refusal> {
+    if header.seq < floor.seq && !fallback {
+        return Err(Refusal::Older { offered: header.seq, accepted: floor.seq });
+    }
+    let other = floor.header.is_some_and(|accepted| accepted != *digest);
+    if header.seq == floor.seq && other {
+        return Err(Refusal::TwoHeaders(header.seq));
+    }
+    Ok(())
+}
+
+fn check_dates(
+    header: &Header,
+    beacon: Option<&Beacon>,
+    fallback: bool,
+    time: TrustTime,
+) -> Result<(), Refusal> {
+    let signed = beacon.map_or(header.created, |beacon| beacon.at.max(header.created));
+    let now = time.now();
+    if signed > now.plus(SLACK) {
+        return Err(Refusal::FutureDated { seq: header.seq, created: signed, now });
+    }
+    // A fallback is old by its nature; the header that names it vouches for it.
+    if !fallback && now > signed.plus(header.freshness()).plus(SLACK) {
+        let freshness_secs = header.freshness_secs;
+        return Err(Refusal::Stale { seq: header.seq, signed, freshness_secs });
+    }
+    Ok(())
+}
+
+fn raise(floor: &Floor, header: &Header, digest: Digest, beacon: Option<&Beacon>) -> Floor {
+    let signed = beacon.map_or(header.created, |beacon| beacon.at.max(header.created));
+    let newest_signature = floor.newest_signature.max(signed);
+    if header.seq < floor.seq {
+        return Floor { newest_signature, ..floor.clone() };
+    }
+    let fallbacks = header.fallbacks.iter().take(crate::release::MAX_FALLBACKS).cloned().collect();
+    Floor { seq: header.seq, header: Some(digest), fallbacks, newest_signature }
+}
+
+/// Whether a pattern, its exceptions aside, takes a hostname. One that this version cannot
+/// read takes every name, so that no later entry can be proven past it.
+pub fn takes(entry: &model::selection::PatternEntry, hostname: &str) -> bool {
+    let matches = |pattern: &str| {
+        lang::pattern::Pattern::parse(pattern).map_or(true, |pattern| pattern.matches(hostname))
+    };
+    matches(&entry.pattern) && !entry.except.iter().any(|except| matches(except))
+}

@@ -1,0 +1,30 @@
+//! The time that trust goes by (IDN-11).
+
+use model::Timestamp;
+use model::time::SLACK;
+
+/// `max(clock, build time, newest verified signature)`: a slow clock locks no node out.
+///
+/// The local clock never raises `newest_signature`, so a fast clock does no lasting harm:
+/// it makes everything look stale, nothing is adopted, and that is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrustTime {
+    /// What the host's clock says.
+    pub clock: Timestamp,
+    /// When this program was built.
+    pub built: Timestamp,
+    /// The newest time in any signature verified so far; persisted.
+    pub newest_signature: Timestamp,
+}
+
+impl TrustTime {
+    /// The time to judge by.
+    pub fn now(&self) -> Timestamp {
+        self.clock.max(self.built).max(self.newest_signature)
+    }
+
+    /// The clock is behind what signatures prove, by more than the slack.
+    pub fn clock_is_slow(&self) -> bool {
+        self.clock.plus(SLACK) < self.built.max(self.newest_signature)
+    }
+}

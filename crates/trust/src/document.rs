@@ -1,0 +1,58 @@
+//! The trust document: which keys a fleet's nodes believe.
+
+use model::canonical::{self, CanonicalError};
+use model::{Digest, FleetId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::key::PublicKey;
+
+/// The keys that may sign one sort of thing (IDN-8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slots {
+    /// The key in use.
+    pub current: PublicKey,
+    /// The key before it, still believed during a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PublicKey>,
+    /// Documents signed before this count no more, whoever signed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reject_before: Option<Timestamp>,
+}
+
+impl Slots {
+    /// Slots with one key.
+    pub fn of(key: PublicKey) -> Slots {
+        Slots { current: key, previous: None, reject_before: None }
+    }
+
+    /// The keys believed now.
+    pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
+        std::iter::once(&self.current).chain(&self.previous)
+    }
+}
+
+/// What a node needs to know in order to verify all else. A token names its digest, so
+/// that a node checks it before it believes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustDocument {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// Rises with every change.
+    pub version: u64,
+    /// Who signs releases and beacons.
+    pub release: Slots,
+    /// Who signs tokens.
+    pub root: Slots,
+}
+
+impl TrustDocument {
+    /// The digest of the canonical bytes.
+    ///
+    /// # Errors
+    /// Never for a valid document.
+    pub fn digest(&self) -> Result<Digest, CanonicalError> {
+        Ok(Digest::of(&canonical::to_bytes(self)?))
+    }
+}

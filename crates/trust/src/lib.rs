@@ -1,0 +1,18 @@
+//! What is signed and who may sign it: keys, signed documents, release headers, tokens, freshness.
+//!
+//! Nothing a control plane says is believed for itself. [`adopt`] holds the one function
+//! that decides whether a node may adopt what it is pointed to; it runs before anything
+//! else looks at an offer. Time is an argument: [`clock`] says what time trust goes by.
+
+pub mod adopt;
+pub mod clock;
+pub mod document;
+pub mod key;
+pub mod release;
+pub mod signed;
+pub mod token;
+
+pub use adopt::{Adopted, Floor, Refusal};
+pub use document::{Slots, TrustDocument};
+pub use key::{PublicKey, SigningKey};
+pub use release::{Beacon, Header};

@@ -1,0 +1,183 @@
+//! Bootstrap tokens (ENR-1): who may enroll, with which key, where, and whom to believe there.
+
+use std::time::Duration;
+
+use data_encoding::BASE64URL_NOPAD;
+use model::canonical;
+use model::time::SLACK;
+use model::{Digest, FleetId, Hostname, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::document::Slots;
+use crate::key::{PublicKey, SigningKey};
+use crate::signed::message;
+
+/// The longest life of a token that names no key (ENR-9).
+pub const MAX_UNBOUND_LIFE: Duration = Duration::from_secs(3600);
+/// The longest life of any token.
+pub const MAX_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest token, in characters.
+pub const MAX_TOKEN: usize = 8 * 1024;
+const PREFIX: &str = "muster1.";
+const TYPE: &str = "bootstrap-token";
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claims {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// The hostname that may enroll.
+    pub hostname: Hostname,
+    /// The fingerprint of the key that may enroll; absent only in a short-lived token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_pubkey_fingerprint: Option<String>,
+    /// Which key the agent should use as the machine's.
+    #[serde(default, skip_serializing_if = "KeySource::is_own")]
+    pub key: KeySource,
+    /// When it was minted.
+    pub issued_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// Random; burned when the node is recorded.
+    pub nonce: String,
+    /// Where the control plane is, in order of preference.
+    pub servers: Vec<String>,
+    /// SHA-256 of the control plane's CA certificate: the node verifies the server by it
+    /// before it says anything.
+    pub ca: Digest,
+    /// The digest of the trust document.
+    pub trust: Digest,
+}
+
+/// Where a machine's key comes from (IDN-1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeySource {
+    /// The agent makes one in its state directory.
+    #[default]
+    Own,
+    /// The SSH host key.
+    SshHost,
+}
+
+impl KeySource {
+    fn is_own(&self) -> bool {
+        *self == KeySource::Own
+    }
+}
+
+/// Why a token is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It is not of a token's form.
+    #[error("this is not a token: it must begin with {PREFIX:?}")]
+    NotAToken,
+    /// It was cut off when it was copied.
+    #[error("the token is incomplete: copy it whole, it is one line")]
+    Truncated,
+    /// The root key did not sign it.
+    #[error("the token was not signed by this fleet's root key")]
+    Forged,
+    /// Its time is over.
+    #[error("the token expired at {0}")]
+    Expired(Timestamp),
+    /// Its time has not come.
+    #[error("the token is dated {0}, in the future")]
+    FutureDated(Timestamp),
+    /// It is for another hostname.
+    #[error("the token is for {expected}, not for {got}")]
+    OtherHost {
+        /// The token's hostname.
+        expected: Hostname,
+        /// The one that asks.
+        got: String,
+    },
+    /// It is for another key.
+    #[error("the token is for another key than the one that asks")]
+    OtherKey,
+    /// Its life is longer than tokens of its sort may have.
+    #[error("a token that names no key may live for at most {} s", MAX_UNBOUND_LIFE.as_secs())]
+    TooLong,
+}
+
+/// Signs claims. The text form is one line: prefix, claims, signature.
+///
+/// # Errors
+/// When the claims have no canonical form, or break the bounds on a token's life.
+pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
+    check_life(claims)?;
+    let bytes = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
+    let signature = root.sign(&message(TYPE, &bytes));
+    let (claims, signature) = (BASE64URL_NOPAD.encode(&bytes), BASE64URL_NOPAD.encode(&signature));
+    Ok(format!("{PREFIX}{claims}.{signature}"))
+}
+
+/// Reads the claims without believing them: what a node may know before it has a trust
+/// document. It then verifies the server by `ca` and the trust document by `trust`.
+///
+/// # Errors
+/// When the text is no token or was cut off.
+pub fn peek(token: &str) -> Result<Claims, TokenError> {
+    Ok(split(token)?.0)
+}
+
+/// Verifies a token as the control plane does: signature, time, hostname, key.
+///
+/// # Errors
+/// [`TokenError`] says what does not hold.
+pub fn verify(
+    token: &str,
+    root: &Slots,
+    hostname: &str,
+    key: &PublicKey,
+    now: Timestamp,
+) -> Result<Claims, TokenError> {
+    let (claims, bytes, signature) = split(token)?;
+    let message = message(TYPE, &bytes);
+    let rejected = root.reject_before.is_some_and(|limit| claims.issued_at < limit);
+    if rejected || !root.keys().any(|root| root.verifies(&message, &signature)) {
+        return Err(TokenError::Forged);
+    }
+    check_life(&claims)?;
+    if claims.issued_at > now.plus(SLACK) {
+        return Err(TokenError::FutureDated(claims.issued_at));
+    }
+    if now > claims.expires_at.plus(SLACK) {
+        return Err(TokenError::Expired(claims.expires_at));
+    }
+    if claims.hostname.as_str() != hostname {
+        return Err(TokenError::OtherHost { expected: claims.hostname, got: hostname.to_owned() });
+    }
+    match &claims.expected_pubkey_fingerprint {
+        Some(expected) if *expected != key.fingerprint() => Err(TokenError::OtherKey),
+        _ => Ok(claims),
+    }
+}
+
+fn check_life(claims: &Claims) -> Result<(), TokenError> {
+    let life = claims.expires_at.since(claims.issued_at);
+    let limit =
+        if claims.expected_pubkey_fingerprint.is_some() { MAX_LIFE } else { MAX_UNBOUND_LIFE };
+    if life > limit { Err(TokenError::TooLong) } else { Ok(()) }
+}
+
+fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {
+    let token = token.trim();
+    if token.len() > MAX_TOKEN {
+        return Err(TokenError::NotAToken);
+    }
+    let Some(rest) = token.strip_prefix(PREFIX) else {
+        let cut = PREFIX.starts_with(token) && !token.is_empty();
+        return Err(if cut { TokenError::Truncated } else { TokenError::NotAToken });
+    };
+    let (claims, signature) = rest.split_once('.').ok_or(TokenError::Truncated)?;
+    let signature =
+        BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| TokenError::Truncated)?;
+    if signature.len() != 64 {
+        return Err(TokenError::Truncated);
+    }
+    let bytes = BASE64URL_NOPAD.decode(claims.as_bytes()).map_err(|_| TokenError::Forged)?;
+    let claims = canonical::parse_canonical(&bytes).map_err(|_| TokenError::Forged)?;
+    Ok((claims, bytes, signature))
+}

@@ -1,0 +1,30 @@
+//! Enrollment messages (ENR-2).
+
+use serde::{Deserialize, Serialize};
+use trust::TrustDocument;
+
+/// `POST /v1/enroll`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnrollRequest {
+    /// The bootstrap token, as minted.
+    pub token: String,
+    /// The hostname that asks.
+    pub hostname: String,
+    /// The certificate request in PEM, signed by the node's key. Only its key counts.
+    pub csr_pem: String,
+}
+
+/// The answer to [`EnrollRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnrollAnswer {
+    /// The node's id.
+    pub node_id: model::NodeId,
+    /// The node's certificate in PEM.
+    pub cert_pem: String,
+    /// The CA certificates in PEM.
+    pub ca_pem: String,
+    /// Whom to believe; the token names its digest.
+    pub trust: TrustDocument,
+}

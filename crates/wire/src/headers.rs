@@ -1,0 +1,49 @@
+//! Header names and the protocol's version (WIR-1).
+
+use http::HeaderMap;
+
+/// The protocol's major version, in every request and response.
+pub const PROTOCOL_HEADER: &str = "muster-protocol";
+/// The major version that this program speaks.
+pub const PROTOCOL: &str = "1";
+/// The agent's version; informational, except that one below the minimum is refused.
+pub const AGENT_VERSION_HEADER: &str = "muster-agent-version";
+/// The oldest agent that this control plane serves.
+pub const MINIMUM_AGENT: (u64, u64, u64) = (0, 1, 0);
+/// Names a request in problems and logs.
+pub const REQUEST_ID_HEADER: &str = "muster-request-id";
+/// RFC 9530 digest of the body as sent.
+pub const CONTENT_DIGEST: &str = "content-digest";
+/// RFC 9421 signature parameters.
+pub const SIGNATURE_INPUT: &str = "signature-input";
+/// RFC 9421 signature.
+pub const SIGNATURE: &str = "signature";
+
+/// What a peer's version headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// It speaks this protocol and is new enough.
+    Fits,
+    /// It speaks another major version, or names none.
+    OtherProtocol,
+    /// Its agent is older than this control plane serves.
+    TooOld,
+}
+
+/// Judges a request's version headers.
+pub fn version(headers: &HeaderMap) -> Version {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if text(PROTOCOL_HEADER) != Some(PROTOCOL) {
+        return Version::OtherProtocol;
+    }
+    match text(AGENT_VERSION_HEADER).and_then(parse_version) {
+        Some(version) if version < MINIMUM_AGENT => Version::TooOld,
+        Some(_) | None => Version::Fits,
+    }
+}
+
+fn parse_version(text: &str) -> Option<(u64, u64, u64)> {
+    let core = text.split(['-', '+']).next()?;
+    let mut parts = core.splitn(3, '.').map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??, parts.next()??))
+}

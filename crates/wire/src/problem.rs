@@ -1,0 +1,195 @@
+//! Problems: RFC 9457 with a stable code and a request id (WIR-2).
+
+use serde::{Deserialize, Serialize};
+
+/// The content type of problems.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+macro_rules! codes {
+    ($($variant:ident $code:literal $status:literal $title:literal $help:literal)*) => {
+        /// Every refusal that the control plane can give; the code never changes its meaning.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
+
+            /// The stable text.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $code,)* }
+            }
+
+            /// The HTTP status.
+            pub fn status(self) -> u16 {
+                match self { $(Code::$variant => $status,)* }
+            }
+
+            /// What it means, in a few words.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title,)* }
+            }
+
+            /// What to do about it.
+            pub fn help(self) -> &'static str {
+                match self { $(Code::$variant => $help,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    ProtocolVersion "protocol_version" 400 "The protocol version is missing or not spoken here"
+        "Both sides must send `Muster-Protocol: 1`. Upgrade the older of agent and control plane; the control plane speaks N and N+1 side by side."
+    AgentTooOld "agent_too_old" 400 "The agent is older than this control plane serves"
+        "Install a newer muster-agent on the node."
+    BadBody "bad_body" 400 "The body cannot be read"
+        "The request was cut off or is not the JSON expected here. If the agent and the control plane are both Muster, look for a proxy that changes bodies."
+    BodyTooLarge "body_too_large" 413 "The body is larger than its bound"
+        "Bodies on the node port hold at most 1 MiB, packed or unpacked. The agent splits its facts by itself."
+    MediaType "media_type" 415 "The content type is not application/json"
+        "Send `Content-Type: application/json`."
+    Unsigned "unsigned" 401 "The request is not signed"
+        "Every node request is signed with the node's key (RFC 9421) and carries a digest of its body (RFC 9530)."
+    BadSignature "bad_signature" 401 "The signature does not hold"
+        "The request was changed on its way, or was signed with another key than the one enrolled."
+    BadDigest "bad_digest" 401 "The body does not have the digest that was signed"
+        "The body was changed on its way. Look for a proxy that changes bodies."
+    Skewed "clock_skew" 401 "The request's time is too far from the control plane's"
+        "The problem carries the control plane's time; the agent signs again with the offset by itself. Check the node's clock if this stays."
+    Replayed "replayed" 401 "The request was already seen"
+        "Each signed request counts once. If nobody replays requests, two machines hold one key: enroll one of them anew."
+    CertificateRequired "certificate_required" 401 "This route needs a node's certificate"
+        "Join first: `muster-agent join --token TOKEN`."
+    UnknownNode "unknown_node" 401 "The certificate is of a node that is not enrolled"
+        "The node was removed, or the control plane's database is another one. Mint a token and join again."
+    OtherNode "other_node" 403 "The request is for another node than the certificate"
+        "A node reads and reports only for itself."
+    NotEntitled "not_entitled" 403 "The node's set does not name this blob"
+        "A node may fetch only what its own set names."
+    NotFound "not_found" 404 "There is no such thing"
+        "Check the name; `muster node list` and `muster release list` show what there is."
+    MethodNotAllowed "method_not_allowed" 405 "The route does not take this method"
+        "docs/protocol.md lists every route with its method."
+    TokenMalformed "token_malformed" 400 "The token is not whole"
+        "Copy the token as one line, from `muster1.` to its end."
+    TokenForged "token_forged" 401 "The token was not signed by this fleet's root key"
+        "Mint it with this fleet's root key: `muster token mint HOSTNAME`."
+    TokenExpired "token_expired" 401 "The token's time is over, or has not come"
+        "Mint a new token, and check both clocks."
+    TokenOtherHost "token_other_host" 403 "The token is for another hostname"
+        "Mint a token for this hostname, or join with `--hostname` as the token says."
+    TokenOtherKey "token_other_key" 403 "The token is for another key"
+        "Mint a token with the fingerprint that `muster-agent fingerprint` prints, or with none."
+    TokenUsed "token_used" 409 "The token was used"
+        "Each token enrolls one node once. Mint a new one."
+    HostnameTaken "hostname_taken" 409 "An active node has this hostname"
+        "Remove the old node first: `muster node remove HOSTNAME`."
+    KeyTaken "key_taken" 409 "An active node has this key"
+        "Two machines hold one key, or the node was enrolled under another name. Remove the state directory of the copy, then join."
+    BadCsr "bad_csr" 400 "The certificate request cannot be used"
+        "It must be signed by the node's ed25519 key."
+    NotReady "not_ready" 503 "The control plane has not loaded its signed artifacts"
+        "It answers again in a few seconds; the agent retries by itself. Before the first `muster publish` there is nothing to load."
+    Busy "busy" 503 "The control plane has more work than it can hold"
+        "Nothing was accepted; the agent keeps its facts and retries."
+    StoreUnavailable "store_unavailable" 503 "The database cannot be written"
+        "Check the disk of the control plane: full or read-only. Nothing was accepted that is not durable."
+    ReleaseRefused "release_refused" 422 "The release is refused"
+        "The detail says which check it failed."
+    HeadMoved "head_moved" 409 "Another release was published meanwhile"
+        "Run `muster publish` again: it starts from the new head."
+    Incomplete "incomplete" 409 "Pieces of the release are missing"
+        "Run `muster publish` again: it sends only what is missing."
+    Internal "internal" 500 "The control plane failed at this request"
+        "Its log names the request id with the cause."
+}
+
+/// A refusal, as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// What it means.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code.
+    pub code: String,
+    /// What is the matter this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// Names the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The control plane's time, in a refusal for skew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_time: Option<model::Timestamp>,
+    /// Seconds after which to try again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_secs: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with what is the matter this time.
+    pub fn new(code: Code, detail: impl Into<String>) -> Problem {
+        Problem {
+            title: code.title().to_owned(),
+            status: code.status(),
+            code: code.as_str().to_owned(),
+            detail: Some(detail.into()),
+            help: Some(code.help().to_owned()),
+            request_id: None,
+            server_time: None,
+            retry_after_secs: (code.status() == 503).then_some(RETRY_AFTER_SECS),
+        }
+    }
+}
+
+/// What a 503 asks its reader to wait, in seconds.
+pub const RETRY_AFTER_SECS: u64 = 10;
+
+impl From<Code> for Problem {
+    fn from(code: Code) -> Problem {
+        Problem { detail: None, ..Problem::new(code, "") }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.title, self.code)?;
+        match &self.detail {
+            Some(detail) => write!(f, ": {detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<crate::BodyError> for Problem {
+    fn from(error: crate::BodyError) -> Problem {
+        let code = match error {
+            crate::BodyError::TooLarge { .. } => Code::BodyTooLarge,
+            crate::BodyError::Coding(_) => Code::MediaType,
+            crate::BodyError::Compression | crate::BodyError::Json(_) => Code::BadBody,
+        };
+        Problem::new(code, error.to_string())
+    }
+}
+
+impl From<trust::token::TokenError> for Problem {
+    fn from(error: trust::token::TokenError) -> Problem {
+        use trust::token::TokenError as E;
+        let code = match error {
+            E::NotAToken | E::Truncated => Code::TokenMalformed,
+            E::Forged | E::TooLong => Code::TokenForged,
+            E::Expired(_) | E::FutureDated(_) => Code::TokenExpired,
+            E::OtherHost { .. } => Code::TokenOtherHost,
+            E::OtherKey => Code::TokenOtherKey,
+        };
+        Problem::new(code, error.to_string())
+    }
+}

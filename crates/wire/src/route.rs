@@ -1,0 +1,63 @@
+//! The route table of the node port (WIR-3).
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anyone; the body carries the proof (a token).
+    Open,
+    /// A node with its certificate and a signed request.
+    Node,
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path; `{name}` stands for one segment.
+    pub path: &'static str,
+    /// The same handler under the node's id (IDN-5), if there is one.
+    pub by_node: Option<&'static str>,
+    /// Who may use it.
+    pub access: Access,
+    /// What moves: part of a set, part of a log, or neither.
+    pub moves: &'static str,
+}
+
+/// Check-in: the one exchange.
+pub const CHECKIN: &str = "/v1/agent/checkin";
+/// Facts alone.
+pub const REPORT: &str = "/v1/agent/report";
+/// A content by digest.
+pub const BLOB: &str = "/v1/blobs/{digest}";
+/// Enrollment.
+pub const ENROLL: &str = "/v1/enroll";
+/// What the node is pointed to, named in full.
+pub const STATE: &str = "/v1/agent/state";
+
+/// Every route of the node port.
+pub const ROUTES: &[Route] = &[
+    Route {
+        method: "POST",
+        path: CHECKIN,
+        by_node: Some("/v1/nodes/{node_id}/checkin"),
+        access: Access::Node,
+        moves: "set down, log up",
+    },
+    Route {
+        method: "POST",
+        path: REPORT,
+        by_node: Some("/v1/nodes/{node_id}/report"),
+        access: Access::Node,
+        moves: "log up",
+    },
+    Route {
+        method: "GET",
+        path: STATE,
+        by_node: Some("/v1/nodes/{node_id}/state"),
+        access: Access::Node,
+        moves: "set down",
+    },
+    Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
+    Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
+];

@@ -1,0 +1,192 @@
+//! Signed requests: RFC 9421 signatures over RFC 9530 digests (IDN-4).
+//!
+//! Covered are method, path, query and, when there is a body, its digest. `created` is
+//! the signer's time; `nonce` is a number that only rises, so that the receiver needs to
+//! remember one small window a node to refuse every replay.
+
+use data_encoding::BASE64;
+use http::HeaderMap;
+use model::time::SLACK;
+use model::{Digest, NodeId, Timestamp};
+use trust::{PublicKey, SigningKey};
+
+use crate::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
+
+const LABEL: &str = "muster";
+const WITH_BODY: &str = r#"("@method" "@path" "@query" "content-digest")"#;
+const WITHOUT_BODY: &str = r#"("@method" "@path" "@query")"#;
+/// The longest signature header that is read.
+const MAX_HEADER: usize = 1024;
+
+/// What a signature is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The method in upper case.
+    pub method: &'a str,
+    /// The path.
+    pub path: &'a str,
+    /// The query without its question mark; empty when there is none.
+    pub query: &'a str,
+    /// The body as sent; empty when there is none.
+    pub body: &'a [u8],
+}
+
+/// The header values of a signed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureHeaders {
+    /// `Content-Digest`, when there is a body.
+    pub content_digest: Option<String>,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+}
+
+/// Why a signed request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// Signature headers are missing or malformed.
+    #[error("the request carries no signature of the expected form")]
+    Missing,
+    /// The digest is not the body's.
+    #[error("the body does not have the digest that was signed")]
+    Digest,
+    /// The signature is of another key, or over something else.
+    #[error("the signature does not hold for this request and key")]
+    Signature,
+    /// The time is more than 60 s off.
+    #[error("the request was signed at {created}, more than 60 s from the control plane's time")]
+    Skew {
+        /// When it says it was signed.
+        created: Timestamp,
+    },
+}
+
+/// Signs a request at `now` with the number `nonce`, which must be higher than any before.
+pub fn sign(
+    target: Target<'_>,
+    node: &NodeId,
+    key: &SigningKey,
+    now: Timestamp,
+    nonce: u64,
+) -> SignatureHeaders {
+    let content_digest = (!target.body.is_empty()).then(|| content_digest(target.body));
+    let covered = if content_digest.is_some() { WITH_BODY } else { WITHOUT_BODY };
+    let params = format!(
+        r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#,
+        now.secs()
+    );
+    let signature = key.sign(base(target, content_digest.as_deref(), &params).as_bytes());
+    SignatureHeaders {
+        content_digest,
+        input: format!("{LABEL}={params}"),
+        signature: format!("{LABEL}=:{}:", BASE64.encode(&signature)),
+    }
+}
+
+/// A signature's parameters, read but not yet believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// The node that claims to have signed.
+    pub node: &'a str,
+    /// When.
+    pub created: Timestamp,
+    /// Its number.
+    pub nonce: u64,
+    covers_body: bool,
+    params: &'a str,
+    signature: Vec<u8>,
+    content_digest: Option<&'a str>,
+}
+
+/// Reads the signature headers of a request.
+///
+/// # Errors
+/// [`SignatureError::Missing`] when they are not of the form that [`sign`] makes.
+pub fn parse(headers: &HeaderMap) -> Result<Parsed<'_>, SignatureError> {
+    parse_headers(headers).ok_or(SignatureError::Missing)
+}
+
+fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
+    let text = |name: &str| {
+        let value = headers.get(name)?.to_str().ok()?;
+        (value.len() <= MAX_HEADER).then_some(value)
+    };
+    let params = text(SIGNATURE_INPUT)?.strip_prefix(LABEL)?.strip_prefix('=')?;
+    let (covers_body, rest) = match (params.strip_prefix(WITH_BODY), params.strip_prefix(WITHOUT_BODY)) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return None,
+    };
+    let (created, rest) = rest.strip_prefix(";created=")?.split_once(";nonce=\"")?;
+    let (nonce, rest) = rest.split_once("\";keyid=\"")?;
+    let node = rest.strip_suffix("\";alg=\"ed25519\"")?;
+    let signature = text(SIGNATURE)?.strip_prefix(LABEL)?.strip_prefix("=:")?.strip_suffix(':')?;
+    let created: i64 = created.parse().ok()?;
+    if nonce.len() != 16 || created.unsigned_abs() > 1 << 40 {
+        return None;
+    }
+    Some(Parsed {
+        node,
+        created: Timestamp::from_secs(created),
+        nonce: u64::from_str_radix(nonce, 16).ok()?,
+        covers_body,
+        params,
+        signature: BASE64.decode(signature.as_bytes()).ok()?,
+        content_digest: text(CONTENT_DIGEST),
+    })
+}
+
+impl Parsed<'_> {
+    /// Verifies the signature with the key on record, the body's digest and the time.
+    /// Replay is the caller's to judge, by [`Parsed::nonce`], after this.
+    ///
+    /// # Errors
+    /// [`SignatureError`] says what does not hold.
+    pub fn verify(
+        &self,
+        target: Target<'_>,
+        key: &PublicKey,
+        now: Timestamp,
+    ) -> Result<(), SignatureError> {
+        if self.covers_body == target.body.is_empty() {
+            return Err(SignatureError::Missing);
+        }
+        let digest = if self.covers_body { self.content_digest } else { None };
+        if self.covers_body && digest != Some(content_digest(target.body).as_str()) {
+            return Err(SignatureError::Digest);
+        }
+        let base = base(target, digest, self.params);
+        if !key.verifies(base.as_bytes(), &self.signature) {
+            return Err(SignatureError::Signature);
+        }
+        let off = now.since(self.created).max(self.created.since(now));
+        if off > SLACK + std::time::Duration::from_secs(1) {
+            return Err(SignatureError::Skew { created: self.created });
+        }
+        Ok(())
+    }
+}
+
+fn content_digest(body: &[u8]) -> String {
+    format!("sha-256=:{}:", BASE64.encode(Digest::of(body).as_bytes()))
+}
+
+/// The signature base of RFC 9421 section 2.5.
+fn base(target: Target<'_>, content_digest: Option<&str>, params: &str) -> String {
+    let mut base = String::with_capacity(512);
+    let mut line = |name: &str, value: &str, query: &str| {
+        for part in ["\"", name, "\": ", query, value, "\n"] {
+            base.push_str(part);
+        }
+    };
+    line("@method", target.method, "");
+    line("@path", target.path, "");
+    line("@query", target.query, "?");
+    if let Some(digest) = content_digest {
+        line("content-digest", digest, "");
+    }
+    base.push_str("\"@signature-params\": ");
+    base.push_str(params);
+    base
+}
