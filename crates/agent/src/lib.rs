@@ -1,1 +1,19 @@
-//! muster-agent: the node's shell
+//! `muster-agent`: the node's shell around [`node`] and [`converge`].
+//!
+//! Threads: one runs the step, the network and the clock ([`daemon`]); a run has one, and
+//! each command that may hang has one more; traits are collected on others. Everything
+//! durable goes through [`state`]. There is no database, no console and no reader of
+//! fleet repos here.
+
+pub mod clock;
+pub mod daemon;
+mod fetch;
+pub mod identity;
+pub mod join;
+pub mod machine;
+pub mod render;
+pub mod runner;
+pub mod session;
+pub mod state;
+pub mod status;
+pub mod verbs;

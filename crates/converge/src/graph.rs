@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// leave a choice the smaller number comes first, so declared order is kept.
 ///
 /// # Errors
-/// The members of one cycle, each standing before the next, the smallest first.
+/// The members of one cycle, each waiting for the next, the smallest first.
 pub fn sort(count: usize, edges: &BTreeSet<(usize, usize)>) -> Result<Vec<usize>, Vec<usize>> {
     let mut after = vec![Vec::new(); count];
     let mut blockers = vec![0usize; count];
@@ -43,13 +43,12 @@ fn cycle(after: &[Vec<usize>], blockers: &[usize]) -> Vec<usize> {
         path.push(here);
         at = before(here);
     }
-    path.reverse();
     let smallest = path.iter().enumerate().min_by_key(|(_, member)| **member).map_or(0, |(i, _)| i);
     path.rotate_left(smallest);
     path
 }
 
-/// `a -> b -> a`, for a message about a cycle.
+/// `a -> b -> a`: a waits for b, and b for a.
 pub fn describe<'a>(members: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = members.into_iter().collect();
     names.extend(names.first().copied());
@@ -70,7 +69,7 @@ mod tests {
     fn a_cycle_names_its_members_and_nobody_else() {
         // 4 waits for the cycle 1 -> 2 -> 3 -> 1 and is no member.
         let edges = BTreeSet::from([(1, 2), (2, 3), (3, 1), (3, 4), (0, 1)]);
-        assert_eq!(sort(5, &edges), Err(vec![1, 2, 3]));
+        assert_eq!(sort(5, &edges), Err(vec![1, 3, 2]));
         assert_eq!(sort(1, &BTreeSet::from([(0, 0)])), Err(vec![0]));
         assert_eq!(describe(["a", "b"]), "a -> b -> a");
     }

@@ -243,7 +243,7 @@ impl Running {
             self.press(now, cancel);
             let abandoned = matches!(self.ending, Ending::Killed(_, until) if now >= until);
             let closed = self.stdout.pipe.is_none() && self.stderr.pipe.is_none();
-            let ended = self.exited.is_some_and(|at| closed || now >= at + EOF_GRACE);
+            let ended = self.exited.is_some_and(|at| closed);
             if ended || abandoned {
                 break;
             }

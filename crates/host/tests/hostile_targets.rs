@@ -39,7 +39,7 @@ impl Small {
         if !mounted {
             eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
         }
-        mounted.then_some(Small(dir))
+        mounted.then(|| Small(dir))
     }
 
     fn path(&self) -> &Path {

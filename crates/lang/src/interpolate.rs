@@ -88,7 +88,8 @@ impl Text {
                 Part::Literal(text) => out.push_str(text),
                 Part::Expr { expr, offset } => {
                     let value = expr.eval(scope).map_err(|error| moved(error, *offset))?;
-                    let failed = |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };
+                    let failed =
+                        |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };
                     append(&mut out, &value).map_err(failed)?;
                 }
             }
@@ -103,7 +104,9 @@ pub(crate) fn append(out: &mut String, value: &Value) -> Result<(), String> {
         Value::Str(text) => out.push_str(text),
         Value::Bool(_) | Value::Int(_) => out.push_str(&value.to_string()),
         Value::List(_) => return Err("a list cannot stand in text; write `|join(\", \")`".into()),
-        Value::Map(_) => return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into()),
+        Value::Map(_) => {
+            return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into());
+        }
     }
     if out.len() > MAX_RESULT {
         return Err(format!("the text grows beyond {MAX_RESULT} bytes"));

@@ -61,6 +61,11 @@ impl Selection {
         Selection { exact, patterns: Arc::new(patterns) }
     }
 
+    /// The same patterns over other exact entries.
+    pub fn with_exact(&self, exact: Trie) -> Selection {
+        Selection { exact, patterns: self.patterns.clone() }
+    }
+
     /// The section in which exact entries are leaves.
     pub fn section() -> SectionKey {
         SectionKey::of(Kind::SELECTION)

@@ -18,8 +18,8 @@ impl Spread {
         Spread(seed)
     }
 
-    /// The next number (splitmix64).
-    pub fn next(&mut self) -> u64 {
+    /// A number (splitmix64).
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ impl Spread {
     /// An even choice from zero to `max`.
     pub fn up_to(&mut self, max: Duration) -> Duration {
         let millis = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
-        Duration::from_millis(if millis == 0 { 0 } else { self.next() % (millis + 1) })
+        Duration::from_millis(if millis == 0 { 0 } else { self.number() % (millis + 1) })
     }
 
     /// An interval moved either way by at most `percent` of itself.

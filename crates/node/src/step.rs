@@ -259,7 +259,7 @@ impl Node {
     fn start_run(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let Some(adoption) = &self.adoption else { return };
         let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
-        let inputs = Digest::of_parts([&adoption.root.0[..], &traits.0[..]]);
+        let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
         self.running = Some((inputs, now));
@@ -479,6 +479,11 @@ impl Node {
     fn interval(&self) -> Duration {
         self.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
     }
+}
+
+/// The digest of what a run binds: the set's root and the traits' digest.
+pub fn inputs_digest(root: &Digest, traits: &Digest) -> Digest {
+    Digest::of_parts([&root.0[..], &traits.0[..]])
 }
 
 /// The digest of what a run came to, times left out: two runs with one digest say the same.

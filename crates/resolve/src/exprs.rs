@@ -39,6 +39,12 @@ pub(crate) struct Uses {
     pub(crate) vars: Vec<VarUse>,
 }
 
+impl Uses {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.vars.is_empty()
+    }
+}
+
 /// Where an expression stands; it decides what the expression may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -1,10 +1,30 @@
 //! Fleet repo text to what each node gets: check, specialize.
+//!
+//! [`check`] reads a [`Tree`] and finds every mistake at once; [`Fleet::specialize`] is
+//! what each node gets of it. [`Resolver`] does the same change by change. Pure: whoever
+//! reads the folder hands the bytes over. No observed trait is read here.
 
+mod check;
+mod classify;
+pub mod codes;
 mod decl;
 mod exprs;
 mod parse;
+pub mod release;
+mod render;
+mod resolver;
 mod shape;
 mod sink;
+mod specialize;
 mod tree;
 mod yaml;
-pub use tree::Tree;
+
+pub use check::modules::SharedModule;
+pub use classify::MAX_PATTERNS;
+pub use decl::nodes::hostname;
+pub use render::render;
+pub use resolver::{Changed, Fleet, Resolver, check};
+pub use sink::MAX_SHOWN;
+pub use specialize::{NodeSpec, PatternSpec, Specialized};
+pub use tree::{MAX_FILES, MAX_SHIPPED, Tree};
+pub use yaml::{MAX_DEPTH, MAX_FILE, MAX_NODES};

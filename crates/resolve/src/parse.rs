@@ -59,7 +59,15 @@ impl Parsed {
 pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
     let mut sink = FileSink::new(path);
     let (content, uses) = content(path, bytes, &mut sink);
-    Parsed { bytes: bytes.clone(), found: sink.into_found(), uses, content }
+    let found = sink.into_found();
+    let content = match content {
+        Content::Module(mut module) => {
+            module.broken = found.hides();
+            Content::Module(module)
+        }
+        other => other,
+    };
+    Parsed { bytes: bytes.clone(), found, uses, content }
 }
 
 fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
@@ -111,15 +119,16 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (Cont
         }
     };
     let uses = std::mem::take(&mut reading.uses);
-    (mark_broken(content, sink), uses)
+    (content, uses)
 }
 
 /// The document's root: an empty map for an empty file, [`Kind::Bad`] for an unreadable one.
 fn root(bytes: &[u8], sink: &mut FileSink) -> Node {
     let at = At { line: 1, column: 1, len: 1 };
+    let before = sink.count();
     match yaml::read(bytes, sink) {
         Some(root) => root,
-        None if sink.is_empty() => Node { at, kind: Kind::Map(Vec::new()) },
+        None if sink.count() == before => Node { at, kind: Kind::Map(Vec::new()) },
         None => Node { at, kind: Kind::Bad },
     }
 }
@@ -139,14 +148,4 @@ fn name_of_file(kind: &FileKind<'_>, sink: &mut FileSink) {
     };
     let at = At { line: 1, column: 1, len: 1 };
     Reading::new("", sink).name(name, at, what);
-}
-
-fn mark_broken(content: Content, sink: &FileSink) -> Content {
-    match content {
-        Content::Module(mut module) => {
-            module.broken = !sink.is_empty();
-            Content::Module(module)
-        }
-        other => other,
-    }
 }

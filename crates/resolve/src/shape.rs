@@ -174,6 +174,10 @@ impl<'a> Reading<'a> {
 
 /// `did you mean ...?`, if a name is near.
 pub(crate) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    // Any two names of one letter are near.
+    if name.chars().count() < 2 {
+        return None;
+    }
     lang::nearest(name, names).map(|near| format!("did you mean `{near}`?"))
 }
 

@@ -37,6 +37,10 @@ impl FileSink {
     }
 
     fn push(&mut self, code: &'static str, span: Option<Span>, message: String) -> Added<'_> {
+        let said = |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
+        if self.found.iter().any(said) {
+            return Added(None);
+        }
         if self.found.len() >= MAX_SHOWN {
             self.more += 1;
             return Added(None);
@@ -45,9 +49,9 @@ impl FileSink {
         Added(self.found.last_mut())
     }
 
-    /// Nothing was reported.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.found.is_empty()
+    /// How many mistakes there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len() + self.more
     }
 
     pub(crate) fn into_found(self) -> Found {
@@ -98,7 +102,18 @@ pub(crate) struct Found {
     more: usize,
 }
 
+/// Codes after which something that the file declares may be missing from what was read.
+const HIDING: [&str; 17] = [
+    "E001", "E002", "E003", "E004", "E005", "E006", "E007", "E008", "E009", "E010", "E012", "E013", "E014", "E023",
+    "E024", "E049", "E070",
+];
+
 impl Found {
+    /// Something that the file declares may be missing from what was read of it.
+    pub(crate) fn hides(&self) -> bool {
+        self.list.iter().any(|found| HIDING.contains(&found.code))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

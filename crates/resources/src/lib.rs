@@ -21,4 +21,3 @@ mod undo;
 
 pub use blobs::Blobs;
 pub use kinds::{CheckOutcome, Kinds, ROOTED};
-pub use undo::MAX_KEPT;

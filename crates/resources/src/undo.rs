@@ -5,17 +5,13 @@ use std::io::Read;
 use catalog::module::OnRemove;
 use catalog::spec::Spec;
 use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, Prior};
-use converge::ledger::Entry;
+use converge::ledger::{Entry, MAX_KEPT};
 use converge::run::Undo;
 use host::{Host, Ownership, Write};
 use model::Digest;
 
 use crate::Kinds;
 use crate::kinds::text;
-
-/// The largest file, in bytes, whose previous content is kept. A larger one is changed
-/// all the same; its resource says beforehand that it cannot be undone.
-pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
 
 /// What to know before a change: that the previous content will not be there to go back to.
 pub(crate) fn undo_note(prior: &Prior) -> Option<String> {

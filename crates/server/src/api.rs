@@ -17,6 +17,8 @@ pub const MAX_JSON: usize = 64 * 1024 * 1024;
 pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 /// The most nodes in one page of a listing.
 pub const MAX_PAGE: usize = 1000;
+/// The most chunks in one answer to `POST /v1/fetch`.
+pub const MAX_FETCH: usize = 4096;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
@@ -170,7 +172,7 @@ pub struct Digests {
     pub contents: Vec<Digest>,
 }
 
-/// `POST /v1/chunks`.
+/// `POST /v1/chunks`, and the answer to `POST /v1/fetch`, which asks with [`Digests`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Chunks {
     /// Every one after those that it needs, or in one message with them.

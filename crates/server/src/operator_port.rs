@@ -19,7 +19,7 @@ use wire::{Code, Problem};
 
 use crate::answer::{Reply, json, refuse, reply, store_problem};
 use crate::api::{
-    Beacons, CauseView, ChannelView, Chunks, Commit, Digests, HeadView, MAX_CAUSES, MAX_CONTENTS,
+    Beacons, CauseView, ChannelView, Chunks, Commit, Digests, HeadView, MAX_CAUSES, MAX_CONTENTS, MAX_FETCH,
     MAX_JSON, MAX_PAGE, NodeView, NodesView, Push, Pushed, StatusView, unpack_contents,
 };
 use crate::index::Slot;
@@ -111,6 +111,7 @@ async fn order_of(
                 plane.store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
             json(&Digests { chunks, contents }, true)
         }
+        "fetch" => json(&fetch(plane, body::decode(bytes)?).await?, true),
         "chunks" => {
             let sent: Chunks = body::decode(bytes)?;
             let stored = plane.store.put_chunks(sent.chunks, now()).await.map_err(put_problem)?;
@@ -137,6 +138,18 @@ fn put_problem(error: store::PutError) -> Problem {
         store::PutError::Store(error) => store_problem(error),
         other => Problem::new(Code::ReleaseRefused, other.to_string()),
     }
+}
+
+/// The chunks that are asked for; those that are not stored are left out.
+async fn fetch(plane: &ControlPlane, asked: Digests) -> Result<Chunks, Problem> {
+    if asked.chunks.len() > MAX_FETCH {
+        return Err(Problem::new(Code::BodyTooLarge, format!("more than {MAX_FETCH} chunks are asked for")));
+    }
+    let mut chunks = Vec::with_capacity(asked.chunks.len());
+    for digest in &asked.chunks {
+        chunks.extend(plane.store.chunk(digest).await.map_err(store_problem)?);
+    }
+    Ok(Chunks { chunks })
 }
 
 async fn put_contents(plane: &ControlPlane, body: Bytes) -> Result<Reply, Problem> {

@@ -59,9 +59,12 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<Declared>]) {
                 for reference in references {
                     match find(m, reference) {
                         Ok(place) if is_handler(place) && edge != Edge::Notify => {
-                            wrong = Some(format!("`{reference}` is a handler, and handlers are only notified"));
+                            wrong =
+                                Some(format!("`{reference}` is a handler, and handlers are only notified"));
                         }
-                        Ok(place) if place.0 == m && is_handler((m, slot)) && outward && !is_handler(place) => {
+                        Ok(place)
+                            if place.0 == m && is_handler((m, slot)) && outward && !is_handler(place) =>
+                        {
                             wrong = Some(format!("`{reference}` comes before the handlers of its module"));
                         }
                         Ok(place) if outward => edges.push((edge, (m, slot), place)),
@@ -97,7 +100,8 @@ fn link(modules: &mut [BoundModule], declared: &[Vec<Declared>], edge: Edge, fro
     if from.1 >= slots(&modules[from.0]) || to.1 >= slots(&modules[to.0]) {
         return;
     }
-    let (first, later) = (resource(&mut modules[from.0], from.1).id.clone(), resource(&mut modules[to.0], to.1).id.clone());
+    let (first, later) =
+        (resource(&mut modules[from.0], from.1).id.clone(), resource(&mut modules[to.0], to.1).id.clone());
     match edge {
         Edge::DependsOn => resource(&mut modules[to.0], to.1).depends_on.push(first),
         Edge::Before => resource(&mut modules[to.0], to.1).after.push(first),
@@ -169,7 +173,9 @@ fn find(
     };
     match here.or_else(elsewhere) {
         Some((module, slots)) if slots.len() == 1 => Ok((module, slots[0])),
-        Some(_) => Err(format!("`{reference}` names more than one resource; give the one that is meant an id")),
+        Some(_) => {
+            Err(format!("`{reference}` names more than one resource; give the one that is meant an id"))
+        }
         None => {
             let hint = nearest(reference, names[m].keys().copied());
             let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();

@@ -130,7 +130,9 @@ impl BoundResource {
                 };
                 program.into_iter().chain(spec.cwd.as_deref()).collect()
             }
-            Ok(Spec::File(_) | Spec::Directory(_) | Spec::Symlink(_) | Spec::Custom(_)) | Err(_) => Vec::new(),
+            Ok(Spec::File(_) | Spec::Directory(_) | Spec::Symlink(_) | Spec::Custom(_)) | Err(_) => {
+                Vec::new()
+            }
         }
     }
 }
@@ -221,7 +223,9 @@ fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTree
 }
 
 fn nested(resolved: &Resolved) -> Value {
-    let known = resolved.iter().filter_map(|(name, vars)| Some((name.clone(), Value::Map(vars.as_ref().ok()?.clone()))));
+    let known = resolved
+        .iter()
+        .filter_map(|(name, vars)| Some((name.clone(), Value::Map(vars.as_ref().ok()?.clone()))));
     Value::Map(known.collect())
 }
 
@@ -247,7 +251,13 @@ fn bind_module(
     observe: bool,
 ) -> BoundModule {
     let observe = observe || module.observe;
-    let mut bound = BoundModule { name: module.name.clone(), observe, error: None, unnamed: false, ..missing(&module.name) };
+    let mut bound = BoundModule {
+        name: module.name.clone(),
+        observe,
+        error: None,
+        unnamed: false,
+        ..missing(&module.name)
+    };
     bound.depends_on = module.depends_on.iter().cloned().collect();
     let params = match vars {
         Ok(vars) => Value::Map(vars),

@@ -54,7 +54,10 @@ impl<'a> Binder<'a> {
             notify: Vec::new(),
             notifiers: BTreeMap::new(),
             observe: self.observe || resource.observe,
-            on_remove: resource.on_remove.or(kind.map(|kind| kind.default_on_remove())).unwrap_or(OnRemove::Keep),
+            on_remove: resource
+                .on_remove
+                .or(kind.map(|kind| kind.default_on_remove()))
+                .unwrap_or(OnRemove::Keep),
             sensitive: resource.sensitive,
             ignore_failure: resource.ignore_failure,
             timeout: Duration::from_secs(resource.timeout.unwrap_or(default_timeout).into()),
@@ -79,7 +82,10 @@ impl<'a> Binder<'a> {
             return Ok(Cow::Borrowed(declared));
         }
         let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
-            true => Ok((name.clone(), evaluate(value, &**self.scope).map_err(|error| format!("{name}: {error}"))?)),
+            true => Ok((
+                name.clone(),
+                evaluate(value, &**self.scope).map_err(|error| format!("{name}: {error}"))?,
+            )),
             false => Ok((name.clone(), value.clone())),
         });
         evaluated.collect::<Result<_, String>>().map(Cow::Owned)
@@ -88,7 +94,9 @@ impl<'a> Binder<'a> {
     fn render(&mut self, name: &str) -> Result<String, String> {
         if !self.templates.contains_key(name) {
             let parsed = match self.module.templates.get(name) {
-                Some(source) => Template::parse(&format!("templates/{name}"), source).map_err(|error| error.to_string()),
+                Some(source) => {
+                    Template::parse(&format!("templates/{name}"), source).map_err(|error| error.to_string())
+                }
                 None => Err(format!("templates/{name} is not in the module")),
             };
             self.templates.insert(name.to_owned(), parsed);

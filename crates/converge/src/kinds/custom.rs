@@ -35,12 +35,8 @@ struct Request<'a> {
 /// The request as JSON on one line. `dryRun` is there only for a script that declared
 /// `dry_run: true`.
 pub fn request(spec: &CustomSpec, name: &str, dry_run: bool) -> Vec<u8> {
-    let request = Request {
-        name,
-        state: &spec.state,
-        params: &spec.params,
-        dry_run: spec.dry_run.then_some(dry_run),
-    };
+    let request =
+        Request { name, state: &spec.state, params: &spec.params, dry_run: spec.dry_run.then_some(dry_run) };
     // Text keys and plain values only: there is nothing in it that JSON cannot hold.
     let mut bytes = serde_json::to_vec(&request).unwrap_or_default();
     bytes.push(b'\n');

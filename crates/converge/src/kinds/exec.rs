@@ -21,7 +21,8 @@ pub struct Guards {
 /// The edit that running the command stands for; `None` when a guard says that there
 /// is nothing to do. Guards are asked in the order creates, unless, onlyif.
 pub fn assess(spec: &ExecSpec, guards: &Guards) -> Option<Edit<Fields>> {
-    let held_back = guards.created == Some(true) || guards.unless == Some(true) || guards.onlyif == Some(false);
+    let held_back =
+        guards.created == Some(true) || guards.unless == Some(true) || guards.onlyif == Some(false);
     (!held_back).then(|| Edit::Change { from: Fields::new(), to: shown(&spec.command) })
 }
 

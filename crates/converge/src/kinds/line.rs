@@ -148,8 +148,10 @@ fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<Change> {
     }
     let mut bytes = Vec::new();
     for (index, line) in lines.iter().enumerate() {
-        bytes.extend_from_slice(if index == at { wanted } else { line.text });
-        bytes.extend_from_slice(line.end);
+        let (text, end) =
+            if index == at { (wanted, own_end(wanted, line.end, lines)) } else { (line.text, line.end) };
+        bytes.extend_from_slice(text);
+        bytes.extend_from_slice(end);
     }
     Some(Change { bytes, from: Some(shown(lines[at].text)), to: Some(shown(wanted)) })
 }
@@ -158,16 +160,13 @@ fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<Change> {
 /// no newline keeps that habit: the line before gets one, the new last line has none.
 fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> Change {
     let at = after.map_or(lines.len(), |after| after + 1);
-    let common: &[u8] = match lines.iter().find(|line| !line.end.is_empty()) {
-        Some(line) => line.end,
-        None => b"\n",
-    };
     let mut bytes: Vec<u8> = lines[..at].iter().flat_map(Line::bytes).collect();
     let before = at.checked_sub(1).map(|before| &lines[before]);
     match before {
         Some(before) if before.end.is_empty() => {
-            bytes.extend_from_slice(common);
+            bytes.extend_from_slice(common_end(lines));
             bytes.extend_from_slice(wanted);
+            bytes.extend_from_slice(own_end(wanted, b"", lines));
         }
         Some(before) => {
             bytes.extend_from_slice(wanted);
@@ -175,11 +174,22 @@ fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> Change {
         }
         None => {
             bytes.extend_from_slice(wanted);
-            bytes.extend_from_slice(common);
+            bytes.extend_from_slice(common_end(lines));
         }
     }
     bytes.extend(lines[at..].iter().flat_map(Line::bytes));
     Change { bytes, from: None, to: Some(shown(wanted)) }
+}
+
+/// How lines of this file end.
+fn common_end<'a>(lines: &[Line<'a>]) -> &'a [u8] {
+    lines.iter().map(|line| line.end).find(|end| !end.is_empty()).unwrap_or(b"\n")
+}
+
+/// How the wanted line ends where `end` would be its end: an empty line is only one when
+/// something ends it.
+fn own_end<'a>(wanted: &[u8], end: &'a [u8], lines: &[Line<'a>]) -> &'a [u8] {
+    if wanted.is_empty() && end.is_empty() { common_end(lines) } else { end }
 }
 
 /// A line and the bytes that end it: LF, CRLF, or none for an unfinished last line.

@@ -35,10 +35,8 @@ pub fn assess(spec: &SymlinkSpec, prior: &Prior, old: Option<&[u8]>) -> Result<O
             edit.field("target", Some(target.clone()), None);
             Ok(Some(Edit::Remove { from: edit.from }))
         }
-        (Ensure::Absent, Prior::File { .. }) | (_, Prior::Directory { .. } | Prior::Other { .. }) => Err(format!(
-            "{} is not a symlink ({}); it is left alone, move it away",
-            spec.path,
-            prior.what()
-        )),
+        (Ensure::Absent, Prior::File { .. }) | (_, Prior::Directory { .. } | Prior::Other { .. }) => {
+            Err(format!("{} is not a symlink ({}); it is left alone, move it away", spec.path, prior.what()))
+        }
     }
 }

@@ -209,9 +209,8 @@ impl Run {
     /// Debts to resources and modules that left the set, or no longer verify.
     fn drop_debts_of_the_gone(&mut self) {
         let known = |id: &ResourceId| {
-            let unnamed = |module: &str| {
-                self.desired.modules.iter().any(|bound| bound.unnamed && bound.name == module)
-            };
+            let unnamed =
+                |module: &str| self.desired.modules.iter().any(|bound| bound.unnamed && bound.name == module);
             self.desired.index.contains_key(id) || unnamed(id.module())
         };
         let before = (self.pending.notified.len(), self.pending.unverified.len());

@@ -78,8 +78,10 @@ impl Progress {
             all[m].states = vec![State::Waiting; module.resources.len() + module.handlers.len()];
             // Only what stands before it can hold it back: a broken cycle cannot wait for itself.
             let earlier = module.depends_on.iter().chain(&module.after);
-            let earlier: BTreeSet<usize> =
-                earlier.filter_map(|name| numbers.get(name.as_str()).copied()).filter(|first| *first < m).collect();
+            let earlier: BTreeSet<usize> = earlier
+                .filter_map(|name| numbers.get(name.as_str()).copied())
+                .filter(|first| *first < m)
+                .collect();
             all[m].blockers = earlier.len();
             for first in earlier {
                 all[first].dependents.push(m);
@@ -143,7 +145,11 @@ impl Run {
             return None;
         }
         if let Some((name, root)) = self.failed_module(&module.depends_on) {
-            let why = if name == root { "which failed".to_owned() } else { format!("which was skipped because {root} failed") };
+            let why = if name == root {
+                "which failed".to_owned()
+            } else {
+                format!("which was skipped because {root} failed")
+            };
             self.skip_module(m, format!("it depends on {name}, {why}"), End::Blocked(root));
             return None;
         }
@@ -247,7 +253,10 @@ impl Run {
             // The last record of the run tries again.
             self.dirty = true;
             let name = self.desired.modules[m].name.clone();
-            self.report.add((m, usize::MAX), bare(&name, Action::Failed, Some(format!("what is owed could not be written: {error}"))));
+            self.report.add(
+                (m, usize::MAX),
+                bare(&name, Action::Failed, Some(format!("what is owed could not be written: {error}"))),
+            );
         }
     }
 
@@ -279,7 +288,8 @@ impl Run {
             self.dirty |= self.pending.unverified.remove(&name).is_some();
             return self.begin_handlers(m);
         };
-        self.report.add((m, usize::MAX - 1), bare(&name, Action::Failed, Some(format!("verify failed: {reason}"))));
+        self.report
+            .add((m, usize::MAX - 1), bare(&name, Action::Failed, Some(format!("verify failed: {reason}"))));
         let progress = &mut self.modules[m];
         (progress.end, progress.phase) = (End::Failed, Phase::Undo);
         for slot in &progress.changed {
@@ -292,7 +302,8 @@ impl Run {
 
     fn undo(&mut self, m: usize) -> Option<Work> {
         let module = self.desired.modules[m].name.clone();
-        let undo: Vec<Undo> = self.pending.unverified.get(&module).into_iter().flatten().rev().cloned().collect();
+        let undo: Vec<Undo> =
+            self.pending.unverified.get(&module).into_iter().flatten().rev().cloned().collect();
         if undo.is_empty() {
             self.undone(m, Ok(()));
             return None;

@@ -85,7 +85,9 @@ impl Pending {
         if !undo_too {
             return;
         }
-        if ahead.undo && let Some(list) = self.unverified.get_mut(module) {
+        if ahead.undo
+            && let Some(list) = self.unverified.get_mut(module)
+        {
             list.pop();
         }
         if ahead.unverified {

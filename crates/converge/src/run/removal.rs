@@ -127,7 +127,8 @@ impl Run {
                 format!("no longer declared: what was there before would be put back (on_remove){but}")
             }
         };
-        let item = ResourceReport { edit: Some(edit(entry)), ..bare(id.as_str(), Action::WouldChange, Some(what)) };
+        let item =
+            ResourceReport { edit: Some(edit(entry)), ..bare(id.as_str(), Action::WouldChange, Some(what)) };
         self.report.add((LAST, 0), item);
     }
 }

@@ -109,7 +109,12 @@ impl Run {
     }
 
     /// Evaluates a condition; the host's next answer may be needed first.
-    pub(super) fn ask(&mut self, m: usize, resource: Option<&BoundResource>, condition: &Condition) -> Result<bool, Asked> {
+    pub(super) fn ask(
+        &mut self,
+        m: usize,
+        resource: Option<&BoundResource>,
+        condition: &Condition,
+    ) -> Result<bool, Asked> {
         let observe = resource.map_or_else(|| self.observes_module(m), |resource| self.observes(resource));
         let answers = &self.modules[m].answers;
         let known = |probe: &Probe| match (probe, resource) {
@@ -130,7 +135,9 @@ impl Run {
                 self.modules[m].asked = Some(probe.clone());
                 Err(Asked::Probe(Work::Probe(probe)))
             }
-            Err(EvalError::Needs(probe)) => Err(Asked::Failed(format!("when: nothing notifies it that `{probe}` could mean"))),
+            Err(EvalError::Needs(probe)) => {
+                Err(Asked::Failed(format!("when: nothing notifies it that `{probe}` could mean")))
+            }
             Err(error) => Err(Asked::Failed(format!("when: {error}"))),
         }
     }
@@ -183,7 +190,7 @@ impl Run {
         }
         let mut record = Record::default();
         if ahead.is_some() || new_entry {
-            self.dirty |= ahead.is_some();
+            self.dirty = false;
             record = self.record();
             record.keep = path.filter(|_| kept);
         }
@@ -259,7 +266,8 @@ impl Run {
     fn unsure_or_failed(&mut self, m: usize, slot: usize, resource: &BoundResource, reason: String) {
         let path = resource.path().into_iter();
         let needed = path.clone().chain(path.flat_map(parents)).chain(resource.needs());
-        let would = needed.into_iter().find(|path| self.prediction.paths.contains_key(*path)).map(str::to_owned);
+        let would =
+            needed.into_iter().find(|path| self.prediction.paths.contains_key(*path)).map(str::to_owned);
         let Some(path) = would else {
             return self.fail(m, slot, reason);
         };
@@ -302,7 +310,11 @@ impl Run {
         match self.ledger.entries.get(&resource.id) {
             Some(entry) => {
                 if (entry.on_remove, entry.sensitive) != (resource.on_remove, resource.sensitive) {
-                    let entry = Entry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry.clone() };
+                    let entry = Entry {
+                        on_remove: resource.on_remove,
+                        sensitive: resource.sensitive,
+                        ..entry.clone()
+                    };
                     self.remember(&resource.id, entry);
                 }
             }

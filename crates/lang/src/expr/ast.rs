@@ -23,13 +23,26 @@ pub(crate) enum Kind {
     And(Box<Node>, Box<Node>),
     Or(Box<Node>, Box<Node>),
     Binary(Op, Box<Node>, Box<Node>),
-    If { condition: Box<Node>, then: Box<Node>, otherwise: Box<Node> },
+    If {
+        condition: Box<Node>,
+        then: Box<Node>,
+        otherwise: Box<Node>,
+    },
     /// `is defined`, or `is not defined` when negated.
-    Defined { target: Box<Node>, negated: bool },
+    Defined {
+        target: Box<Node>,
+        negated: bool,
+    },
     /// A filter, or a function that is one; the first argument is its operand.
-    Filter { filter: super::filters::Filter, args: Vec<Node> },
+    Filter {
+        filter: super::filters::Filter,
+        args: Vec<Node>,
+    },
     /// A node-side predicate.
-    Predicate { predicate: Predicate, args: Vec<Node> },
+    Predicate {
+        predicate: Predicate,
+        args: Vec<Node>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +54,11 @@ pub(crate) enum Predicate {
 }
 
 impl Predicate {
-    pub(crate) const ALL: [(&'static str, Predicate); 3] =
-        [("changed", Predicate::Changed), ("file_exists", Predicate::FileExists), ("secret", Predicate::Secret)];
+    pub(crate) const ALL: [(&'static str, Predicate); 3] = [
+        ("changed", Predicate::Changed),
+        ("file_exists", Predicate::FileExists),
+        ("secret", Predicate::Secret),
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

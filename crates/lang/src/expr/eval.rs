@@ -7,7 +7,7 @@ use super::ast::{Kind, Node, Op, Predicate};
 use super::filters::Filter;
 use super::version::Version;
 use super::{EvalError, names, ops};
-use crate::nearest::hint;
+use crate::nearest::{hint, nearest};
 use crate::{Probe, Scope, Value};
 
 /// One byte of a value counts as one; so does each of this many bytes of fixed cost.
@@ -143,7 +143,11 @@ impl<'a, 'b> Eval<'a, 'b> {
             Kind::Or(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? || self.truth(b)?))),
             Kind::Binary(op, a, b) => self.binary(node, *op, a, b),
             Kind::If { condition, then, otherwise } => {
-                if self.truth(condition)? { self.eval(then) } else { self.eval(otherwise) }
+                if self.truth(condition)? {
+                    self.eval(then)
+                } else {
+                    self.eval(otherwise)
+                }
             }
             Kind::Defined { target, negated } => {
                 let undefined = matches!(self.eval(target)?, Val::Undefined(_));
@@ -175,7 +179,7 @@ impl<'a, 'b> Eval<'a, 'b> {
         };
         Ok(match found {
             Ok(value) => Val::Plain(value),
-            Err(map) => undefined(node, &format!("`{}`", described(node)), hint(name, map.keys().map(String::as_str))),
+            Err(map) => undefined(node, &format!("`{}`", described(node)), part_hint(target, name, &map)),
         })
     }
 
@@ -193,7 +197,9 @@ impl<'a, 'b> Eval<'a, 'b> {
             return Err(failed(index, format!("an index is an int or a string, not a {}", key.type_name())));
         };
         let found = match value {
-            Cow::Borrowed(Value::List(items)) => position_in(items, position).map(|i| Cow::Borrowed(&items[i])),
+            Cow::Borrowed(Value::List(items)) => {
+                position_in(items, position).map(|i| Cow::Borrowed(&items[i]))
+            }
             Cow::Owned(Value::List(mut items)) => {
                 position_in(&items, position).map(|i| Cow::Owned(items.swap_remove(i)))
             }
@@ -230,11 +236,18 @@ impl<'a, 'b> Eval<'a, 'b> {
         self.charge(node, filter_cost(filter, &values))?;
         match filter.apply(values).map_err(|message| failed(node, message))? {
             Some(value) => Ok(value),
-            None => Ok(undefined(node, &format!("the {} item of an empty list", filter.name()), String::new())),
+            None => {
+                Ok(undefined(node, &format!("the {} item of an empty list", filter.name()), String::new()))
+            }
         }
     }
 
-    fn predicate(&mut self, node: &'a Node, predicate: Predicate, args: &'a [Node]) -> Result<Val<'a>, EvalError> {
+    fn predicate(
+        &mut self,
+        node: &'a Node,
+        predicate: Predicate,
+        args: &'a [Node],
+    ) -> Result<Val<'a>, EvalError> {
         let text = match args.first().map(|arg| self.value(arg)).transpose()? {
             Some(Value::Str(text)) => Some(text),
             Some(other) => {
@@ -309,6 +322,13 @@ fn position_in(items: &[Value], position: i64) -> Option<usize> {
     let length = i64::try_from(items.len()).ok()?;
     let position = if position < 0 { position + length } else { position };
     usize::try_from(position).ok().filter(|i| *i < items.len())
+}
+
+/// A hint that names the whole path, to be copied as it is.
+fn part_hint(target: &Node, name: &str, map: &BTreeMap<String, Value>) -> String {
+    let found = nearest(name, map.keys().map(String::as_str));
+    let path = names::path(target).map(|path| path.join(".") + ".").unwrap_or_default();
+    found.map(|found| format!("; did you mean `{path}{found}`?")).unwrap_or_default()
 }
 
 /// How a message calls the value of a node.

@@ -85,7 +85,8 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let digits = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
         let rest = &self.source[self.at..];
-        let fraction = rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let fraction =
+            rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if fraction {
             self.take_while(|c| c.is_ascii_digit() || c == '.');
             let text = &self.source[start..self.at];

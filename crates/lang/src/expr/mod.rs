@@ -17,6 +17,7 @@ mod lex;
 mod names;
 mod ops;
 mod parse;
+mod primary;
 mod version;
 
 use std::fmt;

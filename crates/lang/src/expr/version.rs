@@ -9,8 +9,8 @@ const MAX_VERSION: usize = 128;
 const BEFORE: [&str; 9] = ["alpha", "beta", "rc", "pre", "preview", "dev", "snapshot", "a", "b"];
 
 /// A version: numbers compare as numbers, a missing part is zero, `~` and the words
-/// alpha, beta, rc, pre, dev sort before the release, other letters after it, and a
-/// leading `EPOCH:` counts first.
+/// alpha, beta, rc, pre, dev sort before the release, `-1` and other letters after it, and
+/// a leading `EPOCH:` counts first.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     text: String,
@@ -24,6 +24,8 @@ enum Part {
     Before(String),
     /// Equal to a number zero, so that 1.2 is 1.2.0.
     End,
+    /// A `-` before a digit: a packager's revision of that release.
+    Revision,
     Word(String),
     /// Digits without leading zeros, by length and then by text: no limit on size.
     Number(usize, String),
@@ -61,7 +63,12 @@ impl Version {
                     parts.push(Part::Tilde);
                     1
                 }
-                '.' | '-' | '+' | '_' => 1,
+                '-' => {
+                    let revision = rest[1..].starts_with(|c: char| c.is_ascii_digit());
+                    parts.extend(revision.then_some(Part::Revision));
+                    1
+                }
+                '.' | '+' | '_' => 1,
                 _ => return None,
             };
             rest = &rest[len..];

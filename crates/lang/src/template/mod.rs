@@ -30,7 +30,7 @@ pub const MAX_OUTPUT: usize = 1024 * 1024;
 /// The most steps that one rendering takes.
 pub const MAX_FUEL: u64 = 1_000_000;
 /// The most bytes of values that one rendering makes on its way.
-pub const MAX_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The deepest nesting of blocks.
 pub const MAX_NESTING: usize = 32;
 
@@ -120,7 +120,8 @@ impl Template {
     /// Renders with these root names, within [`MAX_FUEL`], [`MAX_BYTES`] and [`MAX_OUTPUT`].
     pub fn render(&self, roots: &[(&str, &Value)]) -> Result<String, TemplateError> {
         let inner = &*self.inner;
-        render::render(&inner.body, inner.source.len(), roots).map_err(|mistake| mistake.at(&inner.name, &inner.source))
+        render::render(&inner.body, inner.source.len(), roots)
+            .map_err(|mistake| mistake.at(&inner.name, &inner.source))
     }
 
     /// The dotted names used, those that the template sets itself excepted.

@@ -113,9 +113,9 @@ impl<'a> Scanner<'a> {
             }
             if depth == 0 && self.source[base + token.offset..].starts_with(closing) {
                 let end = base + token.offset + 2;
-                let after = tokens.last().is_some_and(|last| {
-                    last.tok == Tok::Sign("-") && last.offset + last.len == token.offset
-                });
+                let after = tokens
+                    .last()
+                    .is_some_and(|last| last.tok == Tok::Sign("-") && last.offset + last.len == token.offset);
                 if after {
                     tokens.pop();
                 }
@@ -255,7 +255,11 @@ impl Builder {
             None => false,
         };
         let Some(open) = self.open.pop().filter(|_| fits) else {
-            return Err(mistake(format!("`{tag}` does not close the block that is open here"), at, tag.len()));
+            return Err(mistake(
+                format!("`{tag}` does not close the block that is open here"),
+                at,
+                tag.len(),
+            ));
         };
         let last = std::mem::replace(&mut self.body, open.outer);
         let item = match open.block {

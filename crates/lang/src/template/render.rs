@@ -160,7 +160,9 @@ fn unpack(over: Value, targets: usize) -> Result<Vec<Vec<Value>>, String> {
     match (over, targets) {
         (Value::List(items), 1) => Ok(items.into_iter().map(|item| vec![item]).collect()),
         (Value::Map(map), 1) => Ok(map.into_keys().map(|key| vec![Value::Str(key)]).collect()),
-        (Value::Map(map), 2) => Ok(map.into_iter().map(|(key, value)| vec![Value::Str(key), value]).collect()),
+        (Value::Map(map), 2) => {
+            Ok(map.into_iter().map(|(key, value)| vec![Value::Str(key), value]).collect())
+        }
         (Value::List(items), _) => items
             .into_iter()
             .map(|item| match item {
@@ -168,7 +170,9 @@ fn unpack(over: Value, targets: usize) -> Result<Vec<Vec<Value>>, String> {
                 _ => Err(format!("each item must be a list of {targets} to be unpacked")),
             })
             .collect(),
-        (other, _) => Err(format!("`for` goes over a list or a map, not a value of type {}", other.type_name())),
+        (other, _) => {
+            Err(format!("`for` goes over a list or a map, not a value of type {}", other.type_name()))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use catalog::module::ParamDecl;
 
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
+use super::references::Reach;
 use super::typed::{self, Layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
@@ -53,7 +54,7 @@ pub(crate) struct ModuleInfo {
 pub(crate) struct Context {
     pub(crate) fleet: FleetDecl,
     pub(crate) vars: Layer,
-    /// `fleet.yaml` has mistakes: a channel that is not here may be declared there.
+    /// `fleet.yaml` has mistakes, so a default that is not here may be meant there.
     pub(crate) fleet_broken: bool,
     pub(crate) modules: BTreeMap<String, ModuleInfo>,
     pub(crate) roles: BTreeMap<String, RoleInfo>,
@@ -66,6 +67,8 @@ pub(crate) struct Context {
     pub(crate) labels: BTreeSet<String>,
     /// Pairs of modules that no node may have together.
     pub(crate) clashes: Vec<Clash>,
+    /// Modules that need another one on the same node, for a notification.
+    pub(crate) reaches: Vec<Reach>,
 }
 
 type Files = BTreeMap<String, Arc<Parsed>>;
@@ -73,7 +76,8 @@ type Files = BTreeMap<String, Arc<Parsed>>;
 impl Context {
     /// Builds and checks it. `others` are all files but those of nodes and hosts.
     pub(crate) fn build(files: &Files, modules: &Modules, labels: BTreeSet<String>, sink: &mut Sink) -> Context {
-        let mut context = Context { labels, clashes: modules.clashes.clone(), ..Context::default() };
+        let (clashes, reaches) = (modules.clashes.clone(), modules.reaches.clone());
+        let mut context = Context { labels, clashes, reaches, ..Context::default() };
         for (name, decl) in &modules.decls {
             context.modules.insert(name.clone(), module_info(name, &decl.interface, decl.broken));
         }
@@ -81,7 +85,7 @@ impl Context {
         read_fleet(files, &mut context, sink);
         read_roles(files, &mut context, sink);
         read_groups(files, &mut context, sink);
-        check_uses(files, &context, sink);
+        check_uses(files, modules, &context, sink);
         context
     }
 
@@ -116,7 +120,7 @@ impl Context {
 
     /// Reports a channel that does not exist.
     pub(crate) fn known_channel(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) {
-        if self.fleet.channels.contains_key(&name.value) || self.fleet_broken {
+        if self.fleet.channels.contains_key(&name.value) || self.fleet.hidden {
             return;
         }
         let help = near_or_all(&name.value, self.fleet.channels.keys().map(String::as_str));
@@ -124,11 +128,13 @@ impl Context {
     }
 
     /// Reports a role that does not exist.
-    pub(crate) fn known_role(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) {
-        if !self.roles.contains_key(&name.value) {
+    pub(crate) fn known_role(&self, file: &str, name: &Spanned<String>, sink: &mut Sink) -> bool {
+        let known = self.roles.contains_key(&name.value);
+        if !known {
             let help = near_or_all(&name.value, self.roles.keys().map(String::as_str));
             sink.error(file, "E040", name.at, format!("there is no role `{}`", name.value)).help(help);
         }
+        known
     }
 }
 
@@ -149,7 +155,7 @@ fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
     let path = "fleet.yaml";
     let Some(file) = files.get(path) else {
         sink.general("E020", "there is no fleet.yaml", "begin with `format: 1`, a `name` and `channels`");
-        context.fleet_broken = true;
+        (context.fleet_broken, context.fleet.hidden) = (true, true);
         return;
     };
     context.fleet_broken = !file.found.is_empty();
@@ -178,7 +184,7 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
             },
             _ => continue,
         };
-        context.environments_broken |= !file.found.is_empty();
+        context.environments_broken |= file.found.hides();
         for (name, environment, at) in found {
             if let Some((first, first_at)) = places.get(&name) {
                 sink.error(path, "E008", at, format!("environment `{name}` is declared twice"))
@@ -218,16 +224,17 @@ fn read_groups(files: &Files, context: &mut Context, sink: &mut Sink) {
 }
 
 /// Labels and other modules' vars that expressions name.
-fn check_uses(files: &Files, context: &Context, sink: &mut Sink) {
-    for (path, file) in files {
-        for used in &file.uses.labels {
+fn check_uses(files: &Files, modules: &Modules, context: &Context, sink: &mut Sink) {
+    let of_files = files.iter().map(|(path, file)| (path, &file.uses));
+    for (path, uses) in of_files.chain(&modules.uses) {
+        for used in &uses.labels {
             if !context.labels.contains(&used.label) {
                 let help = near_or_all(&used.label, context.labels.iter().map(String::as_str));
                 let message = format!("no node declares the label `{}`", used.label);
                 sink.error(path, "E061", used.at, message).help(help);
             }
         }
-        for used in &file.uses.vars {
+        for used in &uses.vars {
             check_var_use(path, used, context, sink);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use catalog::params::is_dynamic;
 use lang::Value;
 
-use super::modules::{ModuleFiles, module_file};
+use super::modules::module_file;
 use crate::decl::module::ModuleDecl;
 use crate::decl::resource::Placed;
 use crate::sink::Sink;
@@ -108,7 +108,7 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
 }
 
 /// Pairs of modules that declare one thing differently.
-pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>, _files: &ModuleFiles) -> Vec<Clash> {
+pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     let mut known: BTreeMap<String, Vec<(&str, &Placed)>> = BTreeMap::new();
     let mut lines: Vec<(&str, &Placed, &str)> = Vec::new();
     for (module, decl) in decls {

@@ -10,7 +10,7 @@ use lang::template::TemplateName;
 use model::{Digest, canonical};
 
 use super::identity::{self, Clash};
-use super::references;
+use super::references::{self, Reach};
 use crate::decl::module::ModuleDecl;
 use crate::exprs::{self, Place, Uses};
 use crate::parse::{Content, Parsed};
@@ -40,6 +40,7 @@ pub(crate) struct Modules {
     pub(crate) shared: Arc<BTreeMap<String, Arc<SharedModule>>>,
     pub(crate) blobs: Arc<BTreeMap<Digest, Arc<[u8]>>>,
     pub(crate) clashes: Vec<Clash>,
+    pub(crate) reaches: Vec<Reach>,
     /// What templates refer to beyond their module, by the template's path.
     pub(crate) uses: BTreeMap<String, Uses>,
 }
@@ -81,8 +82,8 @@ impl Modules {
             modules.uses.extend(templates(name, decl, files, sink));
             identity::within(name, decl, sink);
         }
-        references::check(&modules.decls, sink);
-        modules.clashes = identity::clashes(&modules.decls, &of_modules);
+        modules.reaches = references::check(&modules.decls, sink);
+        modules.clashes = identity::clashes(&modules.decls);
         modules.shared = Arc::new(share(&modules.decls, &of_modules, sink));
         modules
     }

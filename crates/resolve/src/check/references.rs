@@ -21,13 +21,27 @@ struct Target<'d> {
     handler: bool,
 }
 
-/// Checks every reference of every module.
-pub(crate) fn check(decls: &Decls, sink: &mut Sink) {
+/// A resource of one module that notifies, or comes before, one of another: a node that
+/// has the first module needs the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) at: At,
+}
+
+/// Checks every reference of every module; returns those that lead into a later module.
+pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> Vec<Reach> {
     let links = Links::collect(decls, sink);
     links.both_directions(sink);
     links.cycles_of_resources(sink);
     links.changed(sink);
     modules(decls, &links, sink);
+    let forward = links.all.iter().filter(|link| matches!(link.key, "notify" | "before"));
+    forward
+        .filter(|link| link.from.module != link.to.module)
+        .map(|link| Reach { from: link.from.module.to_owned(), to: link.to.module.to_owned(), at: link.at })
+        .collect()
 }
 
 /// One reference that leads somewhere.
@@ -40,6 +54,8 @@ struct Link<'d> {
 
 struct Links<'d> {
     decls: &'d Decls,
+    /// By module, what each id, name and `type:name` means.
+    names: BTreeMap<&'d str, BTreeMap<String, Vec<Target<'d>>>>,
     all: Vec<Link<'d>>,
 }
 
@@ -48,14 +64,28 @@ fn members(decl: &ModuleDecl) -> impl Iterator<Item = (usize, &Placed, bool)> {
     resources.chain(decl.handlers.iter().map(|placed| (placed, true))).enumerate().map(|(i, (p, handler))| (i, p, handler))
 }
 
-fn answers_to(placed: &Placed, reference: &str) -> bool {
-    let resource = &placed.resource;
-    resource.id.as_deref() == Some(reference) || resource.name == reference || resource.label() == reference
+fn member(decl: &ModuleDecl, index: usize) -> Option<&Placed> {
+    decl.resources.get(index).or_else(|| decl.handlers.get(index - decl.resources.len()))
+}
+
+/// What each id, name and `type:name` of a module means.
+fn names<'d>(module: &'d str, decl: &'d ModuleDecl) -> BTreeMap<String, Vec<Target<'d>>> {
+    let mut names: BTreeMap<String, Vec<Target<'d>>> = BTreeMap::new();
+    for (index, placed, handler) in members(decl) {
+        let resource = &placed.resource;
+        let keys: BTreeSet<String> =
+            resource.id.iter().cloned().chain([resource.name.clone(), resource.label()]).collect();
+        for key in keys {
+            names.entry(key).or_default().push(Target { module, index, handler });
+        }
+    }
+    names
 }
 
 impl<'d> Links<'d> {
     fn collect(decls: &'d Decls, sink: &mut Sink) -> Links<'d> {
-        let mut links = Links { decls, all: Vec::new() };
+        let index = decls.iter().map(|(module, decl)| (module.as_str(), names(module, decl))).collect();
+        let mut links = Links { decls, names: index, all: Vec::new() };
         for (module, decl) in decls {
             for (index, placed, handler) in members(decl) {
                 let from = Target { module, index, handler };
@@ -72,8 +102,7 @@ impl<'d> Links<'d> {
     /// Finds what a reference means, or says what is wrong with it.
     fn resolve(&self, module: &'d str, reference: &Spanned<String>, sink: &mut Sink) -> Option<Target<'d>> {
         let file = module_file(module);
-        let own = self.matching(module, &reference.value);
-        match own.as_slice() {
+        match self.matching(module, &reference.value) {
             [one] => return Some(*one),
             [] => {}
             _ => {
@@ -82,16 +111,18 @@ impl<'d> Links<'d> {
                 return None;
             }
         }
-        let (other, rest) = reference.value.split_once('/').filter(|(other, _)| !other.is_empty())?.to_owned_pair();
-        let Some((other, decl)) = self.decls.get_key_value(&other) else {
+        let split = reference.value.split_once('/').and_then(|(other, rest)| {
+            self.decls.get_key_value(other).map(|(other, decl)| (other.as_str(), decl, rest))
+        });
+        let Some((other, decl, rest)) = split else {
             self.unknown(module, reference, sink);
             return None;
         };
-        match self.matching(other, &rest).as_slice() {
+        match self.matching(other, rest) {
             [one] => Some(*one),
             [] if decl.broken => None,
             [] => {
-                let help = near_or_all(&rest, self.names(other).iter().map(String::as_str));
+                let help = near_or_all(rest, self.names(other).iter().map(String::as_str));
                 let message = format!("module `{other}` has no resource `{rest}`");
                 sink.error(&file, "E080", reference.at, message).help(help);
                 None
@@ -115,12 +146,8 @@ impl<'d> Links<'d> {
         sink.error(&module_file(module), "E080", reference.at, message).help(help);
     }
 
-    fn matching(&self, module: &'d str, reference: &str) -> Vec<Target<'d>> {
-        let Some(decl) = self.decls.get(module) else { return Vec::new() };
-        members(decl)
-            .filter(|(_, placed, _)| answers_to(placed, reference))
-            .map(|(index, _, handler)| Target { module, index, handler })
-            .collect()
+    fn matching(&self, module: &str, reference: &str) -> &[Target<'d>] {
+        self.names.get(module).and_then(|names| names.get(reference)).map_or(&[], Vec::as_slice)
     }
 
     fn names(&self, module: &str) -> Vec<String> {
@@ -183,7 +210,7 @@ impl<'d> Links<'d> {
     fn cycles_of_resources(&self, sink: &mut Sink) {
         for (module, decl) in self.decls {
             let label = |target: Target<'_>| {
-                members(decl).nth(target.index).map(|(_, placed, _)| placed.resource.label()).unwrap_or_default()
+                member(decl, target.index).map(|placed| placed.resource.label()).unwrap_or_default()
             };
             let mut edges = Edges::new();
             let inside = |link: &&Link<'_>| link.from.module == module && link.to.module == module;
@@ -246,16 +273,6 @@ impl<'d> Links<'d> {
             sink.error(&file, "E089", at, format!("`{id}` does not notify this resource, so it is never asked"))
                 .help(format!("add `subscribes: [{id}]`"));
         }
-    }
-}
-
-trait OwnedPair {
-    fn to_owned_pair(self) -> Option<(String, String)>;
-}
-
-impl OwnedPair for (&str, &str) {
-    fn to_owned_pair(self) -> Option<(String, String)> {
-        Some((self.0.to_owned(), self.1.to_owned()))
     }
 }
 

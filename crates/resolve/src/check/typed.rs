@@ -8,7 +8,6 @@ use lang::Value;
 
 use super::context::Context;
 use crate::decl::vars::Var;
-use crate::shape::did_you_mean;
 use crate::sink::Sink;
 use crate::yaml::At;
 
@@ -66,9 +65,8 @@ fn one(context: &Context, file: &str, var: &Var, sink: &mut Sink) -> Option<Type
 fn unknown(context: &Context, file: &str, var: &Var, sink: &mut Sink) {
     let (module, param) = var.name.split_once('.').unwrap_or((&var.name, ""));
     let Some(info) = context.modules.get(module) else {
-        let help = did_you_mean(module, context.modules.keys().map(String::as_str))
-            .map(|_| lang::nearest(module, context.modules.keys().map(String::as_str)).unwrap_or_default())
-            .map(|near| format!("did you mean `{near}.{param}`?"));
+        let near = lang::nearest(module, context.modules.keys().map(String::as_str));
+        let help = near.map(|near| format!("did you mean `{near}.{param}`?"));
         let message = format!("there is no module `{module}`, so no var `{}`", var.name);
         sink.error(file, "E044", var.name_at, message).maybe_help(help);
         return;

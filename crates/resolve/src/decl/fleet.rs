@@ -25,11 +25,13 @@ pub(crate) struct FleetDecl {
     pub(crate) owner: Option<Spanned<String>>,
     pub(crate) vars: Vec<Var>,
     pub(crate) observe: bool,
+    /// A channel may be declared that could not be read.
+    pub(crate) hidden: bool,
 }
 
 /// Reads `fleet.yaml`.
 pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
-    let mut fleet = FleetDecl::default();
+    let mut fleet = FleetDecl { hidden: root.is_bad(), ..FleetDecl::default() };
     let mut format = false;
     for (key, node) in reading.map(root, "fleet.yaml") {
         match key.value.as_str() {
@@ -43,7 +45,11 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
                     fleet.name = name.value;
                 }
             }
-            "channels" => fleet.channels = channels(reading, node),
+            "channels" => {
+                fleet.channels = channels(reading, node);
+                let declared = if let Kind::Map(all) = &node.kind { all.len() } else { usize::MAX };
+                fleet.hidden = fleet.channels.len() != declared;
+            }
             "defaults" => defaults(reading, node, &mut fleet),
             "vars" => fleet.vars = vars::read(reading, node, "vars"),
             "observe" => fleet.observe = reading.bool(node, "observe").unwrap_or(false),

@@ -46,7 +46,9 @@ fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
             "where" => {
                 said = true;
                 at = value.at;
-                condition = exprs::condition(reading, value, Place::Group, None);
+                let before = reading.sink.count();
+                condition = exprs::condition(reading, value, Place::Group, None)
+                    .filter(|_| reading.sink.count() == before);
             }
             "vars" => found = vars::read(reading, value, "vars"),
             "observe" => observe = reading.bool(value, "observe").unwrap_or(false),

@@ -16,13 +16,6 @@ pub(crate) struct Var {
     pub(crate) value_at: At,
 }
 
-impl Var {
-    /// The module's name.
-    pub(crate) fn module(&self) -> &str {
-        self.name.split_once('.').map_or("", |(module, _)| module)
-    }
-}
-
 /// Reads a map of vars. Types are checked later, against the modules.
 pub(crate) fn read(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Var> {
     let mut vars = Vec::new();

@@ -7,7 +7,7 @@
 mod read;
 mod value;
 
-pub(crate) use read::{nth_line, read, text};
+pub(crate) use read::{read, text};
 pub(crate) use value::value_of;
 
 /// The largest YAML file, in bytes.

@@ -130,6 +130,7 @@ impl<'s> Reader<'s, '_> {
             _ => return false,
         };
         if let Some(tag) = tag {
+            let tag = if tag.is_yaml_core_schema() { format!("!!{}", tag.suffix) } else { tag.to_string() };
             self.sink
                 .error("E005", at, format!("the tag `{tag}` is not used in a fleet repo"))
                 .help("drop it: a value's type is that of its field or param");
@@ -230,6 +231,8 @@ impl<'s> Reader<'s, '_> {
         let problem = self.sink.error("E001", at(marker.line(), marker.col() + 1, 1), plain_words(error.info()));
         if line.contains("${{") {
             problem.help("quote the whole value: \"${{ ... }}\"");
+        } else if error.info().contains("illegal placement of ':'") {
+            problem.help("is a bracket or a quote before this left open?");
         } else if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
             problem.help("indent with spaces");
         }
@@ -264,7 +267,7 @@ fn duplicate(entries: &[(Spanned<String>, Node)], seen: &mut BTreeSet<String>, k
 }
 
 /// Line `number` of a text, from 1, without its newline.
-pub(crate) fn nth_line(source: &str, number: u32) -> &str {
+fn nth_line(source: &str, number: u32) -> &str {
     source.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default()
 }
 

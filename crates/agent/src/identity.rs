@@ -1,0 +1,137 @@
+//! The machine's key (IDN-1) and what the agent knows of itself once it joined.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::{Hostname, NodeId};
+use net::ServerUrl;
+use serde::{Deserialize, Serialize};
+use trust::token::KeySource;
+use trust::{SigningKey, TrustDocument};
+use zeroize::Zeroizing;
+
+/// The agent's own key, in its state directory.
+pub const KEY_FILE: &str = "identity.key";
+/// The host's SSH key, under the root.
+pub const SSH_HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
+
+/// What joining recorded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Membership {
+    /// The node's id.
+    pub node_id: NodeId,
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// Control planes in order of preference.
+    pub servers: Vec<ServerUrl>,
+    /// The CA that servers are under.
+    pub ca_pem: String,
+    /// The node's certificate.
+    pub cert_pem: String,
+    /// Whom to believe.
+    pub trust: TrustDocument,
+    /// Which key is the machine's.
+    pub key: KeySource,
+    /// The root that it was joined with; `/` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// Commands may run under that root.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_exec: bool,
+}
+
+/// Why the key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// It cannot be read.
+    #[error("cannot read the key {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write the key {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not an ed25519 private key without a passphrase.
+    #[error("{} is not an ed25519 private key without a passphrase", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others can read it.
+    #[error("{} can be read by others (mode {mode:04o}); it must be 0600", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The operating system gives no randomness.
+    #[error("no randomness for a new key")]
+    Random(#[source] getrandom::Error),
+}
+
+/// The machine's key: read, or made when it is the agent's own and there is none.
+///
+/// # Errors
+/// [`KeyError`] names the file.
+pub fn key(source: KeySource, state: &Path, root: &Path) -> Result<Arc<SigningKey>, KeyError> {
+    let key = match source {
+        KeySource::Own => own_key(&state.join(KEY_FILE))?,
+        KeySource::SshHost => ssh_key(&root.join(SSH_HOST_KEY))?,
+    };
+    Ok(Arc::new(key))
+}
+
+fn own_key(path: &Path) -> Result<SigningKey, KeyError> {
+    if let Some(text) = read(path)? {
+        return SigningKey::from_file(&text).map_err(|_| KeyError::Form { path: path.to_owned() });
+    }
+    let mut seed = Zeroizing::new([0; 32]);
+    getrandom::fill(seed.as_mut_slice()).map_err(KeyError::Random)?;
+    let key = SigningKey::from_seed(&seed);
+    let failed = |source| KeyError::Write { path: path.to_owned(), source };
+    let mut options = fs::OpenOptions::new();
+    // A key is never written over: `create_new` fails if another process was faster.
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(key.to_file().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(key)
+}
+
+fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {
+    let form = || KeyError::Form { path: path.to_owned() };
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is none");
+    let text = read(path)?
+        .ok_or_else(|| KeyError::Read { path: path.to_owned(), source: missing() })?;
+    let key = ssh_key::PrivateKey::from_openssh(text.as_bytes()).map_err(|_| form())?;
+    let pair = key.key_data().ed25519().ok_or_else(form)?;
+    Ok(SigningKey::from_seed(&pair.private.to_bytes()))
+}
+
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>, KeyError> {
+    use std::os::unix::fs::PermissionsExt;
+    let failed = |source| KeyError::Read { path: path.to_owned(), source };
+    let text = match fs::read_to_string(path) {
+        Ok(text) => Zeroizing::new(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Open { path: path.to_owned(), mode });
+    }
+    Ok(Some(text))
+}

@@ -1,0 +1,163 @@
+//! [`Machine`]: membership, state, key and host put together, for every verb that needs them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use host::{Host, OpenHostError};
+use net::tls::{self, ClientKey, TlsError};
+use node::{Identity, Restored};
+use resources::Kinds;
+use trust::SigningKey;
+
+use crate::clock::BUILT;
+use crate::identity::{self, KeyError, Membership};
+use crate::session::Session;
+use crate::state::{Durable, StateDir, StateError};
+
+/// Where the state is, unless said otherwise.
+pub const DEFAULT_STATE: &str = "/var/lib/muster";
+
+/// Where the agent works; what is absent is as it was joined.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The state directory.
+    pub state: Option<PathBuf>,
+    /// The root to converge.
+    pub root: Option<PathBuf>,
+    /// Commands may run under that root.
+    pub allow_exec: bool,
+}
+
+impl Place {
+    /// The state directory: as told, else below the root, else [`DEFAULT_STATE`].
+    pub fn state_dir(&self) -> PathBuf {
+        match (&self.state, &self.root) {
+            (Some(state), _) => state.clone(),
+            (None, Some(root)) => root.join(DEFAULT_STATE.trim_start_matches('/')),
+            (None, None) => PathBuf::from(DEFAULT_STATE),
+        }
+    }
+}
+
+/// Why the agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The state directory cannot be used.
+    #[error("the state directory {} cannot be used", path.display())]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: StateError,
+    },
+    /// The host's root cannot be used.
+    #[error("the host's root cannot be used")]
+    Host(#[from] OpenHostError),
+    /// The machine's key cannot be used.
+    #[error("the machine's key cannot be used")]
+    Key(#[from] KeyError),
+    /// The certificate and key do not go together.
+    #[error("the node's certificate cannot be used")]
+    Tls(#[from] TlsError),
+    /// The operating system gives no randomness.
+    #[error("no randomness")]
+    Random(#[source] getrandom::Error),
+}
+
+/// A joined host, ready to run.
+pub struct Machine {
+    /// What joining recorded.
+    pub membership: Membership,
+    /// The state directory, opened.
+    pub durable: Arc<Durable>,
+    /// The resource types over the host.
+    pub kinds: Arc<Kinds>,
+    state: PathBuf,
+    root: PathBuf,
+}
+
+impl Machine {
+    /// Opens a joined host.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub fn open(place: &Place) -> Result<Machine, OpenError> {
+        Machine::open_at(place, &StateDir::at(&place.state_dir(), spool::Disk::new()))
+    }
+
+    /// As [`Machine::open`], over a state directory whose disk the caller chose.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub fn open_at(place: &Place, dir: &StateDir) -> Result<Machine, OpenError> {
+        let state = place.state_dir();
+        let failed = |source| OpenError::State { path: state.clone(), source };
+        let membership = dir
+            .membership()
+            .map_err(failed)?
+            .ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
+        let durable = Arc::new(dir.open().map_err(failed)?);
+        let root = place.root.clone().or_else(|| membership.root.clone());
+        let root = root.unwrap_or_else(|| PathBuf::from("/"));
+        let allow_exec = place.allow_exec || membership.allow_exec;
+        let options = host::Options { allow_exec, ..host::Options::default() };
+        let host = Arc::new(Host::open(&root, options)?);
+        let kinds = Arc::new(Kinds::new(host, durable.clone()));
+        Ok(Machine { membership, durable, kinds, state, root })
+    }
+
+    /// The machine's key.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn key(&self) -> Result<Arc<SigningKey>, KeyError> {
+        identity::key(self.membership.key, &self.state, &self.root)
+    }
+
+    /// A session with the control plane.
+    ///
+    /// # Errors
+    /// When key or certificate cannot be used.
+    pub fn session(&self) -> Result<Session, OpenError> {
+        let key = self.key()?;
+        let seed = key.seed();
+        let member = &self.membership;
+        let tls = tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Seed(&seed))?;
+        Ok(Session::new(member.servers.clone(), tls, member.node_id.clone(), key))
+    }
+
+    /// What the node's step starts from, with a seed for its waits.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn start_of_node(&self) -> Result<(Identity, Restored, u64), OpenError> {
+        let failed = |source| OpenError::State { path: self.state.clone(), source };
+        let durable = &self.durable;
+        let adoption = durable.adoption().map_err(failed)?;
+        let policy = match &adoption {
+            Some(adoption) => durable.policy(adoption).map_err(failed)?,
+            None => Default::default(),
+        };
+        let restored = Restored {
+            adoption,
+            policy,
+            last_run: durable.last_run().map_err(failed)?,
+            facts_pending: durable.facts_waiting() > 0,
+        };
+        let identity = Identity {
+            hostname: self.membership.hostname.clone(),
+            incarnation: durable.incarnation(),
+            trust: self.membership.trust.clone(),
+            built: BUILT,
+        };
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(OpenError::Random)?;
+        Ok((identity, restored, u64::from_le_bytes(seed)))
+    }
+
+    /// The state directory's path.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+}

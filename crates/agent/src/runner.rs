@@ -1,0 +1,270 @@
+//! [`Runner`]: binds the held set and carries a run's jobs out.
+//!
+//! Looking at files is done at once, job after job; whatever may start a command goes to
+//! a thread of its own, so that one that hangs delays no independent module (CNV-12).
+//! How many jobs there are at a time is the run's to say.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catalog::module::{Module, Params};
+use catalog::spec::{FileSpec, Spec};
+use converge::bind::{Inputs, bind};
+use converge::{BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Work};
+use lang::Value;
+use model::{Digest, Kind, RunReport};
+use node::{Adoption, RunOrder};
+use resources::{CheckOutcome, Kinds};
+use resources::traits::VOLATILE;
+
+use crate::clock::now;
+use crate::state::{Durable, StateError};
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    /// Nothing was adopted yet.
+    #[error("this node holds no release yet")]
+    NothingHeld,
+    /// A content of the held set cannot be read.
+    #[error("the held set cannot be read: {0}")]
+    ReadSet(String),
+    /// The state directory cannot be used.
+    #[error("the state directory cannot be used")]
+    State(#[from] StateError),
+}
+
+/// Runs over one host.
+pub struct Runner {
+    kinds: Arc<Kinds>,
+    durable: Arc<Durable>,
+    hostname: String,
+    bound: Mutex<Option<Bound>>,
+}
+
+/// What was bound last, kept while nothing that it was bound from differs.
+struct Bound {
+    inputs: (Digest, Digest),
+    desired: Desired,
+}
+
+impl Runner {
+    /// A runner over a host and its state.
+    pub fn new(kinds: Arc<Kinds>, durable: Arc<Durable>, hostname: String) -> Runner {
+        Runner { kinds, durable, hostname, bound: Mutex::new(None) }
+    }
+
+    /// Binds the held set and converges, or only says what would change.
+    ///
+    /// # Errors
+    /// When there is nothing to bind, or the state cannot be read.
+    pub fn run(&self, order: &RunOrder, traits: &Value, mode: Mode) -> Result<RunReport, RunnerError> {
+        let adoption = self.durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
+        let desired = self.desired(&adoption, traits)?;
+        self.durable.begin_run();
+        let (ledger, pending) = (self.durable.ledger(), self.durable.pending()?);
+        let options = Options {
+            max_parallel: converge::run::DEFAULT_PARALLEL,
+            seq: order.seq,
+            root: order.root,
+            intended: order.intended,
+            started: now(),
+        };
+        let run = Run::new(desired, ledger, pending, mode, options);
+        Ok(self.carry_out(run).report)
+    }
+
+    /// The set, bound; anew only when set or traits differ.
+    ///
+    /// # Errors
+    /// When a content of the set cannot be read.
+    pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
+        let stable = model::canonical::to_bytes(&resources::traits::stable(traits))
+            .map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+        let inputs = (adoption.root, stable);
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = bound.as_ref().filter(|known| known.inputs == inputs) {
+            return Ok(known.desired.clone());
+        }
+        let held = HeldSet::read(adoption, &self.durable)?;
+        let desired = bind(&Inputs {
+            modules: &held.modules,
+            params: &held.params,
+            hostname: &self.hostname,
+            traits,
+        });
+        // What reads a trait that differs at each look has to be bound at each run.
+        *bound = (!held.reads_volatile).then(|| Bound { inputs, desired: desired.clone() });
+        Ok(desired)
+    }
+
+    fn carry_out(&self, mut run: Run) -> Finished {
+        let (results, done) = channel();
+        loop {
+            let mut progressed = false;
+            for job in run.ready(now()) {
+                progressed = true;
+                if may_start_command(&job.what) {
+                    self.spawn(job, results.clone());
+                } else {
+                    let (id, outcome) = (job.id, self.perform(job));
+                    run.done(id, outcome, now());
+                }
+            }
+            if let Some(finished) = run.finish() {
+                return finished;
+            }
+            if !progressed && let Some((id, outcome)) = wait(&done) {
+                run.done(id, outcome, now());
+            }
+        }
+    }
+
+    fn spawn(&self, job: Job, results: Sender<(JobId, Outcome)>) {
+        let worker = Worker { kinds: self.kinds.clone(), durable: self.durable.clone() };
+        let (id, fallback) = (job.id, job.what.clone());
+        let failed = results.clone();
+        let spawned = std::thread::Builder::new()
+            .name(format!("muster {id}"))
+            .spawn(move || drop(results.send((id, worker.perform(job)))));
+        if let Err(error) = spawned {
+            let _ = failed.send((id, failure(&fallback, format!("no thread could be started: {error}"))));
+        }
+    }
+
+    fn perform(&self, job: Job) -> Outcome {
+        Worker { kinds: self.kinds.clone(), durable: self.durable.clone() }.perform(job)
+    }
+}
+
+/// The result of a job on another thread. The channel cannot close while this end holds a
+/// sender; if it did, the run would find nothing ready and end.
+fn wait(done: &Receiver<(JobId, Outcome)>) -> Option<(JobId, Outcome)> {
+    done.recv().ok()
+}
+
+/// Whether a job may start a command, which may hang.
+fn may_start_command(work: &Work) -> bool {
+    let runs = |resource: &BoundResource| match &resource.spec {
+        Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
+        Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
+        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+    };
+    match work {
+        Work::Check { resource, .. } | Work::Apply { resource, .. } => runs(resource),
+        Work::Verify { .. } => true,
+        Work::Probe(_) | Work::Undo { .. } | Work::Remove { .. } | Work::Persist { .. } => false,
+    }
+}
+
+struct Worker {
+    kinds: Arc<Kinds>,
+    durable: Arc<Durable>,
+}
+
+impl Worker {
+    fn perform(&self, job: Job) -> Outcome {
+        match job.what {
+            // A host that cannot tell is one where the file is not seen.
+            Work::Probe(probe) => Outcome::Probed(self.kinds.probe(&probe).unwrap_or(false)),
+            Work::Check { resource, plan } => self.check(&resource, plan),
+            Work::Apply { resource, checked, record } => self.apply(&resource, &checked, &record),
+            Work::Verify { command, timeout, .. } => Outcome::Verified(self.kinds.verify(&command, timeout)),
+            Work::Undo { undo, .. } => {
+                Outcome::Undone(undo.iter().try_for_each(|undo| self.kinds.undo(undo)))
+            }
+            Work::Remove { entry, how, .. } => Outcome::Removed(self.kinds.remove(&entry, how)),
+            Work::Persist { record } => Outcome::Persisted(self.persist(&record)),
+        }
+    }
+
+    fn check(&self, resource: &BoundResource, plan: bool) -> Outcome {
+        let spec = match &resource.spec {
+            Ok(spec) => spec,
+            Err(why) => return Outcome::Checked(Err(why.clone())),
+        };
+        match self.kinds.check(&resource.name, spec, resource.timeout, plan) {
+            CheckOutcome::Checked(checked) => Outcome::Checked(Ok(checked)),
+            CheckOutcome::Skipped(why) => Outcome::Skipped(why),
+            CheckOutcome::Failed(why) => Outcome::Checked(Err(why)),
+        }
+    }
+
+    /// First what must survive a crash, then the host.
+    fn apply(
+        &self,
+        resource: &BoundResource,
+        checked: &converge::kinds::Checked,
+        record: &Record,
+    ) -> Outcome {
+        let spec = match &resource.spec {
+            Ok(spec) => spec,
+            Err(why) => return Outcome::Applied(Err(why.clone())),
+        };
+        let kept = match record.keep {
+            Some(_) => self.kinds.keep_prior(spec, checked).map(drop),
+            None => Ok(()),
+        };
+        let applied = kept
+            .and_then(|()| self.persist(record))
+            .and_then(|()| self.kinds.apply(&resource.name, spec, checked, resource.timeout));
+        Outcome::Applied(applied)
+    }
+
+    fn persist(&self, record: &Record) -> Result<(), String> {
+        self.durable.persist(record).map_err(|error| crate::render::chain(&error))
+    }
+}
+
+/// The outcome of a job that could not be started.
+fn failure(work: &Work, why: String) -> Outcome {
+    match work {
+        Work::Check { .. } => Outcome::Checked(Err(why)),
+        Work::Apply { .. } => Outcome::Applied(Err(why)),
+        Work::Verify { .. } => Outcome::Verified(Err(why)),
+        Work::Probe(_) => Outcome::Probed(false),
+        Work::Undo { .. } => Outcome::Undone(Err(why)),
+        Work::Remove { .. } => Outcome::Removed(Err(why)),
+        Work::Persist { .. } => Outcome::Persisted(Err(why)),
+    }
+}
+
+/// The contents of the held set that binding needs.
+struct HeldSet {
+    modules: BTreeMap<String, Arc<Module>>,
+    params: Params,
+    reads_volatile: bool,
+}
+
+impl HeldSet {
+    fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
+        let mut held =
+            HeldSet { modules: BTreeMap::new(), params: Params::default(), reads_volatile: false };
+        for (key, stub) in &adoption.objects {
+            let kind = key.section.kind.as_str();
+            if kind != Kind::MODULE && kind != Kind::PARAMS {
+                continue;
+            }
+            let bytes = durable.content(&stub.digest)?;
+            held.reads_volatile |= names_volatile(&bytes);
+            let broken = |error| RunnerError::ReadSet(format!("{key}: {error}"));
+            if kind == Kind::PARAMS {
+                held.params = model::canonical::parse(&bytes).map_err(broken)?;
+            } else {
+                let module: Module = model::canonical::parse(&bytes).map_err(broken)?;
+                held.modules.insert(module.name.clone(), Arc::new(module));
+            }
+        }
+        Ok(held)
+    }
+}
+
+/// Whether a content speaks of the group of a volatile trait anywhere.
+fn names_volatile(bytes: &[u8]) -> bool {
+    VOLATILE.iter().any(|path| {
+        let group = path.split('.').next().unwrap_or(path).as_bytes();
+        bytes.windows(group.len()).any(|window| window == group)
+    })
+}
+

@@ -1,0 +1,417 @@
+//! The state directory: everything that the agent keeps (design.md section 6).
+//!
+//! ```text
+//! identity.key     the machine's key, unless it is the SSH host key (0600)
+//! membership.json  fleet, servers, certificate, trust
+//! adoption.json    the release held, with its header and the node's floor
+//! last-run.json    what the last run came to
+//! pending.json     notifications and verifies still owed
+//! ledger           what was made or changed, with the state before
+//! log/             facts not yet acknowledged
+//! content/         contents and blobs of the held set, and previous bytes, by digest
+//! ```
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use catalog::module::Module;
+use converge::kinds::Prior;
+use converge::{Entry, Ledger, Pending, Record, ResourceId};
+use model::log::{Cursor, Fact, FactBody};
+use model::object::MAX_BLOB;
+use model::policy::Policy;
+use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
+use node::{Adoption, LastRun};
+use resources::Blobs;
+use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
+
+use crate::identity::Membership;
+
+const MODE: u32 = 0o600;
+
+/// Why the state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It cannot be made.
+    #[error("cannot make the state directory {}", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Something in it cannot be read or written.
+    #[error("cannot {what}")]
+    Spool {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: SpoolError,
+    },
+    /// The host did not join a fleet.
+    #[error("this host has not joined a fleet: there is no membership in {}", .0.display())]
+    NotJoined(PathBuf),
+    /// A content of the held set is not there.
+    #[error("content {} is missing from the state directory", .0.short())]
+    Missing(Digest),
+    /// A content of the held set cannot be read.
+    #[error("content {} cannot be read: {why}", digest.short())]
+    Malformed {
+        /// The content.
+        digest: Digest,
+        /// Why.
+        why: String,
+    },
+    /// The operating system gives no randomness.
+    #[error("no randomness")]
+    Random(#[source] getrandom::Error),
+}
+
+fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
+    move |source| StateError::Spool { what, source }
+}
+
+/// The directory, not yet opened for running.
+pub struct StateDir {
+    path: PathBuf,
+    disk: Disk,
+}
+
+impl StateDir {
+    /// Makes the directory if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> Result<StateDir, StateError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|source| StateError::Create { path: path.to_owned(), source })?;
+        Ok(StateDir::at(path, Disk::new()))
+    }
+
+    /// The directory, with durable operations through this disk.
+    pub fn at(path: &Path, disk: Disk) -> StateDir {
+        StateDir { path: path.to_owned(), disk }
+    }
+
+    /// What joining recorded; `None` before.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn membership(&self) -> Result<Option<Membership>, StateError> {
+        Ok(self.membership_slot().load().map_err(spool("read the membership"))?.value)
+    }
+
+    /// Records the membership.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_membership(&self, membership: &Membership) -> Result<(), StateError> {
+        self.membership_slot().store(membership).map_err(spool("record the membership"))
+    }
+
+    fn membership_slot(&self) -> Slot<Membership> {
+        Slot::new(&self.disk, self.path.join("membership.json"), MODE)
+    }
+
+    /// Opens everything for running; this process alone has it then (CNV-12).
+    ///
+    /// # Errors
+    /// When another process has it, or something cannot be read.
+    pub fn open(&self) -> Result<Durable, StateError> {
+        let lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
+        let disk = &self.disk;
+        let mut repairs = Vec::new();
+        let ledger = Journal::open(disk, &self.path.join("ledger")).map_err(spool("read the ledger"))?;
+        if let Some(aside) = ledger.set_aside {
+            repairs.push(format!("the ledger was damaged; what it was is now {}", aside.display()));
+        }
+        let fresh = fresh_incarnation()?;
+        let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::Limits::default());
+        let log = log.map_err(spool("read the log"))?;
+        repairs.extend(log.repairs);
+        let contents = BlobStore::open_dir(disk, &self.path.join("content"), spool::blobs::MAX_BLOBS);
+        let durable = Durable {
+            adoption: Slot::new(disk, self.path.join("adoption.json"), MODE),
+            last_run: Slot::new(disk, self.path.join("last-run.json"), MODE),
+            pending: Slot::new(disk, self.path.join("pending.json"), MODE),
+            written: Mutex::new(0),
+            ledger: Mutex::new(ledger.journal),
+            log: Mutex::new(log.log),
+            contents: contents.map_err(spool("open the contents"))?,
+            repairs: Mutex::new(repairs),
+            _lock: lock,
+        };
+        Ok(durable)
+    }
+}
+
+fn fresh_incarnation() -> Result<Incarnation, StateError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(StateError::Random)?;
+    let text = format!("i{}", data_encoding::HEXLOWER.encode(&bytes));
+    // An `i` and hex digits are always a name.
+    text.parse().map_err(|_| StateError::Random(getrandom::Error::UNEXPECTED))
+}
+
+/// The state directory, opened.
+pub struct Durable {
+    adoption: Slot<Adoption>,
+    last_run: Slot<LastRun>,
+    pending: Slot<Pending>,
+    /// The generation of the pending record written last in this run.
+    written: Mutex<u64>,
+    ledger: Mutex<Journal<ResourceId, Entry>>,
+    log: Mutex<FactLog>,
+    contents: BlobStore,
+    repairs: Mutex<Vec<String>>,
+    _lock: StateLock,
+}
+
+impl Durable {
+    /// The life of the log.
+    pub fn incarnation(&self) -> Incarnation {
+        locked(&self.log).incarnation().clone()
+    }
+
+    /// The release held.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn adoption(&self) -> Result<Option<Adoption>, StateError> {
+        self.load(&self.adoption, "read the release held")
+    }
+
+    /// Makes an adoption durable; gives the channel's settings in it. Contents that nothing
+    /// needs any more are taken away afterwards.
+    ///
+    /// # Errors
+    /// When it cannot be written, or its set lacks something; the release held before is
+    /// held still.
+    pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
+        let policy = self.policy(adoption)?;
+        let mut keep = self.needed(adoption)?;
+        self.adoption.store(adoption).map_err(spool("record the release"))?;
+        keep.extend(self.kept_for_undo()?);
+        // Only space: what cannot be removed now is removed after the next adoption.
+        if let Err(error) = self.contents.retain(&keep) {
+            tracing::warn!(%error, "contents that nothing needs could not be removed");
+        }
+        Ok(policy)
+    }
+
+    /// The channel's settings in a held release.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn policy(&self, adoption: &Adoption) -> Result<Policy, StateError> {
+        match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
+            Some(stub) => self.parsed(&stub.digest),
+            None => Ok(Policy::default()),
+        }
+    }
+
+    fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
+        let mut needed = BTreeSet::new();
+        for (key, stub) in &adoption.objects {
+            needed.insert(stub.digest);
+            if key.section.kind.as_str() == Kind::MODULE {
+                needed.extend(self.parsed::<Module>(&stub.digest)?.blobs);
+            }
+        }
+        match needed.iter().find(|digest| !self.contents.has(digest)) {
+            Some(missing) => Err(StateError::Missing(*missing)),
+            None => Ok(needed),
+        }
+    }
+
+    fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
+        let digest = |prior: &Prior| match prior {
+            Prior::File { digest, .. } => Some(*digest),
+            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. } => None,
+        };
+        let mut kept: BTreeSet<Digest> =
+            locked(&self.ledger).entries().values().filter_map(|entry| digest(&entry.prior)).collect();
+        let pending = self.pending()?;
+        kept.extend(pending.unverified.values().flatten().filter_map(|undo| digest(&undo.prior)));
+        Ok(kept)
+    }
+
+    /// The last run.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn last_run(&self) -> Result<Option<LastRun>, StateError> {
+        self.load(&self.last_run, "read the last run")
+    }
+
+    /// Records the last run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_last_run(&self, last: &LastRun) -> Result<(), StateError> {
+        self.last_run.store(last).map_err(spool("record the last run"))
+    }
+
+    /// What is still owed. A new run begins with this call: its records count from here.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn pending(&self) -> Result<Pending, StateError> {
+        Ok(self.load(&self.pending, "read what is owed")?.unwrap_or_default())
+    }
+
+    /// A new run begins: its records are numbered from the start.
+    pub fn begin_run(&self) {
+        *locked(&self.written) = 0;
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> Ledger {
+        Ledger { entries: locked(&self.ledger).entries().clone() }
+    }
+
+    /// Makes a run's record durable. Records of jobs beside each other may come out of
+    /// order; an older `pending` is not written over a newer one.
+    ///
+    /// # Errors
+    /// When it cannot be written; the host must not be touched then.
+    pub fn persist(&self, record: &Record) -> Result<(), StateError> {
+        let put = record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone())));
+        let batch: Vec<_> = put.chain(record.remove.iter().map(|id| (id.clone(), None))).collect();
+        if !batch.is_empty() {
+            locked(&self.ledger).apply(batch).map_err(spool("record in the ledger"))?;
+        }
+        let Some(pending) = &record.pending else { return Ok(()) };
+        let mut written = locked(&self.written);
+        if record.generation < *written {
+            return Ok(());
+        }
+        self.pending.store(pending).map_err(spool("record what is owed"))?;
+        *written = record.generation;
+        Ok(())
+    }
+
+    /// Appends a fact; durable when it returns.
+    ///
+    /// # Errors
+    /// When the log is full or cannot be written.
+    pub fn append(&self, body: FactBody, at: Timestamp) -> Result<(), StateError> {
+        locked(&self.log).append(body, at).map(drop).map_err(spool("append to the log"))
+    }
+
+    /// Facts that wait, from the first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn facts(&self, count: usize, bytes: usize) -> Result<Vec<Fact>, StateError> {
+        locked(&self.log).pending(count, bytes).map_err(spool("read the log"))
+    }
+
+    /// How many facts wait.
+    pub fn facts_waiting(&self) -> u64 {
+        let log = locked(&self.log);
+        log.last().saturating_sub(log.acked())
+    }
+
+    /// Facts up to a cursor are durable at the control plane; says whether more wait.
+    ///
+    /// # Errors
+    /// When that cannot be recorded; they are sent again then.
+    pub fn ack(&self, cursor: &Cursor) -> Result<bool, StateError> {
+        let mut log = locked(&self.log);
+        if *log.incarnation() != cursor.incarnation {
+            return Ok(log.last() > log.acked());
+        }
+        let seq = cursor.seq.min(log.last());
+        log.ack(seq).map_err(spool("trim the log"))?;
+        Ok(log.last() > seq)
+    }
+
+    /// The bytes of a content, verified.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub fn content(&self, digest: &Digest) -> Result<Vec<u8>, StateError> {
+        let read = self.contents.read(digest, MAX_BLOB).map_err(spool("read a content"))?;
+        read.ok_or(StateError::Missing(*digest))
+    }
+
+    /// The contents.
+    pub fn contents(&self) -> &BlobStore {
+        &self.contents
+    }
+
+    /// Keeps bytes under the digest that they must have.
+    ///
+    /// # Errors
+    /// When they have another, or cannot be written.
+    pub fn keep(&self, mut bytes: &[u8], digest: Digest) -> Result<(), StateError> {
+        if self.contents.has(&digest) {
+            return Ok(());
+        }
+        self.contents.put(&mut bytes, Some(digest), MAX_BLOB).map(drop).map_err(spool("keep a content"))
+    }
+
+    /// What was found damaged and set aside since the last call.
+    pub fn take_repairs(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.repairs))
+    }
+
+    fn parsed<T: serde::de::DeserializeOwned>(&self, digest: &Digest) -> Result<T, StateError> {
+        let bytes = self.content(digest)?;
+        model::canonical::parse(&bytes)
+            .map_err(|error| StateError::Malformed { digest: *digest, why: error.to_string() })
+    }
+
+    fn load<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        slot: &Slot<T>,
+        what: &'static str,
+    ) -> Result<Option<T>, StateError> {
+        let loaded = slot.load().map_err(spool(what))?;
+        if let Some(aside) = loaded.set_aside {
+            let repair = format!("{} was damaged; it is now {}", slot.path().display(), aside.display());
+            locked(&self.repairs).push(repair);
+        }
+        Ok(loaded.value)
+    }
+}
+
+/// A lock's content. A panic while it was held cannot have left it half changed: the
+/// journal, the log and the slots change by whole operations.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Blobs for Durable {
+    fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>> {
+        match self.contents.open(digest).map_err(io::Error::other)? {
+            Some(file) => Ok(Box::new(file)),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<(Digest, u64)> {
+        let mut counted = Counted { inner: bytes, count: 0 };
+        let digest = self.contents.put(&mut counted, None, MAX_BLOB).map_err(io::Error::other)?;
+        Ok((digest, counted.count))
+    }
+}
+
+struct Counted<'a> {
+    inner: &'a mut dyn Read,
+    count: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buf)?;
+        self.count += read as u64;
+        Ok(read)
+    }
+}

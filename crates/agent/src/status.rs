@@ -1,0 +1,86 @@
+//! `muster-agent status`: what is held and what waits, read without disturbing the daemon.
+
+use std::fmt;
+use std::path::Path;
+
+use model::Timestamp;
+use node::{Adoption, LastRun};
+use serde::Serialize;
+use spool::{Disk, Slot};
+
+use crate::clock::now;
+use crate::state::{StateDir, StateError};
+
+/// A node's state as the node itself sees it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusView {
+    fleet: model::FleetId,
+    hostname: model::Hostname,
+    node_id: model::NodeId,
+    servers: Vec<net::ServerUrl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    release: Option<ReleaseView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_changed_run: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReleaseView {
+    seq: u64,
+    channel: model::Channel,
+    root: model::Digest,
+    objects: usize,
+    adopted_at: Timestamp,
+}
+
+/// Reads the state directory.
+///
+/// # Errors
+/// When the host has not joined, or a file cannot be read.
+pub fn read(state: &Path) -> Result<StatusView, StateError> {
+    let disk = Disk::new();
+    let membership = StateDir::at(state, disk.clone()).membership()?;
+    let membership = membership.ok_or_else(|| StateError::NotJoined(state.to_owned()))?;
+    let failed = |source| StateError::Spool { what: "read the state", source };
+    let adoption: Slot<Adoption> = Slot::new(&disk, state.join("adoption.json"), 0o600);
+    let last_run: Slot<LastRun> = Slot::new(&disk, state.join("last-run.json"), 0o600);
+    let release = adoption.load().map_err(failed)?.value.map(|adoption| ReleaseView {
+        seq: adoption.seq,
+        channel: adoption.channel,
+        root: adoption.root,
+        objects: adoption.objects.len(),
+        adopted_at: adoption.adopted_at,
+    });
+    Ok(StatusView {
+        fleet: membership.trust.fleet,
+        hostname: membership.hostname,
+        node_id: membership.node_id,
+        servers: membership.servers,
+        release,
+        last_changed_run: last_run.load().map_err(failed)?.value.map(|last| last.at),
+    })
+}
+
+impl fmt::Display for StatusView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({}) of fleet {}", self.hostname, self.node_id, self.fleet)?;
+        for server in &self.servers {
+            writeln!(f, "control plane  {server}")?;
+        }
+        match &self.release {
+            None => writeln!(f, "release        none yet: nothing is converged")?,
+            Some(release) => {
+                let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
+                writeln!(f, "release        {seq} of channel {channel}, root {root}, {} objects", release.objects)?;
+                let ago = now().since(release.adopted_at).as_secs();
+                writeln!(f, "adopted        {} ({ago} s ago)", release.adopted_at)?;
+            }
+        }
+        match self.last_changed_run {
+            None => writeln!(f, "last run       none yet"),
+            Some(at) => writeln!(f, "last news      {at}: the last run that differed from the one before"),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The agent's verbs, as people type them.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use converge::Mode;
+use model::RunReport;
+use model::log::FactBody;
+use node::{LastRun, RunOrder};
+use trust::token::KeySource;
+
+use crate::clock::now;
+use crate::join::{self, Asked, JoinError};
+use crate::machine::{Machine, OpenError, Place};
+use crate::render::{chain, report};
+use crate::runner::{Runner, RunnerError};
+use crate::state::{StateDir, StateError};
+use crate::{daemon, identity};
+
+/// Looks after one host: enrolls it, keeps it as its fleet declares, reports.
+#[derive(Debug, Parser)]
+#[command(name = "muster-agent", version, arg_required_else_help = true, after_help = EXITS)]
+pub struct Cli {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
+4 control plane unreachable, 5 refused.";
+
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// The state directory [default: ROOT/var/lib/muster]
+    #[arg(long, global = true, value_name = "DIR", env = "MUSTER_STATE")]
+    state: Option<PathBuf>,
+    /// Converge this directory instead of the whole host
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// With --root: let commands and scripts run, with MUSTER_ROOT set
+    #[arg(long, global = true)]
+    allow_exec: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Enroll this host with a token
+    #[command(after_help = "The token is taken from --token, else --token-file (deleted after \
+success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/muster-token")]
+    Join {
+        /// The token, as `muster token mint` printed it
+        #[arg(long)]
+        token: Option<String>,
+        /// A file with the token
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+        /// The hostname to enroll as [default: the token's]
+        #[arg(long)]
+        hostname: Option<String>,
+    },
+    /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
+    Daemon,
+    /// Converge on the held set now, without the control plane
+    Apply {
+        /// One run, then exit
+        #[arg(long, required = true)]
+        once: bool,
+    },
+    /// Say what `apply` would change; touch nothing
+    Plan,
+    /// Say what is held, what the last run came to, what waits
+    Status,
+    /// Print the fingerprint of this machine's key, for `muster token mint --fingerprint`
+    Fingerprint {
+        /// Of the SSH host key
+        #[arg(long)]
+        ssh_host_key: bool,
+    },
+    /// Try a custom executor out
+    Executor {
+        #[command(subcommand)]
+        verb: ExecutorVerb,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ExecutorVerb {
+    /// Run a script once with a request from stdin, as an agent would
+    #[command(after_help = "Example:\n  echo '{\"name\":\"x\",\"state\":\"present\",\"params\":{}}' \
+| muster-agent executor test ./health.sh")]
+    Test {
+        /// The script
+        script: PathBuf,
+        /// Kill it after this many seconds
+        #[arg(long, default_value_t = 600)]
+        timeout: u64,
+    },
+}
+
+/// Exit codes of design.md section 7.
+mod exit {
+    pub(super) const ERROR: u8 = 1;
+    pub(super) const DIFFERENCES: u8 = 2;
+    pub(super) const SOME_FAILED: u8 = 3;
+    pub(super) const UNREACHABLE: u8 = 4;
+    pub(super) const REFUSED: u8 = 5;
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Carries out what was typed.
+pub fn main(cli: Cli) -> ExitCode {
+    match carry_out(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("muster-agent: {}", chain(error.as_ref()));
+            if let Some(hint) = hint(error.as_ref()) {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::from(code_of(error.as_ref()))
+        }
+    }
+}
+
+fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
+    let place =
+        Place { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
+    match cli.verb {
+        Verb::Join { token, token_file, hostname } => {
+            joined(&place, token, token_file, hostname, cli.json)
+        }
+        Verb::Daemon => {
+            daemon::run(Machine::open(&place)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Apply { once: _ } => run(&place, Mode::Apply, cli.json),
+        Verb::Plan => run(&place, Mode::Plan, cli.json),
+        Verb::Status => status(&place, cli.json),
+        Verb::Fingerprint { ssh_host_key } => fingerprint(&place, ssh_host_key),
+        Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
+            executor_test(&script, Duration::from_secs(timeout))
+        }
+    }
+}
+
+fn joined(
+    place: &Place,
+    token: Option<String>,
+    token_file: Option<PathBuf>,
+    hostname: Option<String>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    // ENR-6: flag, file, environment, in this order.
+    let (token, token_file) = match (token, token_file) {
+        (Some(token), _) => (token, None),
+        (None, Some(path)) => (std::fs::read_to_string(&path)?, Some(path)),
+        (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
+    };
+    let (root, allow_exec) = (place.root.clone(), place.allow_exec);
+    let asked = Asked { token, token_file, hostname, root, allow_exec };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let membership = runtime.block_on(join::join(asked, &place.state_dir()))?;
+    if json {
+        let view = serde_json::json!({
+            "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
+        });
+        print(&format!("{view}\n"));
+    } else {
+        print(&format!(
+            "joined fleet {} as {} ({})\nnext: muster-agent daemon{}\n",
+            membership.trust.fleet,
+            membership.hostname,
+            membership.node_id,
+            place.state.as_ref().map_or(String::new(), |dir| format!(" --state {}", dir.display())),
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no token: give --token, --token-file or MUSTER_TOKEN")]
+struct NoToken;
+
+fn run(place: &Place, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
+    let machine = Machine::open(place)?;
+    let done = run_once(&machine, mode)?;
+    if json {
+        print(&format!("{}\n", serde_json::to_string(&done)?));
+    } else {
+        print(&report(&done));
+    }
+    Ok(match (&done.counts.failed, mode) {
+        (1.., _) => ExitCode::from(exit::SOME_FAILED),
+        (_, Mode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// One run on the held set, recorded as the daemon would: the fact waits for the next
+/// check-in.
+///
+/// # Errors
+/// When nothing is held, or the state cannot be used.
+pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
+    let durable = &machine.durable;
+    let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
+    let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
+    let traits = resources::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
+    let last = durable.last_run()?;
+    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
+    let hostname = machine.membership.hostname.to_string();
+    let runner = Runner::new(machine.kinds.clone(), durable.clone(), hostname);
+    let report = runner.run(&order, &traits, mode)?;
+    if mode == Mode::Apply {
+        let outcome = node::step::outcome_digest(&report);
+        let changed = last.as_ref().is_none_or(|last| last.outcome != outcome);
+        if changed || report.counts.changed > 0 {
+            durable.append(FactBody::Run(report.clone()), now())?;
+        }
+        if changed || intended {
+            durable.save_last_run(&LastRun { inputs, outcome, at: now() })?;
+        }
+    }
+    Ok(report)
+}
+
+fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let dir = place.state_dir();
+    let view = crate::status::read(&dir)?;
+    if json {
+        print(&format!("{}\n", serde_json::to_string(&view)?));
+    } else {
+        print(&view.to_string());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fingerprint(place: &Place, ssh_host_key: bool) -> Result<ExitCode, Failure> {
+    let source = if ssh_host_key { KeySource::SshHost } else { KeySource::Own };
+    let state = place.state_dir();
+    StateDir::create(&state)?;
+    let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let key = identity::key(source, &state, &root)?;
+    print(&format!("{}\n", key.public().fingerprint()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn executor_test(script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
+    /// The longest request read from stdin, in bytes.
+    const MAX_REQUEST: u64 = 1024 * 1024;
+    let mut request = Vec::new();
+    std::io::stdin().take(MAX_REQUEST).read_to_end(&mut request)?;
+    if request.trim_ascii().is_empty() {
+        request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
+    }
+    let tested = resources::custom::test_script(script, &request, timeout)?;
+    if !tested.stderr.is_empty() {
+        eprintln!("{}", tested.stderr.trim_end());
+    }
+    let millis = tested.duration.as_millis();
+    print(&format!("sha256 {}\ntook {millis} ms\n", tested.digest));
+    match tested.reply {
+        Ok(reply) if reply.error.is_empty() => {
+            print(&format!("changed: {}\n", reply.changed));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(reply) => {
+            print(&format!("failed, as the script says: {}\n", reply.error));
+            Ok(ExitCode::from(exit::SOME_FAILED))
+        }
+        Err(why) => {
+            print(&format!("not a valid answer: {why}\nit printed: {}\n", tested.stdout.trim_end()));
+            Ok(ExitCode::from(exit::ERROR))
+        }
+    }
+}
+
+/// What people asked for goes to stdout. A closed pipe is not an error of ours.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(JoinError::Refused(problem)) = error.downcast_ref() {
+        return problem.help.clone();
+    }
+    if let Some(JoinError::Reach(_) | JoinError::NoServer) = error.downcast_ref() {
+        return Some("check the address and port in the token's URL, and this host's firewall".to_owned());
+    }
+    if let Some(JoinError::Token(_)) = error.downcast_ref() {
+        return Some("mint a token with `muster token mint HOSTNAME` and copy it whole".to_owned());
+    }
+    if let Some(JoinError::Joined { state, .. }) = error.downcast_ref() {
+        return Some(format!("to join another fleet, move {} away first", state.display()));
+    }
+    match error.downcast_ref() {
+        Some(OpenError::State { source: StateError::NotJoined(_), .. }) => {
+            Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
+        }
+        Some(OpenError::State { source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. }, .. }) => {
+            Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
+    match error.downcast_ref() {
+        Some(JoinError::Reach(_) | JoinError::NoServer) => exit::UNREACHABLE,
+        Some(JoinError::Refused(_)) => exit::REFUSED,
+        _ => exit::ERROR,
+    }
+}

@@ -1,0 +1,394 @@
+//! A host in memory that carries out jobs, can fail where told, and can be killed at any
+//! point; and short forms for modules and runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use catalog::module::{Command, Module, OnRemove, Params};
+use catalog::spec::{Content, Ensure, FileSpec, Spec};
+use converge::bind::Inputs;
+use converge::kinds::{Applied, Checked, Prior, custom, exec};
+use converge::{
+    BoundResource, Desired, Finished, Ledger, Mode, Options, Outcome, Pending, Record, ResourceId, Run, Work,
+    bind,
+};
+use lang::{Probe, Value};
+use model::{Action, Digest, Edit, Fields, RunReport, Timestamp};
+use serde_json::json;
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    File(String),
+    Directory,
+    Symlink(String),
+}
+
+/// What is on disk beside the host's own state, and survives a kill.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    pub ledger: Ledger,
+    pub pending: Pending,
+    pub blobs: BTreeMap<Digest, String>,
+    generation: u64,
+}
+
+/// Killed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Killed;
+
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    pub nodes: BTreeMap<String, Node>,
+    pub disk: Disk,
+    /// `apply ID`, `run COMMAND`, `verify M`, `undo M`, `remove ID`, in order.
+    pub log: Vec<String>,
+    /// Paths that cannot be written and commands (as text) that fail.
+    pub broken: BTreeSet<String>,
+    /// No command runs here.
+    pub rooted: bool,
+    /// Points at which it may be killed before it is.
+    pub lives: Option<u32>,
+}
+
+impl Host {
+    pub fn file(&self, path: &str) -> Option<&str> {
+        match self.nodes.get(path)? {
+            Node::File(text) => Some(text),
+            Node::Directory | Node::Symlink(_) => None,
+        }
+    }
+
+    pub fn write(&mut self, path: &str, text: &str) {
+        self.nodes.insert(path.into(), Node::File(text.into()));
+    }
+
+    /// How often a line stands in the log.
+    pub fn count(&self, line: &str) -> usize {
+        self.log.iter().filter(|logged| *logged == line).count()
+    }
+
+    fn tick(&mut self) -> Result<(), Killed> {
+        match &mut self.lives {
+            None => Ok(()),
+            Some(0) => Err(Killed),
+            Some(lives) => {
+                *lives -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Carries out one job; every point at which a process may die is a `tick`.
+    fn work(&mut self, work: Work) -> Result<Outcome, Killed> {
+        self.tick()?;
+        let outcome = match work {
+            Work::Probe(Probe::FileExists(path)) => Outcome::Probed(self.nodes.contains_key(&path)),
+            Work::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
+            Work::Check { resource, plan } => self.check(&resource, plan),
+            Work::Apply { resource, checked, record } => {
+                self.persist(record)?;
+                self.tick()?;
+                self.apply(&resource, &checked)
+            }
+            Work::Verify { module, command, .. } => {
+                self.log.push(format!("verify {module}"));
+                Outcome::Verified(self.command(&command))
+            }
+            Work::Undo { module, undo } => {
+                self.log.push(format!("undo {module}"));
+                let mut result = Ok(());
+                for undo in undo {
+                    self.tick()?;
+                    result = result.and(self.restore(&undo.path, &undo.prior));
+                }
+                Outcome::Undone(result)
+            }
+            Work::Remove { id, entry, how } => {
+                self.log.push(format!("remove {id}"));
+                let before = self.nodes.clone();
+                let result = match how {
+                    OnRemove::Delete => Ok(drop(self.nodes.remove(&entry.path))),
+                    _ => self.restore(&entry.path, &entry.prior),
+                };
+                Outcome::Removed(result.map(|()| self.nodes != before))
+            }
+            Work::Persist { record } => {
+                self.persist(record)?;
+                Outcome::Persisted(Ok(()))
+            }
+        };
+        self.tick()?;
+        Ok(outcome)
+    }
+
+    fn persist(&mut self, record: Record) -> Result<(), Killed> {
+        if let Some(path) = &record.keep {
+            let text = self.file(path).expect("what is to be kept is a file").to_owned();
+            self.disk.blobs.insert(Digest::of(text.as_bytes()), text);
+            self.tick()?;
+        }
+        for (id, entry) in record.put {
+            self.disk.ledger.entries.insert(id, entry);
+            self.tick()?;
+        }
+        if let Some(pending) = record.pending.filter(|_| record.generation > self.disk.generation) {
+            self.disk.generation = record.generation;
+            self.disk.pending = pending;
+        }
+        for id in record.remove {
+            self.tick()?;
+            self.disk.ledger.entries.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn prior(&self, path: &str) -> Prior {
+        match self.nodes.get(path) {
+            None => Prior::Missing,
+            Some(Node::File(text)) => Prior::File {
+                digest: Digest::of(text.as_bytes()),
+                size: text.len() as u64,
+                mode: 0o644,
+                uid: 0,
+                gid: 0,
+            },
+            Some(Node::Directory) => Prior::Directory { mode: 0o755, uid: 0, gid: 0, empty: true },
+            Some(Node::Symlink(target)) => Prior::Symlink { target: target.clone() },
+        }
+    }
+
+    fn restore(&mut self, path: &str, prior: &Prior) -> Result<(), String> {
+        let node = match prior {
+            Prior::Missing => {
+                self.nodes.remove(path);
+                return Ok(());
+            }
+            Prior::File { digest, .. } => {
+                Node::File(self.disk.blobs.get(digest).ok_or("no such blob")?.clone())
+            }
+            Prior::Directory { .. } => Node::Directory,
+            Prior::Symlink { target } => Node::Symlink(target.clone()),
+            Prior::Other { what } => return Err(format!("cannot make {what}")),
+        };
+        self.nodes.insert(path.into(), node);
+        Ok(())
+    }
+
+    fn check(&mut self, resource: &BoundResource, plan: bool) -> Outcome {
+        let checked = match resource.spec.as_ref().expect("only what is bound is checked") {
+            Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Outcome::Skipped("rooted".into()),
+            Spec::Exec(spec) => {
+                let created = spec.creates.as_ref().map(|path| self.nodes.contains_key(path));
+                let guards = exec::Guards { created, ..exec::Guards::default() };
+                Checked { edit: exec::assess(spec, &guards), ..Checked::in_sync(Prior::Missing) }
+            }
+            Spec::Custom(spec) if plan && spec.dry_run => {
+                Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(Prior::Missing) }
+            }
+            Spec::Custom(_) => Checked::unknown(),
+            Spec::Line(spec) => match self.file(&spec.path) {
+                None => return Outcome::Checked(Err(format!("{} is missing", spec.path))),
+                Some(text) if text.lines().any(|line| line == spec.line) => {
+                    Checked::in_sync(self.prior(&spec.path))
+                }
+                Some(_) => {
+                    Checked::differs(self.prior(&spec.path), edit(&self.prior(&spec.path), Some(&spec.line)))
+                }
+            },
+            spec => {
+                let (path, wanted) = wanted(spec);
+                let prior = self.prior(&path);
+                match self.nodes.get(&path) == wanted.as_ref() {
+                    true => Checked::in_sync(prior),
+                    false => Checked::differs(prior.clone(), edit(&prior, wanted.as_ref().map(|_| "new"))),
+                }
+            }
+        };
+        Outcome::Checked(Ok(checked))
+    }
+
+    fn apply(&mut self, resource: &BoundResource, checked: &Checked) -> Outcome {
+        self.log.push(format!("apply {}", resource.id));
+        let result = match resource.spec.as_ref().expect("only what is bound is applied") {
+            Spec::Exec(spec) => self.command(&spec.command),
+            Spec::Custom(spec) => {
+                self.log.push(format!("custom {}", resource.name));
+                match spec.params.get("answer").and_then(Value::as_str) {
+                    Some("same") => {
+                        return Outcome::Applied(Ok(Applied { edit: None, changed: false, output: None }));
+                    }
+                    Some("fail") => Err("the script said no".to_owned()),
+                    _ => Ok(()),
+                }
+            }
+            Spec::Line(spec) => {
+                let text = self.file(&spec.path).unwrap_or_default().to_owned();
+                self.write(&spec.path, &format!("{text}{}\n", spec.line));
+                Ok(())
+            }
+            spec => {
+                let (path, wanted) = wanted(spec);
+                if self.broken.contains(&path) {
+                    Err(format!("{path}: read-only"))
+                } else {
+                    match wanted {
+                        Some(node) => drop(self.nodes.insert(path, node)),
+                        None => drop(self.nodes.remove(&path)),
+                    }
+                    Ok(())
+                }
+            }
+        };
+        Outcome::Applied(result.map(|()| Applied { edit: checked.edit.clone(), changed: true, output: None }))
+    }
+
+    fn command(&mut self, command: &Command) -> Result<(), String> {
+        let text = exec::command_text(command);
+        self.log.push(format!("run {text}"));
+        if self.broken.contains(&text) {
+            return Err(format!("{text} failed"));
+        }
+        if let Some(path) = text.strip_prefix("touch ") {
+            self.write(path, "");
+        }
+        Ok(())
+    }
+}
+
+fn wanted(spec: &Spec) -> (String, Option<Node>) {
+    let (path, ensure, node) = match spec {
+        Spec::File(spec) => (&spec.path, spec.ensure, Node::File(text(spec))),
+        Spec::Directory(spec) => (&spec.path, spec.ensure, Node::Directory),
+        Spec::Symlink(spec) => (&spec.path, spec.ensure, Node::Symlink(spec.target.clone())),
+        Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_) => panic!("not a path"),
+    };
+    (path.clone(), (ensure == Ensure::Present).then_some(node))
+}
+
+pub fn text(spec: &FileSpec) -> String {
+    match &spec.content {
+        Some(Content::Text { text, .. }) => text.to_string(),
+        Some(Content::Blob { .. }) => "blob".into(),
+        None => String::new(),
+    }
+}
+
+fn edit(prior: &Prior, wanted: Option<&str>) -> Edit<Fields> {
+    let fields = |text: &str| Fields::from([("content".to_owned(), text.to_owned())]);
+    match (prior, wanted) {
+        (Prior::Missing, wanted) => Edit::Add { to: fields(wanted.unwrap_or_default()) },
+        (_, Some(wanted)) => Edit::Change { from: fields("old"), to: fields(wanted) },
+        (_, None) => Edit::Remove { from: fields("old") },
+    }
+}
+
+/// A set: modules as JSON, in the order in which a node names them.
+#[derive(Clone, Debug, Default)]
+pub struct Set {
+    pub modules: BTreeMap<String, Arc<Module>>,
+    pub params: Params,
+    pub traits: Value2,
+}
+
+/// Traits with a default.
+#[derive(Clone, Debug)]
+pub struct Value2(pub Value);
+
+impl Default for Value2 {
+    fn default() -> Value2 {
+        Value2(serde_json::from_value(json!({"os": {"family": "debian"}})).unwrap())
+    }
+}
+
+pub fn set(modules: serde_json::Value) -> Set {
+    let modules: Vec<Module> = serde_json::from_value(modules).unwrap();
+    let mut set = Set::default();
+    set.params.modules = modules.iter().map(|module| module.name.clone()).collect();
+    set.modules = modules.into_iter().map(|module| (module.name.clone(), Arc::new(module))).collect();
+    set
+}
+
+impl Set {
+    pub fn bind(&self) -> Desired {
+        let inputs = Inputs {
+            modules: &self.modules,
+            params: &self.params,
+            hostname: "web-1",
+            traits: &self.traits.0,
+        };
+        bind(&inputs)
+    }
+
+    /// One module renamed, dropped or changed.
+    pub fn edit(&mut self, module: &str, change: impl FnOnce(&mut Module)) {
+        change(Arc::make_mut(self.modules.get_mut(module).unwrap()));
+    }
+}
+
+pub fn options() -> Options {
+    Options { max_parallel: 4, seq: 1, root: Digest::ZERO, intended: true, started: Timestamp(0) }
+}
+
+/// A run to its end or its death; jobs that are out at once are answered in an order that
+/// `seed` chooses.
+pub fn drive(host: &mut Host, desired: &Desired, mode: Mode, mut seed: u64) -> Result<Finished, Killed> {
+    host.disk.generation = 0;
+    let mut run =
+        Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options());
+    let mut out = VecDeque::new();
+    let mut now = Timestamp(0);
+    loop {
+        now.0 += 10;
+        out.extend(run.ready(now));
+        if out.is_empty() {
+            let finished = run.finish().expect("a run without jobs is over");
+            assert!(run.finish().is_none(), "a run ends once");
+            return Ok(finished);
+        }
+        let picked = (seed % out.len() as u64) as usize;
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407) >> 1;
+        let job = out.remove(picked).unwrap();
+        let outcome = host.work(job.what)?;
+        run.done(job.id, outcome, now);
+    }
+}
+
+/// A run that is not killed; what it leaves is what is on disk.
+pub fn apply(host: &mut Host, set: &Set) -> RunReport {
+    let finished = drive(host, &set.bind(), Mode::Apply, 0).unwrap();
+    assert_eq!(finished.ledger, host.disk.ledger);
+    assert_eq!(finished.pending, host.disk.pending);
+    finished.report
+}
+
+/// A plan; it touches nothing.
+pub fn plan(host: &mut Host, set: &Set) -> RunReport {
+    let before = (host.nodes.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), host.log.clone());
+    let finished = drive(host, &set.bind(), Mode::Plan, 0).unwrap();
+    assert_eq!(
+        before,
+        (host.nodes.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), host.log.clone())
+    );
+    finished.report
+}
+
+/// The items as `resource action: reason`.
+pub fn lines(report: &RunReport) -> Vec<String> {
+    let line = |item: &model::ResourceReport| {
+        let action = serde_json::to_value(item.action).unwrap();
+        let reason = item.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("{} {}{reason}", item.resource, action.as_str().unwrap())
+    };
+    report.items.iter().map(line).collect()
+}
+
+/// The action about a resource; `Ok` when the report does not name it.
+pub fn action(report: &RunReport, resource: &str) -> Action {
+    report.items.iter().find(|item| item.resource == resource).map_or(Action::Ok, |item| item.action)
+}
+
+pub fn id(text: &str) -> ResourceId {
+    ResourceId::from(text)
+}

@@ -1,0 +1,160 @@
+//! CNV-10: what leaves the set follows `on_remove`, from a ledger that holds the state
+//! before; what cannot be undone is named beforehand.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{Host, Node, Set, apply, id, lines, plan, set};
+use converge::kinds::Prior;
+use serde_json::{Value, json};
+
+fn file(path: &str, on_remove: &str) -> Value {
+    json!({"type": "file", "name": path, "on_remove": on_remove, "attributes": {"content": "managed"}})
+}
+
+fn module(resources: Vec<Value>) -> Set {
+    set(json!([{"name": "m", "resources": resources}]))
+}
+
+fn empty() -> Set {
+    module(Vec::new())
+}
+
+#[test]
+fn keep_delete_and_restore() {
+    let mut host = Host::default();
+    host.write("/restored", "before");
+    host.write("/kept", "before");
+    let full = module(vec![
+        file("/kept", "keep"),
+        file("/deleted", "delete"),
+        file("/restored", "restore"),
+        file("/made", "restore"),
+    ]);
+    apply(&mut host, &full);
+    assert_eq!(host.disk.ledger.entries.len(), 4);
+    let entry = &host.disk.ledger.entries[&id("m/file:/restored")];
+    assert!(entry.kept && matches!(entry.prior, Prior::File { size: 6, .. }));
+
+    let planned = plan(&mut host, &empty());
+    let would = |name: &str, what: &str| {
+        format!("m/file:{name} would_change: no longer declared: {what} (on_remove)")
+    };
+    let back = "what was there before would be put back";
+    assert_eq!(
+        lines(&planned),
+        [would("/restored", back), would("/made", back), would("/deleted", "it would be deleted")]
+    );
+
+    let report = apply(&mut host, &empty());
+    assert_eq!(
+        lines(&report),
+        ["m/file:/restored restored", "m/file:/made restored", "m/file:/deleted deleted"]
+    );
+    assert_eq!(host.file("/kept"), Some("managed"));
+    assert_eq!(host.file("/restored"), Some("before"));
+    assert_eq!(host.nodes.len(), 2);
+    assert!(host.disk.ledger.entries.is_empty());
+
+    host.log.clear();
+    assert!(apply(&mut host, &empty()).items.is_empty() && host.log.is_empty());
+}
+
+#[test]
+fn what_is_inside_goes_before_the_directory() {
+    let mut host = Host::default();
+    apply(
+        &mut host,
+        &module(vec![
+            json!({"type": "directory", "name": "/srv/app", "on_remove": "delete"}),
+            file("/srv/app/x", "delete"),
+        ]),
+    );
+    host.log.clear();
+    apply(&mut host, &empty());
+    assert_eq!(host.log, ["remove m/file:/srv/app/x", "remove m/directory:/srv/app"]);
+}
+
+#[test]
+fn the_declaration_of_the_day_counts() {
+    let mut host = Host::default();
+    apply(&mut host, &module(vec![file("/a", "keep")]));
+    apply(&mut host, &module(vec![file("/a", "delete")]));
+    apply(&mut host, &empty());
+    assert!(host.file("/a").is_none());
+}
+
+#[test]
+fn a_file_that_was_already_right_is_deleted_too_when_that_is_declared() {
+    let mut host = Host::default();
+    host.write("/a", "managed");
+    host.write("/b", "managed");
+    apply(&mut host, &module(vec![file("/a", "delete"), file("/b", "restore")]));
+    apply(&mut host, &empty());
+    assert_eq!(host.nodes.keys().collect::<Vec<_>>(), ["/b"]);
+}
+
+#[test]
+fn a_path_that_moves_to_another_module_is_not_removed() {
+    let mut host = Host::default();
+    host.write("/a", "before");
+    apply(&mut host, &module(vec![file("/a", "restore")]));
+    let moved = set(json!([{"name": "other", "resources": [file("/a", "restore")]}, {"name": "m"}]));
+    let report = apply(&mut host, &moved);
+    assert!(report.items.is_empty(), "{:?}", lines(&report));
+    assert_eq!(host.file("/a"), Some("managed"));
+    assert_eq!(host.disk.ledger.entries.keys().collect::<Vec<_>>(), [&id("other/file:/a")]);
+
+    // The state before is still that of the first change.
+    apply(&mut host, &empty());
+    assert_eq!(host.file("/a"), Some("before"));
+}
+
+#[test]
+fn a_module_that_cannot_be_bound_loses_nothing() {
+    let mut host = Host::default();
+    let mut whole = module(vec![file("/a", "delete")]);
+    apply(&mut host, &whole);
+    whole.edit("m", |module| {
+        module.params = serde_json::from_value(json!({"x": {"type": "int", "required": true}})).unwrap();
+    });
+    let report = apply(&mut host, &whole);
+    assert_eq!(lines(&report), ["m failed: m.x is required and nothing sets it"]);
+    assert_eq!(host.file("/a"), Some("managed"));
+    assert_eq!(host.disk.ledger.entries.len(), 1);
+
+    let unnamed =
+        module(vec![json!({"type": "file", "name": "/${{ params.nope }}", "attributes": {"content": "x"}})]);
+    apply(&mut host, &unnamed);
+    assert_eq!(host.file("/a"), Some("managed"));
+}
+
+#[test]
+fn a_false_when_removes_nothing() {
+    let mut host = Host::default();
+    apply(&mut host, &module(vec![file("/a", "delete")]));
+    let mut unwanted = file("/a", "delete");
+    unwanted["when"] = json!("false");
+    apply(&mut host, &module(vec![unwanted]));
+    assert_eq!(host.file("/a"), Some("managed"));
+}
+
+#[test]
+fn what_cannot_be_restored_is_named_and_tried_again() {
+    let mut host = Host::default();
+    host.write("/a", "before");
+    apply(&mut host, &module(vec![file("/a", "restore")]));
+    host.disk.ledger.entries.get_mut(&id("m/file:/a")).unwrap().kept = false;
+    host.disk.blobs.clear();
+    let planned = plan(&mut host, &empty());
+    assert_eq!(
+        planned.items[0].reason.as_deref(),
+        Some(
+            "no longer declared: what was there before would be put back (on_remove), but the bytes that were there before were not kept"
+        )
+    );
+    let report = apply(&mut host, &empty());
+    assert_eq!(lines(&report), ["m/file:/a failed: no such blob"]);
+    assert_eq!(host.disk.ledger.entries.len(), 1);
+    assert_eq!(host.nodes["/a"], Node::File("managed".into()));
+}

@@ -1,0 +1,185 @@
+//! The tightest part of the grammar: values, names, calls, parts and filters.
+
+use super::ParseError;
+use super::ast::{Kind, Node, Predicate};
+use super::filters::Filter;
+use super::lex::{Tok, Token};
+use super::parse::{KEYWORDS, Parser};
+use crate::Value;
+use crate::nearest::hint;
+
+/// Predicates of CFG-3 that this version does not answer, so that they are not called unknown.
+const LATER: [&str; 6] =
+    ["dir_exists", "command_succeeds", "process_running", "port_listening", "hour_range", "day_of_week"];
+
+impl Parser {
+    /// A value and what is applied to it: parts, indexes, filters.
+    pub(super) fn postfix(&mut self) -> Result<Node, ParseError> {
+        let mut node = self.primary()?;
+        loop {
+            if self.take(&Tok::Sign(".")) {
+                let Tok::Name(name) = self.peek().tok.clone() else {
+                    return Err(self.unexpected("a name after `.`", Some("an item of a list is `list[0]`")));
+                };
+                self.at += 1;
+                node = self.node(Kind::Attr(Box::new(node), name))?;
+            } else if self.take(&Tok::Open('[')) {
+                let index = self.expression()?;
+                self.expect(&Tok::Close(']'), "`]`")?;
+                node = self.node(Kind::Index(Box::new(node), Box::new(index)))?;
+            } else if self.take(&Tok::Sign("|")) {
+                node = self.filter(node)?;
+            } else {
+                return Ok(node);
+            }
+        }
+    }
+
+    fn filter(&mut self, target: Node) -> Result<Node, ParseError> {
+        let token = self.next();
+        let Tok::Name(name) = &token.tok else {
+            self.at = self.at.saturating_sub(1);
+            return Err(self.unexpected("a filter after `|`", None));
+        };
+        let Some(filter) = Filter::named(name) else {
+            let message = format!("unknown filter `{name}`{}", hint(name, Filter::names()));
+            return Err(ParseError { message, offset: token.offset, len: token.len, help: all_filters() });
+        };
+        let mut args = vec![target];
+        if self.take(&Tok::Open('(')) {
+            args.extend(self.arguments()?);
+        }
+        self.filter_node(filter, args, &token)
+    }
+
+    fn filter_node(&self, filter: Filter, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+        let (least, most) = filter.arguments();
+        if args.len() < least || args.len() > most {
+            let message = format!("`{}` is written {}", filter.name(), filter.usage());
+            return Err(ParseError { message, offset: token.offset, len: token.len, help: None });
+        }
+        self.node(Kind::Filter { filter, args })
+    }
+
+    /// Arguments up to the closing parenthesis.
+    fn arguments(&mut self) -> Result<Vec<Node>, ParseError> {
+        let mut args = Vec::new();
+        while !self.take(&Tok::Close(')')) {
+            if !args.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `)`")?;
+            }
+            args.push(self.expression()?);
+        }
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Result<Node, ParseError> {
+        let token = self.peek().clone();
+        match &token.tok {
+            Tok::Int(number) => self.literal(Value::Int(*number)),
+            Tok::Str(text) => self.literal(Value::Str(text.clone())),
+            Tok::Name(name) => self.name(name, &token),
+            Tok::Open('(') => {
+                self.at += 1;
+                let node = self.expression()?;
+                self.expect(&Tok::Close(')'), "`)`")?;
+                Ok(node)
+            }
+            Tok::Open('[') => self.list(),
+            Tok::Open('{') => self.map(),
+            _ => Err(self.unexpected("a value", None)),
+        }
+    }
+
+    fn literal(&mut self, value: Value) -> Result<Node, ParseError> {
+        self.at += 1;
+        self.node(Kind::Literal(value))
+    }
+
+    fn name(&mut self, name: &str, token: &Token) -> Result<Node, ParseError> {
+        match name {
+            "true" | "True" => return self.literal(Value::Bool(true)),
+            "false" | "False" => return self.literal(Value::Bool(false)),
+            "none" | "None" | "null" => {
+                return Err(self.unexpected("a value", Some("there is no null; ask `is defined`")));
+            }
+            _ if KEYWORDS.contains(&name) => return Err(self.unexpected("a value", None)),
+            _ => {}
+        }
+        self.at += 1;
+        if self.take(&Tok::Open('(')) {
+            let args = self.arguments()?;
+            return self.call(name, args, token);
+        }
+        if name == "changed" {
+            return self.node(Kind::Predicate { predicate: Predicate::Changed, args: Vec::new() });
+        }
+        self.node(Kind::Name(name.to_owned()))
+    }
+
+    fn call(&mut self, name: &str, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+        let wrong = |message: String, help: Option<String>| {
+            Err(ParseError { message, offset: token.offset, len: token.len, help })
+        };
+        if let Some((_, predicate)) = Predicate::ALL.into_iter().find(|(known, _)| *known == name) {
+            let fits = if predicate == Predicate::Changed { args.len() <= 1 } else { args.len() == 1 };
+            if !fits {
+                return wrong(format!("`{name}` takes one text"), None);
+            }
+            return self.node_from(Kind::Predicate { predicate, args }, token.offset);
+        }
+        if let Some(filter) = Filter::named(name) {
+            let mut node = self.filter_node(filter, args, token)?;
+            (node.offset, node.len) = (token.offset, self.previous_end() - token.offset);
+            return Ok(node);
+        }
+        if LATER.contains(&name) {
+            let help = "file_exists(\"/path\") and changed are the node-side predicates there are";
+            return wrong(format!("`{name}` is not a predicate of this version"), Some(help.into()));
+        }
+        let known = Filter::names().chain(Predicate::ALL.into_iter().map(|(name, _)| name));
+        wrong(format!("unknown function `{name}`{}", hint(name, known)), all_filters())
+    }
+
+    fn list(&mut self) -> Result<Node, ParseError> {
+        let start = self.next().offset;
+        let mut items = Vec::new();
+        while !self.take(&Tok::Close(']')) {
+            if !items.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `]`")?;
+                if self.take(&Tok::Close(']')) {
+                    break;
+                }
+            }
+            items.push(self.expression()?);
+        }
+        self.node_from(Kind::List(items), start)
+    }
+
+    fn map(&mut self) -> Result<Node, ParseError> {
+        let start = self.next().offset;
+        let mut entries: Vec<(String, Node)> = Vec::new();
+        while !self.take(&Tok::Close('}')) {
+            if !entries.is_empty() {
+                self.expect(&Tok::Sign(","), "`,` or `}`")?;
+                if self.take(&Tok::Close('}')) {
+                    break;
+                }
+            }
+            let Tok::Str(key) = self.peek().tok.clone() else {
+                return Err(self.unexpected("a quoted key", Some("write {\"key\": value}")));
+            };
+            if entries.iter().any(|(known, _)| *known == key) {
+                return Err(self.unexpected("another key", Some("each key stands once")));
+            }
+            self.at += 1;
+            self.expect(&Tok::Sign(":"), "`:`")?;
+            entries.push((key, self.expression()?));
+        }
+        self.node_from(Kind::Map(entries), start)
+    }
+}
+
+fn all_filters() -> Option<String> {
+    Some(format!("there are: {}", Filter::names().collect::<Vec<_>>().join(", ")))
+}

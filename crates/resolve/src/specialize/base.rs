@@ -1,0 +1,307 @@
+//! What many nodes share: their modules, and their vars up to the groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::module::Merge;
+use lang::{EvalError, Names, Value};
+
+use super::entry::lay;
+use crate::check::context::{Context, RoleInfo};
+use crate::check::typed::Typed;
+use crate::sink::Sink;
+use crate::yaml::{At, Spanned};
+
+/// What is declared about a node, as groups see it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declared<'d> {
+    pub(crate) owner: Option<&'d str>,
+    pub(crate) environment: Option<&'d str>,
+    pub(crate) channel: &'d str,
+    pub(crate) roles: Vec<&'d str>,
+    pub(crate) labels: BTreeMap<&'d str, &'d str>,
+}
+
+/// A node's modules.
+#[derive(Debug)]
+pub(crate) struct ModuleSet {
+    /// Each after what it depends on.
+    pub(crate) names: Arc<[Arc<str>]>,
+    members: BTreeSet<Arc<str>>,
+    /// Full names of the params that something must set.
+    pub(crate) required: Vec<Arc<str>>,
+}
+
+impl ModuleSet {
+    pub(crate) fn has(&self, module: &str) -> bool {
+        self.members.contains(module)
+    }
+}
+
+/// Modules and vars of all nodes that were declared alike.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) modules: Arc<ModuleSet>,
+    pub(crate) vars: BTreeMap<Arc<str>, Value>,
+    /// A group says so.
+    pub(crate) observe: bool,
+}
+
+/// Which modules a node gets: by roles, by name, without the excluded ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wanted {
+    pub(crate) roles: Vec<String>,
+    pub(crate) modules: Vec<String>,
+    pub(crate) exclude: BTreeSet<String>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct BaseKey {
+    wanted: Wanted,
+    environment: Option<String>,
+    groups: Arc<[usize]>,
+}
+
+/// What has been worked out already in one pass over many nodes.
+#[derive(Default)]
+pub(crate) struct Memo {
+    sets: BTreeMap<Wanted, Option<Arc<ModuleSet>>>,
+    bases: BTreeMap<BaseKey, Arc<Base>>,
+    groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
+    channels: BTreeMap<String, Arc<str>>,
+}
+
+/// Beyond this many different kinds of nodes, what they share is worked out anew.
+const MAX_MEMO: usize = 20_000;
+
+impl Memo {
+    /// One copy of a channel's name.
+    pub(crate) fn channel(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.channels.get(name) {
+            return known.clone();
+        }
+        let shared: Arc<str> = name.into();
+        self.channels.insert(name.to_owned(), shared.clone());
+        shared
+    }
+
+    /// The modules that are wanted and what they need; `None` when that cannot be (reported).
+    pub(crate) fn modules(
+        &mut self,
+        context: &Context,
+        wanted: &Wanted,
+        blame: (&str, At),
+        sink: &mut Sink,
+    ) -> Option<Arc<ModuleSet>> {
+        if let Some(Some(set)) = self.sets.get(wanted) {
+            return Some(set.clone());
+        }
+        let set = module_set(context, wanted, blame, sink).map(Arc::new);
+        if self.sets.len() < MAX_MEMO {
+            self.sets.insert(wanted.clone(), set.clone());
+        }
+        set
+    }
+
+    /// Modules and vars up to the groups.
+    pub(crate) fn base(
+        &mut self,
+        context: &Context,
+        wanted: &Wanted,
+        declared: &Declared<'_>,
+        blame: (&str, At),
+        sink: &mut Sink,
+    ) -> Option<Arc<Base>> {
+        let modules = self.modules(context, wanted, blame, sink)?;
+        let groups = self.groups_of(context, declared, sink);
+        let environment = declared.environment.map(str::to_owned);
+        let key = BaseKey { wanted: wanted.clone(), environment, groups };
+        if let Some(base) = self.bases.get(&key) {
+            return Some(base.clone());
+        }
+        let base = Arc::new(make_base(context, modules, &key, sink));
+        if self.bases.len() < MAX_MEMO {
+            self.bases.insert(key, base.clone());
+        }
+        Some(base)
+    }
+
+    /// The groups that a node is in, by what their conditions look at.
+    fn groups_of(&mut self, context: &Context, declared: &Declared<'_>, sink: &mut Sink) -> Arc<[usize]> {
+        if context.groups.is_empty() {
+            return Arc::new([]);
+        }
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let mut key = vec![own(declared.owner), own(declared.environment), own(Some(declared.channel))];
+        key.extend(declared.roles.iter().map(|role| own(Some(role))));
+        key.push(None);
+        let looked_at = context.groups.iter().flat_map(|group| &group.decl.labels);
+        key.extend(looked_at.map(|label| own(declared.labels.get(label.as_str()).copied())));
+        if let Some(known) = self.groups.get(&key) {
+            return known.clone();
+        }
+        let groups: Arc<[usize]> = groups(context, declared, sink).into();
+        if self.groups.len() < MAX_MEMO {
+            self.groups.insert(key, groups.clone());
+        }
+        groups
+    }
+}
+
+fn groups(context: &Context, declared: &Declared<'_>, sink: &mut Sink) -> Vec<usize> {
+    let mut found = Vec::new();
+    for (index, group) in context.groups.iter().enumerate() {
+        let mut labels: BTreeMap<String, Value> =
+            declared.labels.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+        for assumed in &group.decl.assumed {
+            labels.entry(assumed.clone()).or_insert_with(|| Value::from(""));
+        }
+        let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
+        let scope = Names::new()
+            .with("labels", Value::Map(labels))
+            .with("owner", text(declared.owner))
+            .with("environment", text(declared.environment))
+            .with("channel", text(Some(declared.channel)))
+            .with("roles", Value::List(declared.roles.iter().map(|role| Value::from(*role)).collect()));
+        match group.decl.condition.eval_bool(&scope) {
+            Ok(true) => found.push(index),
+            Ok(false) => {}
+            Err(error) => bad_group(context, index, &error, sink),
+        }
+    }
+    found
+}
+
+fn bad_group(context: &Context, index: usize, error: &EvalError, sink: &mut Sink) {
+    let at = context.groups.get(index).map(|group| group.decl.at).unwrap_or_default();
+    sink.error(&context.groups_file, "E064", at, error.to_string())
+        .help("owner, environment and labels that a node lacks are empty texts here");
+}
+
+/// Walks what modules depend on, each after its dependencies.
+struct Closure<'c> {
+    context: &'c Context,
+    exclude: &'c BTreeSet<String>,
+    order: Vec<Arc<str>>,
+    members: BTreeSet<Arc<str>>,
+    /// An excluded module and who needs it.
+    needed: Option<(String, String)>,
+}
+
+impl Closure<'_> {
+    fn add(&mut self, name: &str) {
+        // A stack of its own: a chain may be as long as the fleet has modules.
+        let mut stack: Vec<(&str, usize)> = vec![(name, 0)];
+        while let Some((module, next)) = stack.pop() {
+            let Some(info) = self.context.modules.get(module) else { continue };
+            if next == 0 && (self.members.contains(module) || !self.members.insert(info.name.clone())) {
+                continue;
+            }
+            match info.depends_on.get(next) {
+                None => self.order.push(info.name.clone()),
+                Some(dependency) => {
+                    stack.push((module, next + 1));
+                    if self.exclude.contains(&**dependency) {
+                        self.needed.get_or_insert_with(|| (dependency.to_string(), module.to_owned()));
+                    } else {
+                        let found = self.context.modules.get(&**dependency);
+                        if let Some(found) = found.filter(|found| !self.members.contains(&found.name)) {
+                            stack.push((&found.name, 0));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn module_set(context: &Context, wanted: &Wanted, blame: (&str, At), sink: &mut Sink) -> Option<ModuleSet> {
+    let exclude = &wanted.exclude;
+    let mut closure = Closure { context, exclude, order: Vec::new(), members: BTreeSet::new(), needed: None };
+    let roles = wanted.roles.iter().filter_map(|role| context.roles.get(role));
+    let named: Vec<&str> = roles
+        .flat_map(|role| role.modules.iter().map(|module| &**module))
+        .chain(wanted.modules.iter().map(String::as_str))
+        .filter(|module| !exclude.contains(*module))
+        .collect();
+    for module in named {
+        closure.add(module);
+    }
+    let (file, at) = blame;
+    if let Some((module, by)) = closure.needed {
+        sink.error(file, "E051", at, format!("module `{module}` is excluded, and `{by}` depends on it"))
+            .help(format!("exclude `{by}` too, or keep `{module}`"));
+        return None;
+    }
+    let members = closure.members;
+    let mut clashed = false;
+    for reach in context.reaches.iter().filter(|r| members.contains(&*r.from) && !members.contains(&*r.to)) {
+        clashed = true;
+        let (from, to) = (&reach.from, &reach.to);
+        sink.error(&crate::check::modules::module_file(from), "E088", reach.at, format!("a node has `{from}` without `{to}`, which this refers to"))
+            .help(format!("give the node `{to}`, or drop the reference"))
+            .label_in(file, at, "this one");
+    }
+    for clash in context.clashes.iter().filter(|c| members.contains(&*c.first) && members.contains(&*c.second)) {
+        clashed = true;
+        let path = |module: &str| crate::check::modules::module_file(module);
+        sink.error(&path(&clash.second), "E084", clash.second_at, clash.message.clone())
+            .help(clash.help.clone())
+            .label_in(&path(&clash.first), clash.first_at, "declared here")
+            .label_in(file, at, "a node that has both");
+    }
+    if clashed {
+        return None;
+    }
+    let params = closure.order.iter().filter_map(|module| context.modules.get(&**module));
+    let required = params.flat_map(|info| {
+        let required = info.params.iter().filter(|(_, decl)| decl.required);
+        required.map(|(name, _)| format!("{}.{name}", info.name).into())
+    });
+    Some(ModuleSet { required: required.collect(), names: closure.order.into(), members })
+}
+
+fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &mut Sink) -> Base {
+    let mut vars = BTreeMap::new();
+    let has = |module: &str| modules.has(module);
+    lay(context, &context.vars, has, &mut vars);
+    let roles: Vec<(&str, &RoleInfo)> =
+        key.wanted.roles.iter().filter_map(|name| context.roles.get(name).map(|role| (name.as_str(), role))).collect();
+    conflicts(context, &roles, sink);
+    for (_, role) in &roles {
+        lay(context, &role.vars, has, &mut vars);
+    }
+    if let Some((_, layer)) = key.environment.as_ref().and_then(|name| context.environments.get(name)) {
+        lay(context, layer, has, &mut vars);
+    }
+    let groups: Vec<_> = key.groups.iter().filter_map(|index| context.groups.get(*index)).collect();
+    for group in &groups {
+        lay(context, &group.vars, has, &mut vars);
+    }
+    Base { modules, vars, observe: groups.iter().any(|group| group.decl.observe) }
+}
+
+/// Two roles of one node that set the same var differently.
+fn conflicts(context: &Context, roles: &[(&str, &RoleInfo)], sink: &mut Sink) {
+    let mut set: BTreeMap<&str, (&str, &RoleInfo, &Typed)> = BTreeMap::new();
+    for (name, role) in roles {
+        for var in &role.vars {
+            let replaces = context.param(&var.name).is_some_and(|decl| decl.merge == Merge::Replace);
+            let Some((first, info, other)) = set.get(&*var.name).filter(|_| replaces) else {
+                set.insert(&var.name, (name, role, var));
+                continue;
+            };
+            if other.value != var.value {
+                let message = format!("role `{name}` sets `{}` and role `{first}` sets it differently", var.name);
+                sink.error(&role.file, "E046", var.at, message)
+                    .help("set it in one role, or in the node entry")
+                    .label_in(&info.file, other.at, format!("role `{first}` here"));
+            }
+        }
+    }
+}
+
+/// The names of a list.
+pub(crate) fn names(list: &[Spanned<String>]) -> impl Iterator<Item = String> {
+    list.iter().map(|item| item.value.clone())
+}

@@ -1,0 +1,79 @@
+//! From an entry to what a node gets: a pure function of the context, the entry and the
+//! host file (CFG-2). No observed trait is read here (CFG-9).
+
+mod base;
+mod entry;
+mod node;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catalog::channel::ChannelSettings;
+use catalog::module::Params;
+use lang::Pattern;
+use model::{Digest, canonical};
+
+pub(crate) use base::Memo;
+pub(crate) use entry::{ReadEntry, read_entry, read_host};
+pub(crate) use node::node;
+
+use crate::check::modules::SharedModule;
+
+/// What one node, or every node of a pattern, gets. Small: modules and channel are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// The channel's name.
+    pub channel: Arc<str>,
+    /// Its modules, those that others depend on included, each after what it depends on.
+    pub modules: Arc<[Arc<str>]>,
+    /// Canonical bytes of its [`Params`].
+    pub params: Arc<[u8]>,
+}
+
+impl NodeSpec {
+    /// The params, read from their canonical bytes.
+    ///
+    /// # Errors
+    /// When the bytes were not made by this crate.
+    pub fn read_params(&self) -> Result<Params, canonical::CanonicalError> {
+        canonical::parse(&self.params)
+    }
+}
+
+/// What nodes get that a pattern classifies, unless they are named exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternSpec {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Names that the pattern does not classify although it matches them.
+    pub except: Arc<[Pattern]>,
+    /// What they get.
+    pub spec: Arc<NodeSpec>,
+}
+
+/// What a fleet repo means, node by node.
+#[derive(Clone, Debug, Default)]
+pub struct Specialized {
+    /// Every channel's settings.
+    pub channels: Arc<BTreeMap<String, ChannelSettings>>,
+    /// Nodes that are named exactly or have a host file. They come before all patterns.
+    pub exact: Arc<BTreeMap<Arc<str>, Arc<NodeSpec>>>,
+    /// Patterns in the order in which they classify.
+    pub patterns: Arc<Vec<PatternSpec>>,
+    /// Every module of the fleet.
+    pub modules: Arc<BTreeMap<String, Arc<SharedModule>>>,
+    /// The files and scripts of all modules.
+    pub blobs: Arc<BTreeMap<Digest, Arc<[u8]>>>,
+}
+
+impl Specialized {
+    /// What the node of that name gets; nothing when no entry matches it.
+    pub fn node(&self, hostname: &str) -> Option<&Arc<NodeSpec>> {
+        self.exact.get(hostname).or_else(|| {
+            let takes = |spec: &&PatternSpec| {
+                spec.pattern.matches(hostname) && !spec.except.iter().any(|except| except.matches(hostname))
+            };
+            self.patterns.iter().find(takes).map(|found| &found.spec)
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! One node: what its entry and its host file add to what it shares with others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::module::{ConditionalVars, Declared as NodeFacts, Params};
+use lang::Value;
+use model::canonical;
+
+use super::NodeSpec;
+use super::base::{Base, Declared, Memo, Wanted, names};
+use super::entry::{ReadConditional, ReadEntry, ReadHost, ReadOverride, lay, report_useless};
+use crate::check::context::Context;
+use crate::check::typed::Layer;
+use crate::sink::Sink;
+use crate::yaml::At;
+
+/// What the entry says of a node, with the host file on top. `whom` is how messages call
+/// the node or the pattern. `None` when something is wrong (reported).
+pub(crate) fn node(
+    context: &Context,
+    memo: &mut Memo,
+    entry: &ReadEntry<'_>,
+    host: Option<&ReadHost<'_>>,
+    whom: &str,
+    at: At,
+    sink: &mut Sink,
+) -> Option<NodeSpec> {
+    if !entry.sound || host.is_some_and(|host| !host.sound) {
+        return None;
+    }
+    let blame = host.map_or((&*entry.file, at), |host| (&*host.file, At { line: 1, column: 1, len: 1 }));
+    let declared = declared(context, entry, host);
+    let chosen = declared.environment.and_then(|name| entry.overrides.get(name));
+    if declared.channel.is_empty() {
+        if !context.fleet_broken {
+            sink.error(blame.0, "E043", blame.1, format!("no channel for {whom}"))
+                .help("add `channel:`, or `defaults: {channel: stable}` to fleet.yaml");
+        }
+        return None;
+    }
+    let wanted = wanted(entry, host, chosen, &declared);
+    let base = memo.base(context, &wanted, &declared, blame, sink)?;
+    let mut vars = base.vars.clone();
+    let has = |module: &str| base.modules.has(module);
+    lay(context, &entry.vars, has, &mut vars);
+    if let Some(chosen) = chosen {
+        lay(context, &chosen.vars, has, &mut vars);
+    }
+    let host_vars = host.map(|host| host_layer(&base, host, sink)).unwrap_or_default();
+    let conditional = conditional(&base, entry, sink);
+    required(context, &base, &vars, &host_vars, whom, blame, sink);
+    let observe = context.fleet.observe
+        || context.fleet.channels.get(declared.channel).is_some_and(|channel| channel.observe)
+        || base.observe
+        || entry.decl.facts.observe
+        || host.is_some_and(|host| host.decl.facts.observe);
+    let params = Params {
+        node: facts(&declared),
+        modules: base.modules.names.iter().map(|name| name.to_string()).collect(),
+        vars: vars.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        conditional,
+        host_vars,
+        observe,
+    };
+    let channel = memo.channel(declared.channel);
+    match canonical::to_bytes(&params) {
+        Ok(bytes) => Some(NodeSpec { channel, modules: base.modules.names.clone(), params: bytes.into() }),
+        Err(error) => {
+            sink.error(blame.0, "E048", blame.1, format!("the vars of {whom} cannot travel: {error}"));
+            None
+        }
+    }
+}
+
+/// What is declared, host file first, then entry, then the fleet's defaults.
+fn declared<'d>(context: &'d Context, entry: &ReadEntry<'d>, host: Option<&ReadHost<'d>>) -> Declared<'d> {
+    let own = &entry.decl.facts;
+    let over = host.map(|host| &host.decl.facts);
+    let pick = |host: Option<&'d crate::yaml::Spanned<String>>,
+                entry: Option<&'d crate::yaml::Spanned<String>>,
+                fleet: Option<&'d crate::yaml::Spanned<String>>| {
+        host.or(entry).or(fleet).map(|text| text.value.as_str())
+    };
+    let fleet = &context.fleet;
+    let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, value) in own.labels.iter().chain(over.into_iter().flat_map(|facts| &facts.labels)) {
+        labels.insert(name, value);
+    }
+    let roles = over.and_then(|facts| facts.roles.as_ref()).or(own.roles.as_ref());
+    let mut seen = BTreeSet::new();
+    let roles = roles.into_iter().flatten().map(|role| role.value.as_str()).filter(|role| seen.insert(*role));
+    Declared {
+        owner: pick(over.and_then(|f| f.owner.as_ref()), own.owner.as_ref(), fleet.owner.as_ref()),
+        environment: pick(
+            over.and_then(|f| f.environment.as_ref()),
+            own.environment.as_ref(),
+            fleet.environment.as_ref(),
+        ),
+        channel: pick(over.and_then(|f| f.channel.as_ref()), own.channel.as_ref(), fleet.channel.as_ref())
+            .unwrap_or_default(),
+        roles: roles.collect(),
+        labels,
+    }
+}
+
+fn wanted(
+    entry: &ReadEntry<'_>,
+    host: Option<&ReadHost<'_>>,
+    chosen: Option<&ReadOverride<'_>>,
+    declared: &Declared<'_>,
+) -> Wanted {
+    let mut modules: Vec<String> = names(&entry.decl.facts.modules).collect();
+    let mut exclude = BTreeSet::new();
+    if let Some(chosen) = chosen {
+        modules.extend(names(chosen.modules));
+        exclude.extend(names(chosen.exclude));
+    }
+    if let Some(host) = host {
+        // What the host file adds comes back even where the environment excludes it.
+        let added: Vec<String> = names(&host.decl.facts.modules).collect();
+        exclude.retain(|module| !added.contains(module));
+        modules.extend(added);
+        exclude.extend(names(&host.decl.exclude));
+    }
+    Wanted { roles: declared.roles.iter().map(|role| (*role).to_owned()).collect(), modules, exclude }
+}
+
+fn facts(declared: &Declared<'_>) -> NodeFacts {
+    NodeFacts {
+        channel: declared.channel.to_owned(),
+        environment: declared.environment.map(str::to_owned),
+        owner: declared.owner.map(str::to_owned),
+        roles: declared.roles.iter().map(|role| (*role).to_owned()).collect(),
+        labels: declared.labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
+fn host_layer(base: &Base, host: &ReadHost<'_>, sink: &mut Sink) -> BTreeMap<String, Value> {
+    let mut vars = BTreeMap::new();
+    for var in &host.vars {
+        if base.modules.has(var.module()) {
+            vars.insert(var.name.to_string(), var.value.clone());
+        } else {
+            report_useless(&host.file, var.module(), var.at, sink);
+        }
+    }
+    vars
+}
+
+fn conditional(base: &Base, entry: &ReadEntry<'_>, sink: &mut Sink) -> Vec<ConditionalVars> {
+    let mut found = Vec::new();
+    for one in &entry.conditional {
+        let vars = of_modules(base, &one.vars);
+        if vars.is_empty() {
+            continue;
+        }
+        missing_modules(base, entry, one, sink);
+        found.push(ConditionalVars { when: one.decl.when.source().trim().to_owned(), vars });
+    }
+    found
+}
+
+fn of_modules(base: &Base, layer: &Layer) -> BTreeMap<String, Value> {
+    let own = layer.iter().filter(|var| base.modules.has(var.module()));
+    own.map(|var| (var.name.to_string(), var.value.clone())).collect()
+}
+
+fn missing_modules(base: &Base, entry: &ReadEntry<'_>, one: &ReadConditional<'_>, sink: &mut Sink) {
+    for module in one.needs.iter().filter(|module| !base.modules.has(module)) {
+        let message = format!("the condition needs vars of `{module}`, which these nodes do not have");
+        sink.error(&entry.file, "E045", one.decl.at, message)
+            .help(format!("write `vars.{module}... | default(...)`, or give them the module"));
+    }
+}
+
+fn required(
+    context: &Context,
+    base: &Base,
+    vars: &BTreeMap<Arc<str>, Value>,
+    host_vars: &BTreeMap<String, Value>,
+    whom: &str,
+    blame: (&str, At),
+    sink: &mut Sink,
+) {
+    for name in base.modules.required.iter().filter(|name| !vars.contains_key(&***name)) {
+        if host_vars.contains_key(&**name) {
+            continue;
+        }
+        let secret = context.param(name).is_some_and(|decl| decl.kind == catalog::module::ParamType::Secret);
+        let help = if secret { catalog::params::NO_SECRETS.to_owned() } else { format!("add  {name}: ...  to its vars") };
+        sink.error(blame.0, "E047", blame.1, format!("`{name}` is required and nothing sets it for {whom}")).help(help);
+    }
+}

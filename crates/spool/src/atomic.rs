@@ -1,0 +1,164 @@
+//! Small files, written whole or not at all.
+
+use std::fs::File;
+use std::io::Read;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use model::Digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::disk::failed;
+use crate::error::{Result, SpoolError};
+use crate::{Disk, Op};
+
+/// The largest file that a [`Slot`] reads, in bytes.
+pub const MAX_SLOT: u64 = 16 * 1024 * 1024;
+/// The most damaged copies of one file that are kept; a further one replaces the newest,
+/// so the first evidence stays.
+pub const MAX_SET_ASIDE: u32 = 5;
+
+/// Replaces a file: after this, or after a crash in it, the file is either as before or
+/// has exactly these bytes and this mode, which it has before it is visible.
+///
+/// # Errors
+/// When the disk refuses; the file is then as before, or already new.
+pub fn write_file(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let temporary = beside(path, ".new");
+    let written = write_new(disk, &temporary, bytes, mode).and_then(|()| disk.rename(&temporary, path));
+    if let Err(error) = written {
+        // It would be replaced by the next try anyway.
+        let _ = disk.unlink(&temporary);
+        return Err(error);
+    }
+    disk.sync_parent(path)
+}
+
+fn write_new(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let mut file = disk.create(path, mode)?;
+    disk.write(Op::Write, &mut file, path, bytes)?;
+    disk.sync(&file, path)
+}
+
+/// The bytes of a file; `None` when there is none.
+///
+/// # Errors
+/// [`SpoolError::TooLarge`] when it has more than `max` bytes, and those of the disk.
+pub fn read_file(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(Op::Open, path, error)),
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(max.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| failed(Op::Read, path, error))?;
+    if bytes.len() as u64 > max {
+        return Err(SpoolError::TooLarge { what: "a state file", limit: max });
+    }
+    Ok(Some(bytes))
+}
+
+/// What a [`Slot`] held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded<T> {
+    /// The value; `None` when there was none, or only a damaged one.
+    pub value: Option<T>,
+    /// Where the damaged file was put, if there was one.
+    pub set_aside: Option<PathBuf>,
+}
+
+/// One value in one file: a line with the checksum, then the value as JSON.
+#[derive(Debug, Clone)]
+pub struct Slot<T> {
+    disk: Disk,
+    path: PathBuf,
+    mode: u32,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Slot<T> {
+    /// The slot at a path, whose file has this mode.
+    pub fn new(disk: &Disk, path: impl Into<PathBuf>, mode: u32) -> Slot<T> {
+        Slot { disk: disk.clone(), path: path.into(), mode, value: PhantomData }
+    }
+
+    /// Reads the value. A damaged file is set aside as `NAME.corrupt-N` (LIF-10).
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn load(&self) -> Result<Loaded<T>> {
+        let bytes = match read_file(&self.path, MAX_SLOT) {
+            Ok(None) => return Ok(Loaded { value: None, set_aside: None }),
+            Ok(Some(bytes)) => bytes,
+            // Far from anything that was ever written here.
+            Err(SpoolError::TooLarge { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if let Some(value) = decode(&bytes) {
+            return Ok(Loaded { value: Some(value), set_aside: None });
+        }
+        let aside = set_aside(&self.disk, &self.path)?;
+        Ok(Loaded { value: None, set_aside: Some(aside) })
+    }
+
+    /// Replaces the value; durable when it returns.
+    ///
+    /// # Errors
+    /// When the disk refuses; the value before is then still there, or already the new one.
+    pub fn store(&self, value: &T) -> Result<()> {
+        let json = serde_json::to_vec(value)
+            .map_err(|source| SpoolError::Encode { what: "a state file", source })?;
+        let mut bytes = format!("{}\n", Digest::of(&json)).into_bytes();
+        bytes.extend_from_slice(&json);
+        if bytes.len() as u64 > MAX_SLOT {
+            return Err(SpoolError::TooLarge { what: "a state file", limit: MAX_SLOT });
+        }
+        write_file(&self.disk, &self.path, &bytes, self.mode)
+    }
+
+    /// Removes the value; durable when it returns.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn clear(&self) -> Result<()> {
+        self.disk.unlink(&self.path)?;
+        self.disk.sync_parent(&self.path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let newline = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (checksum, json) = (&bytes[..newline], &bytes[newline + 1..]);
+    let checksum: Digest = std::str::from_utf8(checksum).ok()?.parse().ok()?;
+    (Digest::of(json) == checksum).then(|| serde_json::from_slice(json).ok()).flatten()
+}
+
+/// Moves a damaged file out of the way, to `NAME.corrupt-N`; returns where it is now.
+pub(crate) fn set_aside(disk: &Disk, path: &Path) -> Result<PathBuf> {
+    let aside = free_name(path);
+    disk.rename(path, &aside)?;
+    disk.sync_parent(path)?;
+    tracing::warn!(path = %path.display(), aside = %aside.display(), "a damaged file was set aside");
+    Ok(aside)
+}
+
+/// The name under which a damaged copy of a file is kept.
+pub(crate) fn free_name(path: &Path) -> PathBuf {
+    let mut names = (1..=MAX_SET_ASIDE).map(|n| beside(path, &format!(".corrupt-{n}")));
+    let last = beside(path, &format!(".corrupt-{MAX_SET_ASIDE}"));
+    names.find(|name| !name.exists()).unwrap_or(last)
+}
+
+/// The path with something at the end of its name.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

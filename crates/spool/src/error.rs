@@ -1,0 +1,93 @@
+//! Why a durable operation failed.
+
+use std::io;
+use std::path::PathBuf;
+
+use model::Digest;
+
+use crate::Op;
+
+/// The result of a durable operation.
+pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
+
+/// A durable operation failed. Nothing that was durable before is lost by it.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    /// The file system refused.
+    #[error("cannot {op} {}", path.display())]
+    Disk {
+        /// What was attempted.
+        op: Op,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has the state directory.
+    #[error("{} is in use by process {}", path.display(), pid.map_or("unknown".into(), |pid| pid.to_string()))]
+    Locked {
+        /// The lock's path.
+        path: PathBuf,
+        /// The process that holds it, if it said so.
+        pid: Option<u32>,
+    },
+    /// There is more of something than may be.
+    #[error("{what}: over the limit of {limit} bytes")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// What is allowed, in bytes.
+        limit: u64,
+    },
+    /// The log holds as much as it may until some of it is acknowledged. Facts that are
+    /// no runs have a reserve.
+    #[error("the log of facts is full: {limit} bytes wait to be acknowledged")]
+    LogFull {
+        /// What is allowed, in bytes.
+        limit: u64,
+    },
+    /// The other side says that it has facts that were never written here: this state is
+    /// an old copy. [`crate::FactLog::begin_anew`] is the way out.
+    #[error("fact {acked} was acknowledged, but the last one here is {last}")]
+    AckBeyond {
+        /// The number acknowledged.
+        acked: u64,
+        /// The last number here.
+        last: u64,
+    },
+    /// A log that begins anew needs an incarnation that it did not have before.
+    #[error("a log that begins anew needs a new incarnation")]
+    SameIncarnation,
+    /// The bytes are not those of the digest.
+    #[error("the bytes are those of {found}, not of {expected}")]
+    WrongDigest {
+        /// What was expected.
+        expected: Digest,
+        /// What came.
+        found: Digest,
+    },
+    /// A value cannot be written as JSON.
+    #[error("cannot encode {what}")]
+    Encode {
+        /// What was to be written.
+        what: &'static str,
+        /// Why it cannot.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl SpoolError {
+    /// The disk, the quota or a bound of ours is exhausted: trying again without making
+    /// room is of no use.
+    pub fn is_full(&self) -> bool {
+        match self {
+            SpoolError::Disk { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            SpoolError::LogFull { .. } => true,
+            _ => false,
+        }
+    }
+}

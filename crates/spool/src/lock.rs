@@ -1,0 +1,72 @@
+//! One process for each state directory.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::Op;
+use crate::disk::failed;
+use crate::error::{Result, SpoolError};
+
+/// Name of the lock's file.
+const NAME: &str = "lock";
+
+/// The state directory is this process's alone as long as this lives; the kernel gives it
+/// back however the process ends.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the directory, which must be there. Never waits.
+    ///
+    /// # Errors
+    /// [`SpoolError::Locked`] names the process that has it; and those of the disk.
+    pub fn acquire(directory: &Path) -> Result<StateLock> {
+        let path = directory.join(NAME);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&path).map_err(|error| failed(Op::Open, &path, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(SpoolError::Locked { pid: holder(&mut file), path }),
+            Err(TryLockError::Error(error)) => return Err(failed(Op::Lock, &path, error)),
+        }
+        // Only for the message of the process that comes second: a full disk is no reason
+        // not to start (LIF-10).
+        let _ = say_pid(&mut file);
+        Ok(StateLock { _file: file })
+    }
+}
+
+fn say_pid(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_is_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateLock::acquire(directory.path()).unwrap();
+        let error = StateLock::acquire(directory.path()).unwrap_err();
+        assert!(matches!(error, SpoolError::Locked { pid: Some(pid), .. } if pid == std::process::id()));
+        assert!(error.to_string().contains(&std::process::id().to_string()));
+        drop(first);
+        StateLock::acquire(directory.path()).unwrap();
+    }
+}

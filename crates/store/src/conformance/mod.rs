@@ -1,0 +1,53 @@
+//! What every backend has to do alike. A backend's tests call [`all`]; it panics with
+//! what is wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a check fails")]
+
+mod chunks;
+mod facts;
+pub mod fixture;
+mod nodes;
+mod releases;
+
+use crate::Store;
+use crate::record::FleetMeta;
+use fixture::at;
+
+/// Runs every check, each on a store of its own.
+///
+/// # Panics
+/// When the backend does otherwise.
+pub async fn all(make: impl Fn() -> Box<dyn Store>) {
+    founded_once(&*make()).await;
+    nodes::a_token_is_burned_with_the_node(&*make()).await;
+    nodes::a_lost_reply_is_no_loss(&*make()).await;
+    nodes::a_hostname_and_a_key_are_held_by_one(&*make()).await;
+    nodes::a_node_may_enroll_again_with_a_new_token(&*make()).await;
+    nodes::removed_nodes_keep_their_history(&*make()).await;
+    nodes::contacts_are_kept(&*make()).await;
+    nodes::traits_and_pushes_are_kept(&*make()).await;
+    facts::facts_are_accepted_once(&*make()).await;
+    facts::runs_make_streaks(&*make()).await;
+    facts::lists_are_newest_first_and_paged(&*make()).await;
+    facts::history_is_pruned(&*make()).await;
+    chunks::contents_are_served_in_ranges(&*make()).await;
+    chunks::chunks_are_closed(&*make()).await;
+    chunks::bad_chunks_are_refused(&*make()).await;
+    chunks::trees_are_read_back(&*make()).await;
+    releases::releases_are_committed_in_order(&*make()).await;
+    releases::channels_point_to_their_newest_release(&*make()).await;
+    releases::what_no_release_reaches_is_pruned(&*make()).await;
+    releases::an_upload_in_progress_is_safe(&*make()).await;
+}
+
+async fn founded_once(store: &dyn Store) {
+    assert_eq!(store.fleet().await.unwrap(), None);
+    let first = FleetMeta { fleet: "acme-1".parse().unwrap(), created: at(1) };
+    let second = FleetMeta { fleet: "acme-2".parse().unwrap(), created: at(2) };
+    assert_eq!(store.found_fleet(first.clone()).await.unwrap(), first);
+    assert_eq!(store.found_fleet(second).await.unwrap(), first, "a fleet is founded once");
+    assert_eq!(store.fleet().await.unwrap(), Some(first));
+    assert_eq!(store.open_epoch(at(3)).await.unwrap(), 1);
+    assert_eq!(store.open_epoch(at(4)).await.unwrap(), 2);
+    assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+    assert!(store.health().writable);
+}

@@ -1,0 +1,176 @@
+use model::exchange::{Held, RunNote, TraitReport};
+use model::Digest;
+
+use super::fixture::{at, enrolled, life, new_node, started, token, DAY};
+use crate::record::{Enrolled, Retention, Touch};
+use crate::{EnrollError, Store, StoreError};
+
+/// ENR-2.
+pub(super) async fn a_token_is_burned_with_the_node(store: &dyn Store) {
+    let enrolled = store.enroll(new_node(1), token("a"), at(0)).await.unwrap();
+    assert_eq!(enrolled, Enrolled::New);
+    let refused = store.enroll(new_node(2), token("a"), at(1)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
+    assert_eq!(store.nodes().await.unwrap().len(), 1);
+
+    // An error burns nothing.
+    let mut taken = new_node(2);
+    taken.hostname = new_node(1).hostname;
+    let refused = store.enroll(taken, token("b"), at(2)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::HostnameTaken { .. }), "{refused:?}");
+    assert_eq!(store.enroll(new_node(2), token("b"), at(3)).await.unwrap(), Enrolled::New);
+
+    let record = store.node(&new_node(1).node_id).await.unwrap().unwrap();
+    let new = new_node(1);
+    assert_eq!((record.hostname, record.public_key), (new.hostname, new.public_key));
+    assert_eq!((record.cert_serial, record.declared), (new.cert_serial, new.declared));
+    assert_eq!((record.enrolled, record.removed, record.cert_used), (at(0), None, false));
+    assert_eq!((record.last_seen, record.streak, record.cursor), (None, 0, None));
+}
+
+/// ENR-7.
+pub(super) async fn a_lost_reply_is_no_loss(store: &dyn Store) {
+    let node = new_node(1);
+    store.enroll(node.clone(), token("a"), at(0)).await.unwrap();
+    let mut again = node.clone();
+    again.cert_serial = "ff".into();
+    assert_eq!(store.enroll(again.clone(), token("a"), at(1)).await.unwrap(), Enrolled::Again);
+    let record = store.node(&node.node_id).await.unwrap().unwrap();
+    assert_eq!((record.cert_serial.as_str(), record.enrolled), ("ff", at(0)));
+
+    let mut elsewhere = node.clone();
+    elsewhere.hostname = "other".parse().unwrap();
+    let refused = store.enroll(elsewhere, token("a"), at(2)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
+
+    store.certificate_used(&node.node_id).await.unwrap();
+    store.certificate_used(&node.node_id).await.unwrap();
+    assert!(store.node(&node.node_id).await.unwrap().unwrap().cert_used);
+    let refused = store.enroll(again, token("a"), at(3)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
+}
+
+/// IDN-1.
+pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &dyn Store) {
+    let first = enrolled(store, 1).await;
+    let mut same_name = new_node(2);
+    same_name.hostname = new_node(1).hostname;
+    let refused = store.enroll(same_name, token("a"), at(1)).await.unwrap_err();
+    assert!(matches!(&refused, EnrollError::HostnameTaken { by } if *by == first), "{refused:?}");
+
+    let mut same_key = new_node(1);
+    same_key.hostname = "clone".parse().unwrap();
+    let refused = store.enroll(same_key, token("b"), at(2)).await.unwrap_err();
+    let EnrollError::KeyTaken { by } = refused else { panic!("{refused:?}") };
+    assert_eq!(by, new_node(1).hostname);
+
+    let mut unconfirmed = new_node(3);
+    unconfirmed.key_confirmed = false;
+    store.enroll(unconfirmed.clone(), token("c"), at(3)).await.unwrap();
+    assert!(!store.node(&unconfirmed.node_id).await.unwrap().unwrap().key_confirmed);
+    assert!(store.confirm_key(&unconfirmed.node_id).await.unwrap());
+    assert!(store.node(&unconfirmed.node_id).await.unwrap().unwrap().key_confirmed);
+    assert!(!store.confirm_key(&new_node(9).node_id).await.unwrap());
+}
+
+pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    store.certificate_used(&node).await.unwrap();
+    store.append_facts(&node, &life("one"), vec![started(1)], at(1)).await.unwrap();
+    let again = store.enroll(new_node(1), token("new"), at(2)).await.unwrap();
+    assert_eq!(again, Enrolled::Again);
+    let record = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((record.enrolled, record.cert_used), (at(0), false));
+    assert_eq!(record.cursor.unwrap().seq, 1);
+    // The token of the first time does not come back to life by that.
+    let refused = store.enroll(new_node(1), token("nonce-1"), at(3)).await.unwrap_err();
+    assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
+}
+
+pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    store.append_facts(&node, &life("one"), vec![started(1)], at(1)).await.unwrap();
+    store.set_push(vec![node.clone()], 1, at(1)).await.unwrap();
+    assert!(store.remove_node(&node, at(2)).await.unwrap());
+    assert!(!store.remove_node(&node, at(3)).await.unwrap());
+    assert!(!store.remove_node(&new_node(9).node_id, at(3)).await.unwrap());
+    assert_eq!(store.nodes().await.unwrap(), []);
+    assert_eq!(store.pushes().await.unwrap(), []);
+    assert_eq!(store.node(&node).await.unwrap().unwrap().removed, Some(at(2)));
+    assert_eq!(store.facts(&node, None, 10).await.unwrap().len(), 1);
+    let refused = store.append_facts(&node, &life("one"), vec![started(2)], at(3)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
+
+    // The hostname is free, and the key too.
+    let mut other = new_node(2);
+    other.hostname = new_node(1).hostname;
+    assert_eq!(store.enroll(other, token("a"), at(4)).await.unwrap(), Enrolled::New);
+    let mut back = new_node(1);
+    back.hostname = "back".parse().unwrap();
+    assert_eq!(store.enroll(back, token("b"), at(5)).await.unwrap(), Enrolled::New);
+    let record = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((record.enrolled, record.removed, record.cursor), (at(5), None, None));
+    // Its log goes on where it was.
+    let accepted = store.append_facts(&node, &life("one"), vec![started(1), started(2)], at(6)).await.unwrap();
+    assert_eq!(accepted.new, [started(2)]);
+
+    store.remove_node(&node, at(7)).await.unwrap();
+    let retention = Retention::default();
+    assert_eq!(store.prune(at(8), retention).await.unwrap().nodes, 0);
+    let pruned = store.prune(at(DAY * 400), retention).await.unwrap();
+    assert_eq!(pruned.nodes, 1);
+    assert_eq!(store.node(&node).await.unwrap(), None);
+    assert_eq!(store.facts(&node, None, 10).await.unwrap(), []);
+}
+
+/// CNV-4.
+pub(super) async fn contacts_are_kept(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    let held = Held {
+        channel: "stable".parse().unwrap(),
+        seq: 4,
+        header: Digest::of(b"header"),
+        root: Digest::of(b"root"),
+    };
+    let run = RunNote { at: at(9), outcome: Digest::of(b"outcome") };
+    let touch = |secs, held, run| Touch { node: node.clone(), last_seen: at(secs), held, run, promised_secs: 60 };
+    let stranger = Touch { node: new_node(9).node_id, ..touch(10, None, None) };
+    let first = touch(10, Some(held.clone()), Some(run.clone()));
+    store.touch(vec![stranger, first]).await.unwrap();
+    store.touch(vec![touch(20, None, None)]).await.unwrap();
+    let mut late = touch(15, None, None);
+    late.promised_secs = 7;
+    store.touch(vec![late]).await.unwrap();
+    let record = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((record.last_seen, record.promised_secs), (Some(at(20)), 60));
+    assert_eq!((record.held.as_ref(), record.run.as_ref()), (Some(&held), Some(&run)));
+    assert_eq!(store.nodes().await.unwrap(), [record]);
+    let newer = Held { seq: 5, ..held };
+    store.touch(vec![touch(30, Some(newer.clone()), None)]).await.unwrap();
+    assert_eq!(store.node(&node).await.unwrap().unwrap().held, Some(newer));
+}
+
+/// DLT-5.
+pub(super) async fn traits_and_pushes_are_kept(store: &dyn Store) {
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    assert_eq!(store.traits(&one).await.unwrap(), None);
+    for text in ["a", "b"] {
+        let values = serde_json::json!({ "os": { "name": text } });
+        let report = TraitReport { digest: Digest::of(text.as_bytes()), values };
+        store.put_traits(&one, report.clone(), at(1)).await.unwrap();
+        assert_eq!(store.node(&one).await.unwrap().unwrap().traits, Some(report.digest));
+        assert_eq!(store.traits(&one).await.unwrap(), Some(report));
+    }
+    assert_eq!(store.traits(&two).await.unwrap(), None);
+
+    let stranger = new_node(9).node_id;
+    store.set_push(vec![one.clone(), two.clone(), stranger], 7, at(2)).await.unwrap();
+    store.set_push(vec![one.clone()], 8, at(3)).await.unwrap();
+    let mut expected = vec![(one.clone(), 8), (two.clone(), 7)];
+    expected.sort();
+    assert_eq!(store.pushes().await.unwrap(), expected);
+    assert_eq!(store.node(&one).await.unwrap().unwrap().push, Some(8));
+    store.clear_push(&one, 7).await.unwrap();
+    store.clear_push(&two, 7).await.unwrap();
+    assert_eq!(store.pushes().await.unwrap(), [(one, 8)], "an earlier push does not confirm a later one");
+}

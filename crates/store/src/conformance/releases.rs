@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+use model::Digest;
+
+use super::fixture::{DAY, Tree, at, put, release, signed, tree};
+use crate::record::{Pruned, Release, Retention};
+use crate::{CommitError, Store};
+
+/// ROL-2: compare and set.
+pub(super) async fn releases_are_committed_in_order(store: &dyn Store) {
+    let tree = tree(3, "a");
+    let refused = store.commit_release(release(1, tree.root, None)).await.unwrap_err();
+    assert!(matches!(refused, CommitError::NotComplete { .. }), "{refused:?}");
+    put(store, &tree, at(0)).await;
+    let set = tree.sets.values().next().unwrap().root();
+    let refused = store.commit_release(release(1, set, None)).await.unwrap_err();
+    assert!(matches!(refused, CommitError::NotComplete { .. }), "a set is no selection: {refused:?}");
+    let mut empty = release(1, tree.root, None);
+    empty.headers.clear();
+    let refused = store.commit_release(empty).await.unwrap_err();
+    assert!(matches!(refused, CommitError::NoHeader), "{refused:?}");
+
+    store.commit_release(release(5, tree.root, None)).await.unwrap();
+    store.commit_release(release(5, tree.root, None)).await.unwrap();
+    for (seq, expected) in [(6, None), (6, Some(4)), (5, Some(5)), (4, Some(5)), (6, Some(6))] {
+        let mut other = release(seq, tree.root, expected);
+        other.ref_label = "other".into();
+        let refused = store.commit_release(other).await.unwrap_err();
+        let CommitError::HeadMoved { head } = refused else { panic!("{refused:?}") };
+        assert_eq!(head, Some(5), "r{seq} on {expected:?}");
+    }
+    store.commit_release(release(6, tree.root, Some(5))).await.unwrap();
+    let sixth: Release = release(6, tree.root, Some(5)).into();
+    assert_eq!(store.release(6).await.unwrap(), Some(sixth.clone()));
+    assert_eq!(store.release(7).await.unwrap(), None);
+    let seqs = async |limit, before| -> Vec<u64> {
+        store.releases(limit, before).await.unwrap().iter().map(|release| release.seq).collect()
+    };
+    assert_eq!(seqs(10, None).await, [6, 5]);
+    assert_eq!(seqs(1, None).await, [6]);
+    assert_eq!(seqs(10, Some(6)).await, [5]);
+}
+
+pub(super) async fn channels_point_to_their_newest_release(store: &dyn Store) {
+    let (a, b) = (tree(3, "a"), tree(3, "b"));
+    put(store, &a, at(0)).await;
+    put(store, &b, at(0)).await;
+    let (canary, stable) = ("canary".parse().unwrap(), "stable".parse().unwrap());
+    let mut first = release(1, a.root, None);
+    first.headers.insert(canary, signed("canary 1"));
+    store.commit_release(first).await.unwrap();
+    assert!(store.add_beacon(&stable, 1, signed("beacon"), at(1)).await.unwrap());
+    assert_eq!(store.heads().await.unwrap()[1].beacon, Some(signed("beacon")));
+    store.commit_release(release(2, b.root, Some(1))).await.unwrap();
+    let late = store.add_beacon(&stable, 1, signed("beacon"), at(2)).await.unwrap();
+    assert!(!late, "a beacon of the release before is no proof for this one");
+    assert!(!store.add_beacon(&"other".parse().unwrap(), 2, signed("beacon"), at(2)).await.unwrap());
+
+    let heads = store.heads().await.unwrap();
+    let seen: Vec<_> = heads.iter().map(|head| (head.channel.as_str(), head.seq, head.selection)).collect();
+    assert_eq!(seen, [("canary", 1, a.root), ("stable", 2, b.root)]);
+    assert_eq!((&heads[1].header, &heads[1].beacon), (&signed("header 2"), &None));
+
+    // A release that a channel points to is kept, however old.
+    let retention = Retention { releases: 1, ..Retention::default() };
+    assert_eq!(store.prune(at(DAY * 9), retention).await.unwrap().releases, 0);
+    assert!(store.selection(&a.root).await.unwrap().is_some());
+}
+
+pub(super) async fn what_no_release_reaches_is_pruned(store: &dyn Store) {
+    let (a, b) = (tree(40, "a"), tree(40, "b"));
+    put(store, &a, at(0)).await;
+    store.commit_release(release(1, a.root, None)).await.unwrap();
+    put(store, &b, at(0)).await;
+    store.commit_release(release(2, b.root, Some(1))).await.unwrap();
+    let retention = Retention { releases: 1, grace: Duration::from_secs(3600), ..Retention::default() };
+    let pruned = store.prune(at(DAY), retention).await.unwrap();
+    let gone = a.chunks.iter().filter(|chunk| !b.chunks.contains(chunk)).count() as u64;
+    assert!(gone > 40);
+    assert_eq!(pruned, Pruned { releases: 1, chunks: gone, contents: 1, ..Pruned::default() });
+    assert_whole(store, &b).await;
+    assert_eq!(store.chunk(&a.root).await.unwrap(), None);
+    assert_eq!(store.prune(at(DAY), retention).await.unwrap(), Pruned::default());
+}
+
+pub(super) async fn an_upload_in_progress_is_safe(store: &dyn Store) {
+    let (a, b) = (tree(20, "a"), tree(20, "b"));
+    put(store, &a, at(0)).await;
+    put(store, &b, at(0)).await;
+    let retention = Retention { grace: Duration::from_secs(6 * 3600), ..Retention::default() };
+    // One is asked for again, and counts as used with all that is below it.
+    assert_eq!(store.missing_chunks(vec![a.root], at(DAY)).await.unwrap(), []);
+    let lone = Digest::of(&b.contents[20]);
+    assert_eq!(store.missing_contents(vec![lone], at(DAY)).await.unwrap(), []);
+    store.prune(at(DAY + 3600), retention).await.unwrap();
+    assert_whole(store, &a).await;
+    assert_eq!(store.chunk(&b.root).await.unwrap(), None);
+    assert!(store.content_size(&lone).await.unwrap().is_some());
+    store.prune(at(DAY * 2), retention).await.unwrap();
+    assert_eq!(store.chunk(&a.root).await.unwrap(), None);
+    assert_eq!(store.content_size(&lone).await.unwrap(), None);
+}
+
+async fn assert_whole(store: &dyn Store, tree: &Tree) {
+    assert_eq!(store.selection(&tree.root).await.unwrap().as_ref(), Some(&tree.selection));
+    for set in tree.sets.values() {
+        assert_eq!(store.set(&set.root()).await.unwrap().as_ref(), Some(set));
+        for (key, stub) in set.objects() {
+            assert_eq!(store.content_size(&stub.digest).await.unwrap(), Some(stub.size), "{key}");
+        }
+    }
+}
