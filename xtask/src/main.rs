@@ -1,1 +1,60 @@
-fn main() {}
+//! `cargo xtask`: every development command.
+
+use std::process::ExitCode;
+
+use xtask::{Outcome, bench, promises, root, run, tidy};
+
+const USAGE: &str = "cargo xtask COMMAND
+
+  test        build the binaries and run every test
+  lint        formatting, and clippy with warnings as errors
+  tidy        the layers, the rules of core crates, sizes of files
+  promises    requirement id -> code -> test -> figure; fails on a claim without a test
+              (--write renders docs/promises.md)
+  demo        the README's first command, once, without waiting
+  bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
+              control plane's)
+  dist        the binaries as they are shipped
+  ci          all that CI runs, in its order
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match command(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command(args: &[String]) -> Outcome {
+    match args.first().map(String::as_str) {
+        Some("test") => test(),
+        Some("lint") => lint(),
+        Some("tidy") => tidy::check(&root()),
+        Some("promises") => promises::run(&root(), args.iter().any(|arg| arg == "--write")),
+        Some("demo") => demo(),
+        Some("bench") => bench::agent(&root()),
+        Some("dist") => run("cargo", &["build", "--profile", "dist", "--bins"]),
+        Some("ci") => test().and_then(|()| lint()).and_then(|()| demo()),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+/// Tests start real binaries, so these are built first.
+fn test() -> Outcome {
+    run("cargo", &["build", "--workspace", "--bins"])?;
+    run("cargo", &["test", "--workspace", "--no-fail-fast"])?;
+    promises::run(&root(), false)
+}
+
+fn lint() -> Outcome {
+    run("cargo", &["fmt", "--all", "--check"])?;
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn demo() -> Outcome {
+    run("cargo", &["run", "--release", "--", "demo", "--once"])
+}

@@ -199,8 +199,9 @@ impl Daemon {
         }
         let (session, inputs) = (self.session.clone(), self.inputs.clone());
         tokio::spawn(async move {
-            let answer: Result<Answer, CallError> =
-                session.lock().await.post(route::CHECKIN, &message).await;
+            let mut session = session.lock().await;
+            let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
+            let _ = inputs.send(Input::ServerTime(session.server_time()));
             let _ = inputs.send(match answer {
                 Ok(answer) => Input::Answered(Box::new(answer)),
                 Err(error) => {

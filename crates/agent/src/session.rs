@@ -68,6 +68,11 @@ impl Session {
         Session { urls, at: 0, tls, client: None, node, key, offset: 0, nonce: 0 }
     }
 
+    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    pub fn server_time(&self) -> Timestamp {
+        Timestamp(now().0.saturating_add(self.offset))
+    }
+
     /// Posts a message and reads the answer.
     ///
     /// # Errors

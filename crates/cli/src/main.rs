@@ -1,2 +1,7 @@
-//! `muster-agent`.
-fn main() {}
+//! `muster`: see the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

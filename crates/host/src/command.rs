@@ -93,11 +93,14 @@ impl Script {
     /// # Errors
     /// When the kernel gives no memory file.
     pub fn new(name: &str, bytes: &[u8]) -> io::Result<Script> {
-        let shown: String =
-            name.chars().filter(|c| *c != '\0').scan(0, |length, c| {
+        let shown: String = name
+            .chars()
+            .filter(|c| *c != '\0')
+            .scan(0, |length, c| {
                 *length += c.len_utf8();
                 (*length <= MAX_SCRIPT_NAME).then_some(c)
-            }).collect();
+            })
+            .collect();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = match memfd_create(&*shown, flags | MemfdFlags::EXEC) {
             // Kernels before 6.3 do not know the flag and always allow execution.

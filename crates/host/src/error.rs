@@ -138,7 +138,9 @@ pub enum Problem {
         limit: u64,
     },
     /// The file has other names, and someone else chose where this one lies.
-    #[error("it has other names (hard links) and lies in a directory that others can write; replace it by hand")]
+    #[error(
+        "it has other names (hard links) and lies in a directory that others can write; replace it by hand"
+    )]
     HardLinks,
     /// The new bytes could not be had.
     #[error("its new content could not be read: {0}")]

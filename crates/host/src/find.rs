@@ -18,8 +18,11 @@ use crate::{Host, HostError, MAX_FILE, Problem};
 /// How much is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
 /// Reading never follows a last link and never waits for a FIFO or a device.
-const READ: OFlags =
-    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +114,8 @@ impl Host {
     /// # Errors
     /// When it is no regular file, is larger, or cannot be read.
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        let read = self.place(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
+        let read =
+            self.place(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
         found_bytes(path, read)
     }
 
@@ -121,8 +125,10 @@ impl Host {
     /// # Errors
     /// As [`Host::read`].
     pub fn read_followed(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        let read =
-            self.place_followed(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
+        let read = self
+            .place_followed(path)
+            .and_then(|place| open_regular(&place))
+            .and_then(|(fd, _)| bytes(fd, limit));
         found_bytes(path, read)
     }
 

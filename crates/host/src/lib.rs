@@ -24,6 +24,7 @@ mod ownership;
 mod path;
 mod process;
 mod remove;
+mod running;
 mod system;
 mod write;
 
@@ -80,8 +81,7 @@ impl Host {
         let failed = |source| OpenHostError::OpenRoot { path: root.to_owned(), source };
         let root_path = root.canonicalize().map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd =
-            rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let fd = rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         Ok(Host {
             root: fd,
             rooted: root_path != Path::new("/"),

@@ -1,6 +1,8 @@
 //! Making directories and symbolic links, complete before they are visible.
 
-use rustix::fs::{FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, symlinkat};
+use rustix::fs::{
+    FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, symlinkat,
+};
 use rustix::io::Errno;
 
 use crate::find::{stat_at, what};
@@ -13,7 +15,12 @@ impl Host {
     ///
     /// # Errors
     /// When something is there already, the parent is missing, or disk or rights fail.
-    pub fn make_directory(&self, path: &str, ownership: &Ownership, default_mode: u32) -> Result<(), HostError> {
+    pub fn make_directory(
+        &self,
+        path: &str,
+        ownership: &Ownership,
+        default_mode: u32,
+    ) -> Result<(), HostError> {
         self.try_make_directory(path, ownership, default_mode)
             .map_err(|source| HostError::MakeDirectory { path: path.to_owned(), source })
     }
@@ -27,7 +34,12 @@ impl Host {
             .map_err(|source| HostError::MakeSymlink { path: path.to_owned(), source })
     }
 
-    fn try_make_directory(&self, path: &str, ownership: &Ownership, default_mode: u32) -> Result<(), Problem> {
+    fn try_make_directory(
+        &self,
+        path: &str,
+        ownership: &Ownership,
+        default_mode: u32,
+    ) -> Result<(), Problem> {
         let place = self.place(path)?;
         if let Some(stat) = stat_at(&place)? {
             return Err(Problem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));

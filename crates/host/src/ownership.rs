@@ -23,11 +23,7 @@ pub struct Ownership {
 impl Ownership {
     /// This one, and what it leaves open taken from `other`.
     pub(crate) fn or(self, other: Ownership) -> Ownership {
-        Ownership {
-            mode: self.mode.or(other.mode),
-            uid: self.uid.or(other.uid),
-            gid: self.gid.or(other.gid),
-        }
+        Ownership { mode: self.mode.or(other.mode), uid: self.uid.or(other.uid), gid: self.gid.or(other.gid) }
     }
 
     pub(crate) fn of(stat: &Stat) -> Ownership {

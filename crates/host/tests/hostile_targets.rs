@@ -18,7 +18,10 @@ fn host(root: &Path) -> Host {
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
     let ownership = Ownership::default();
-    host.write(path, Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None })
+    host.write(
+        path,
+        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
+    )
 }
 
 fn refusal(host: &Host, path: &str) -> String {
@@ -72,9 +75,15 @@ fn a_fifo_a_socket_and_a_device_are_named_and_left_alone() {
     for (path, what) in targets {
         assert_eq!(host.look(path).unwrap(), Found::Other(what));
         assert!(host.read(path, 10).is_err() && host.open_file(path).is_err());
-        assert_eq!(refusal(&host, path), format!("cannot write {path}: it is {what}; it is left alone, remove it by hand"));
+        assert_eq!(
+            refusal(&host, path),
+            format!("cannot write {path}: it is {what}; it is left alone, remove it by hand")
+        );
         assert!(host.remove_file(path).is_err() && host.remove_directory(path, true).is_err());
-        assert!(host.make_symlink(path, "x").is_err() && host.make_directory(path, &Ownership::default(), 0o755).is_err());
+        assert!(
+            host.make_symlink(path, "x").is_err()
+                && host.make_directory(path, &Ownership::default(), 0o755).is_err()
+        );
         assert_eq!(host.look(path).unwrap(), Found::Other(what), "it is still there");
     }
 }
@@ -96,9 +105,16 @@ fn a_loop_of_links_is_an_error_and_not_a_hang() {
     symlink("a", dir.path().join("b")).unwrap();
     let host = host(dir.path());
     let text = refusal(&host, "/a/file");
-    assert_eq!(text, "cannot write /a/file: too many symlinks on the way, probably a loop; remove one of them");
+    assert_eq!(
+        text,
+        "cannot write /a/file: too many symlinks on the way, probably a loop; remove one of them"
+    );
     assert!(host.look("/a/file").is_err());
-    assert_eq!(host.look("/a").unwrap(), Found::Symlink { target: "b".to_owned() }, "its own name is a link like any");
+    assert_eq!(
+        host.look("/a").unwrap(),
+        Found::Symlink { target: "b".to_owned() },
+        "its own name is a link like any"
+    );
 }
 
 #[test]
@@ -106,7 +122,10 @@ fn a_missing_directory_and_a_file_on_the_way_say_so() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     let host = host(dir.path());
-    assert!(refusal(&host, "/no/such/file").ends_with("its directory does not exist; declare a `directory` for it"));
+    assert!(
+        refusal(&host, "/no/such/file")
+            .ends_with("its directory does not exist; declare a `directory` for it")
+    );
     assert!(refusal(&host, "/file/below").ends_with("a part of its path is not a directory"));
     assert_eq!(host.look("/no/such/file").unwrap(), Found::Missing);
     assert!(!host.exists("/file/below").unwrap());
@@ -129,7 +148,10 @@ fn a_full_disk_keeps_the_old_file() {
     let host = host(small.path());
     write(&host, "/file", b"old").unwrap();
     let full = describe(&write(&host, "/file", &vec![b'n'; 4_000_000]).unwrap_err());
-    assert_eq!(full, "cannot write /file: no space is left on the file system; free some, the next run tries again");
+    assert_eq!(
+        full,
+        "cannot write /file: no space is left on the file system; free some, the next run tries again"
+    );
     assert_eq!(fs::read(small.path().join("file")).unwrap(), b"old");
     assert_eq!(fs::read_dir(small.path()).unwrap().count(), 1, "no temporary file takes the last space");
     write(&host, "/file", b"fits").unwrap();

@@ -15,8 +15,14 @@ fn host(root: &Path) -> Host {
 }
 
 fn write(host: &Host, path: &str, ownership: Ownership) {
-    let write =
-        Write { content: &mut &b"x"[..], digest: Digest::of(b"x"), ownership, default_mode: 0o644, backup: false, validate: None };
+    let write = Write {
+        content: &mut &b"x"[..],
+        digest: Digest::of(b"x"),
+        ownership,
+        default_mode: 0o644,
+        backup: false,
+        validate: None,
+    };
     host.write(path, write).unwrap();
 }
 
@@ -31,8 +37,14 @@ fn accounts_come_from_the_hosts_own_files() {
         "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:w:/var/www:/bin/false\nbroken\nbad:x:-1:0::/:\nweb:x:99:99::/:\n",
         "root:x:0:\nweb:x:34:a,b\n\nstaff:x:50\n",
     );
-    assert_eq!((accounts.uid("web"), accounts.gid("web"), accounts.gid("staff")), (Some(33), Some(34), Some(50)));
-    assert_eq!((accounts.uid("4711"), accounts.uid("nobody-here"), accounts.uid("4294967295")), (Some(4711), None, None));
+    assert_eq!(
+        (accounts.uid("web"), accounts.gid("web"), accounts.gid("staff")),
+        (Some(33), Some(34), Some(50))
+    );
+    assert_eq!(
+        (accounts.uid("4711"), accounts.uid("nobody-here"), accounts.uid("4294967295")),
+        (Some(4711), None, None)
+    );
     assert_eq!((accounts.user_name(33), accounts.group_name(34)), (Some("web"), Some("web")));
     assert_eq!(accounts.user("33").unwrap().home, "/var/www");
 }

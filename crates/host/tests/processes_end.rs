@@ -81,6 +81,7 @@ fn children_that_stay_behind_hold_nobody_up() {
     let finished = run(&shell("sleep 7661 & echo done", LONG));
     assert_eq!((finished.end, text(&finished).as_str()), (End::Exited(0), "done\n"));
     assert!(!running("7661"), "it held the output open and was ended");
+    assert!(started.elapsed() < Duration::from_millis(1800), "it was asked to end before it was killed");
     let quiet = run(&shell("sleep 7662 >/dev/null 2>&1 </dev/null & exit 0", LONG));
     assert_eq!(quiet.end, End::Exited(0));
     assert!(!running("7662"), "it held nothing open and was ended all the same");
@@ -88,7 +89,11 @@ fn children_that_stay_behind_hold_nobody_up() {
     assert_eq!(stubborn.end, End::Exited(0));
     assert!(!running("7663"));
     let session = run(&shell("setsid sleep 20 & sleep 0.1; echo out", LONG));
-    assert_eq!(text(&session), "out\n", "a daemon with a session of its own keeps its pipe, and nobody waits");
+    assert_eq!(
+        text(&session),
+        "out\n",
+        "a daemon with a session of its own keeps its pipe, and nobody waits"
+    );
     assert!(started.elapsed() < Duration::from_secs(15));
 }
 
@@ -106,8 +111,7 @@ fn a_command_that_does_not_read_its_input_is_no_failure() {
 #[test]
 fn a_stopping_agent_ends_what_runs() {
     let cancel = Cancel::default();
-    let host =
-        Host::open(Path::new("/"), Options { cancel: cancel.clone(), ..Options::default() }).unwrap();
+    let host = Host::open(Path::new("/"), Options { cancel: cancel.clone(), ..Options::default() }).unwrap();
     let started = Instant::now();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| host.run(&shell("sleep 7671", LONG)).unwrap());
@@ -127,7 +131,8 @@ fn the_environment_is_small_and_known() {
     command.env.insert("MINE".to_owned(), "1".to_owned());
     let finished = run(&command);
     let text = text(&finished);
-    let names: Vec<&str> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    let names: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| *name != "PWD").collect();
     assert_eq!(names, ["HOME", "LANG", "MINE", "PATH"]);
     assert!(text.ends_with("/\n"), "it starts in the root directory: {text}");
@@ -139,15 +144,17 @@ fn under_a_root_commands_need_to_be_allowed() {
     fs::create_dir(dir.path().join("work")).unwrap();
     let refused = Host::open(dir.path(), Options::default()).unwrap();
     assert!(matches!(refused.run(&shell("true", LONG)), Err(RunError::Rooted)));
-    let allowed =
-        Host::open(dir.path(), Options { allow_exec: true, ..Options::default() }).unwrap();
+    let allowed = Host::open(dir.path(), Options { allow_exec: true, ..Options::default() }).unwrap();
     let mut command = shell("echo $MUSTER_ROOT; pwd -P", LONG);
     command.cwd = Some("/work".to_owned());
     let root = dir.path().canonicalize().unwrap();
     let finished = allowed.run(&command).unwrap();
     assert_eq!(text(&finished), format!("{0}\n{0}/work\n", root.display()));
     command.cwd = Some("/tmp".to_owned());
-    assert!(matches!(allowed.run(&command), Err(RunError::ChangeDirectory { .. })), "the real /tmp is outside");
+    assert!(
+        matches!(allowed.run(&command), Err(RunError::ChangeDirectory { .. })),
+        "the real /tmp is outside"
+    );
 }
 
 #[test]

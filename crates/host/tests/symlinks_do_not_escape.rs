@@ -16,7 +16,10 @@ fn host(root: &Path) -> Host {
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
     let ownership = Ownership::default();
-    host.write(path, Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None })
+    host.write(
+        path,
+        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
+    )
 }
 
 fn root() -> bool {
@@ -40,7 +43,9 @@ fn the_last_name_is_never_followed() {
         let host = host(dir.path());
         assert_eq!(host.look("/link").unwrap(), Found::Symlink { target: target.to_owned() });
         assert!(host.read("/link", 100).is_err(), "reading does not follow it either");
-        assert!(host.set_ownership("/link", &Ownership { mode: Some(0o777), ..Ownership::default() }).is_err());
+        assert!(
+            host.set_ownership("/link", &Ownership { mode: Some(0o777), ..Ownership::default() }).is_err()
+        );
         write(&host, "/link", b"mine").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_file(), "the link was replaced");
         assert_eq!(fs::read_to_string(outside.path()).unwrap(), "precious");
@@ -72,7 +77,10 @@ fn paths_that_climb_are_refused() {
     let host = host(dir.path());
     for path in ["/../x", "/a/../../x", "relative", "", "/nul\0", "/", "/a/.."] {
         let refused = write(&host, path, b"x");
-        assert!(matches!(refused, Err(HostError::Write { source: Problem::BadPath(_), .. })), "{path:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(HostError::Write { source: Problem::BadPath(_), .. })),
+            "{path:?}: {refused:?}"
+        );
     }
     write(&host, "/..x", b"two dots in a name are a name").unwrap();
 }

@@ -30,7 +30,10 @@ fn write_validated(
 ) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
     let ownership = Ownership { mode, ..Ownership::default() };
-    host.write(path, Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate })
+    host.write(
+        path,
+        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate },
+    )
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -133,12 +136,26 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let digest = Digest::of(b"new");
     let torn = host.write(
         "/file",
-        Write { content: &mut Breaks(3), digest, ownership, default_mode: 0o644, backup: false, validate: None },
+        Write {
+            content: &mut Breaks(3),
+            digest,
+            ownership,
+            default_mode: 0o644,
+            backup: false,
+            validate: None,
+        },
     );
     assert!(matches!(torn, Err(HostError::Write { source: Problem::Content(_), .. })), "{torn:?}");
     let other = host.write(
         "/file",
-        Write { content: &mut &b"not new"[..], digest, ownership, default_mode: 0o644, backup: false, validate: None },
+        Write {
+            content: &mut &b"not new"[..],
+            digest,
+            ownership,
+            default_mode: 0o644,
+            backup: false,
+            validate: None,
+        },
     );
     assert!(matches!(other, Err(HostError::Write { source: Problem::WrongDigest, .. })), "{other:?}");
     let endless = host.write(
@@ -205,7 +222,14 @@ fn a_silent_mode_is_kept_and_a_backup_holds_the_previous_version() {
     let write = |mut bytes: &[u8]| {
         let digest = Digest::of(bytes);
         let ownership = Ownership::default();
-        let write = Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: true, validate: None };
+        let write = Write {
+            content: &mut bytes,
+            digest,
+            ownership,
+            default_mode: 0o644,
+            backup: true,
+            validate: None,
+        };
         host.write("/file", write).unwrap();
     };
     write(b"two");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An instant in milliseconds since 1970-01-01T00:00:00Z. Text form: RFC 3339 UTC.
+/// An instant in milliseconds since 1970-01-01T00:00:00Z. Text form: RFC 3339 UTC; an
+/// instant beyond the years that RFC 3339 knows prints as a number and is not serialized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
@@ -45,8 +46,11 @@ fn millis(duration: Duration) -> i64 {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let timestamp = jiff::Timestamp::from_millisecond(self.0).map_err(|_| fmt::Error)?;
-        write!(f, "{timestamp}")
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(timestamp) => write!(f, "{timestamp}"),
+            // An error here would make `to_string` panic on a peer's wild number.
+            Err(_) => write!(f, "{} ms from 1970", self.0),
+        }
     }
 }
 

@@ -75,6 +75,9 @@ pub enum Input {
     Nudge,
     /// More facts wait than one check-in could carry.
     FactsWait,
+    /// The control plane's clock, as it told it. A host's clock that is behind it locks the
+    /// node out of nothing (IDN-11).
+    ServerTime(Timestamp),
 }
 
 /// What the shell is to do.
@@ -127,6 +130,14 @@ enum Talk {
     Adopting(Box<Adoption>),
 }
 
+/// A run under way.
+#[derive(Debug)]
+struct Running {
+    inputs: Digest,
+    /// The push that it carries out: one that came after it began needs a run of its own.
+    push: Option<u64>,
+}
+
 #[derive(Debug)]
 struct Pending {
     offer: Offer,
@@ -143,15 +154,23 @@ pub struct Node {
     last_run: Option<LastRun>,
     spread: Spread,
     talk: Talk,
-    running: Option<(Digest, Timestamp)>,
+    running: Option<Running>,
     run_due: bool,
+    /// Facts came that no check-in has carried yet.
     facts_pending: bool,
     traits: Option<TraitReport>,
     traits_sent: Option<Digest>,
     traits_acked: Option<Digest>,
     next_contact: Timestamp,
     next_run: Timestamp,
+    /// Check-ins in a row that got no answer.
     failures: u32,
+    /// Offers in a row that were good and could not be fetched or kept.
+    stuck: u32,
+    /// What was offered did not fit what is held: ask for the whole set.
+    want_full: bool,
+    /// How far the control plane's clock is ahead of the host's.
+    ahead: Duration,
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
@@ -179,6 +198,9 @@ impl Node {
             next_contact: now,
             next_run: now,
             failures: 0,
+            stuck: 0,
+            want_full: false,
+            ahead: Duration::ZERO,
             warned_offline: false,
             refused: None,
             push: None,
@@ -201,8 +223,9 @@ impl Node {
     pub fn next_deadline(&self) -> Option<(Timestamp, &'static str)> {
         let contact =
             matches!(self.talk, Talk::Idle).then_some((self.next_contact, "the next check-in"));
-        let run = (self.running.is_none() && self.adoption.is_some())
-            .then_some((self.next_run, "the next run on the held set"));
+        // Without traits no run can begin, so its time alone is no reason to wake up.
+        let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
+        let run = can_run.then_some((self.next_run, "the next run on the held set"));
         contact.into_iter().chain(run).min()
     }
 
@@ -225,15 +248,20 @@ impl Node {
             Input::Answered(answer) => self.on_answer(*answer, now, &mut effects),
             Input::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
             Input::Fetched => self.on_fetched(now, &mut effects),
-            Input::FetchFailed(why) => self.on_unreachable(&why, now, &mut effects),
+            Input::FetchFailed(why) => {
+                effects.push(Effect::Warn(format!("the release could not be fetched: {why}")));
+                self.on_stuck(now);
+            }
             Input::Adopted(policy) => self.on_adopted(policy, now, &mut effects),
             Input::AdoptFailed(why) => {
                 effects.push(Effect::Warn(format!("the release could not be kept: {why}")));
-                self.retry_later(now);
+                self.on_stuck(now);
             }
+            Input::ServerTime(theirs) => self.ahead = theirs.since(now),
             Input::Ran(report) => self.on_ran(&report, now, &mut effects),
             Input::RunFailed(why) => {
-                self.running = None;
+                let push = self.running.take().and_then(|running| running.push);
+                self.push = self.push.or(push);
                 self.next_run = now.plus(self.interval());
                 effects.push(Effect::Warn(format!("the run could not be made: {why}")));
             }
@@ -252,17 +280,17 @@ impl Node {
             return;
         }
         if self.run_due || now >= self.next_run {
-            self.start_run(now, effects);
+            self.start_run(effects);
         }
     }
 
-    fn start_run(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn start_run(&mut self, effects: &mut Vec<Effect>) {
         let Some(adoption) = &self.adoption else { return };
         let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
         let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
-        self.running = Some((inputs, now));
+        self.running = Some(Running { inputs, push: self.push.take() });
         effects.push(Effect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
     }
 
@@ -282,19 +310,22 @@ impl Node {
     fn check_in(&mut self, now: Timestamp) -> CheckIn {
         let traits = self.traits.clone().filter(|traits| self.traits_acked != Some(traits.digest));
         self.traits_sent = traits.as_ref().map(|traits| traits.digest);
+        // The shell adds all facts that wait to this one.
+        self.facts_pending = false;
         CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
             incarnation: self.identity.incarnation.clone(),
             facts: Vec::new(),
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             traits,
-            full: self.is_stale(now),
+            full: self.want_full || self.is_stale(now),
             pushed: self.pushed,
         }
     }
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
-        self.retry_later(now);
+        self.failures = self.failures.saturating_add(1);
+        self.retry_later(self.failures, now);
         let grace = self.policy.offline_grace_secs;
         let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
@@ -305,10 +336,16 @@ impl Node {
         }
     }
 
-    fn retry_later(&mut self, now: Timestamp) {
+    /// Contact is kept, but what was offered could not be fetched or kept: it is tried again
+    /// ever later, however well the contacts in between go.
+    fn on_stuck(&mut self, now: Timestamp) {
+        self.stuck = self.stuck.saturating_add(1);
+        self.retry_later(self.stuck, now);
+    }
+
+    fn retry_later(&mut self, failures: u32, now: Timestamp) {
         self.talk = Talk::Idle;
-        self.failures = self.failures.saturating_add(1);
-        let wait = self.spread.backoff(self.failures, self.policy.contact());
+        let wait = self.spread.backoff(failures, self.policy.contact());
         self.next_contact = now.plus(wait);
     }
 
@@ -325,18 +362,24 @@ impl Node {
         }
         if let Some(cursor) = answer.acked {
             effects.push(Effect::Ack(cursor));
-            self.facts_pending = false;
         }
         self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, MAX_CONTACT);
         self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
-        if answer.push.is_some_and(|push| self.pushed != Some(push)) {
+        if self.facts_pending {
+            self.deliver_soon(now);
+        }
+        let running = self.running.as_ref().and_then(|running| running.push);
+        if answer.push.is_some() && answer.push != self.pushed && answer.push != running {
             self.push = answer.push;
         }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),
-            // A no-change answer still leads to a full run on the held set (CNV-1).
-            None => self.run_after_answer(now),
+            None => {
+                self.stuck = 0;
+                // A no-change answer still leads to a full run on the held set (CNV-1).
+                self.run_after_answer(now);
+            }
         }
     }
 
@@ -349,7 +392,7 @@ impl Node {
         let none = Floor::default();
         let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
         let time = TrustTime {
-            clock: now,
+            clock: now.plus(self.ahead),
             built: self.identity.built,
             newest_signature: floor.newest_signature,
         };
@@ -390,6 +433,9 @@ impl Node {
     }
 
     fn refuse(&mut self, offer: &Offer, refusal: &Refusal, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.stuck = 0;
+        // What does not fit what is held is asked for whole: it may be the held that is odd.
+        self.want_full = matches!(refusal, Refusal::Malformed(_) | Refusal::OtherRoot { .. });
         let what = (trust::signed::digest(&offer.header), refusal.code());
         // The same refusal at every contact is one fact, not a growing log.
         if self.refused != Some(what) {
@@ -433,6 +479,7 @@ impl Node {
         };
         self.policy = policy;
         self.refused = None;
+        (self.stuck, self.want_full) = (0, false);
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
         let body =
             FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
@@ -447,9 +494,9 @@ impl Node {
     }
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some((inputs, _)) = self.running.take() else { return };
+        let Some(Running { inputs, push }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
-        if let Some(push) = self.push.take() {
+        if let Some(push) = push {
             self.pushed = Some(push);
             self.next_contact = now;
         }
@@ -471,9 +518,13 @@ impl Node {
         effects.push(Effect::Append(body));
         self.facts_pending = true;
         if self.failures == 0 {
-            let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.policy.contact())));
-            self.next_contact = self.next_contact.min(soon);
+            self.deliver_soon(now);
         }
+    }
+
+    fn deliver_soon(&mut self, now: Timestamp) {
+        let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.policy.contact())));
+        self.next_contact = self.next_contact.min(soon);
     }
 
     fn interval(&self) -> Duration {

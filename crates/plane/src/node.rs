@@ -176,6 +176,11 @@ impl NodeState {
             Some((head, entry)) => self.offer(head, entry, full),
             None => (None, None),
         };
+        if pointed.is_some() && offer.is_none() {
+            // It holds what it is pointed to. A move of the pointer alone is no fact that
+            // would have said so.
+            self.refusal = None;
+        }
         let unchanged = offer.is_none() && self.push.is_none() && request.facts.is_empty();
         let answer = Answer {
             next_checkin_secs: contact_secs,

@@ -3,10 +3,12 @@
 //! names up first gives the same answer.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use lang::Pattern;
 
+use crate::by_name::ByName;
 use crate::decl::nodes::{Entry, Item};
 use crate::parse::{Content, Parsed};
 use crate::sink::Sink;
@@ -53,7 +55,7 @@ impl PartialEq for Rule {
 /// Exact names and ordered patterns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    pub(crate) exact: BTreeMap<Arc<str>, Loc>,
+    pub(crate) exact: ByName<Loc>,
     pub(crate) rules: Arc<Vec<Rule>>,
 }
 
@@ -67,15 +69,23 @@ pub(crate) fn entries(file: Option<&Arc<Parsed>>) -> &[Entry] {
     }
 }
 
+/// The names that a nodes file names exactly.
+pub(crate) fn exact_names(file: Option<&Arc<Parsed>>) -> impl Iterator<Item = &str> {
+    let items = entries(file).iter().flat_map(|entry| &entry.matches);
+    items.filter(|item| item.pattern.is_exact()).map(|item| item.pattern.as_str())
+}
+
 /// All nodes files in the order in which they classify.
 pub(crate) fn nodes_files(files: &Files) -> impl Iterator<Item = (&String, &Arc<Parsed>)> {
-    files.iter().filter(|(_, file)| matches!(file.content, Content::Nodes(_)))
+    // `nodes.yaml` and all of `nodes/`; 0 comes after both the dot and the slash.
+    let range = files.range::<str, _>((Bound::Included("nodes."), Bound::Excluded("nodes0")));
+    range.filter(|(_, file)| matches!(file.content, Content::Nodes(_)))
 }
 
 /// The patterns of all nodes files, in order.
 pub(crate) fn rules(files: &Files, sink: &mut Sink) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
-    for (path, file) in nodes_files(files) {
+    for (path, file) in nodes_files(files).filter(|(_, file)| file.has_patterns) {
         let name: Arc<str> = path.as_str().into();
         for (entry_index, entry) in entries(Some(file)).iter().enumerate() {
             let items = entry.matches.iter().enumerate().filter(|(_, item)| !item.pattern.is_exact());
@@ -116,7 +126,7 @@ fn prefix(pattern: &Pattern) -> String {
 impl Index {
     /// An index with these patterns and no exact name yet.
     pub(crate) fn new(rules: Arc<Vec<Rule>>) -> Index {
-        Index { exact: BTreeMap::new(), rules }
+        Index { exact: ByName::default(), rules }
     }
 
     /// Takes the exact names of a file in. Files come in the order in which they classify.

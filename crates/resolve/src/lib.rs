@@ -4,6 +4,7 @@
 //! what each node gets of it. [`Resolver`] does the same change by change. Pure: whoever
 //! reads the folder hands the bytes over. No observed trait is read here.
 
+mod by_name;
 mod check;
 mod classify;
 pub mod codes;
@@ -19,6 +20,7 @@ mod specialize;
 mod tree;
 mod yaml;
 
+pub use by_name::ByName;
 pub use check::modules::SharedModule;
 pub use classify::MAX_PATTERNS;
 pub use decl::nodes::hostname;

@@ -25,6 +25,8 @@ pub(crate) struct Parsed {
     pub(crate) found: Found,
     pub(crate) uses: Uses,
     pub(crate) content: Content,
+    /// Some entry matches by a pattern.
+    pub(crate) has_patterns: bool,
 }
 
 /// What a file declares.
@@ -67,7 +69,11 @@ pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
         }
         other => other,
     };
-    Parsed { bytes: bytes.clone(), found, uses, content }
+    let has_patterns = match &content {
+        Content::Nodes(entries) => entries.iter().any(|entry| entry.matches.iter().any(|item| !item.pattern.is_exact())),
+        _ => false,
+    };
+    Parsed { bytes: bytes.clone(), found, uses, content, has_patterns }
 }
 
 fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lang::Diagnostics;
 
+use crate::by_name::ByName;
 use crate::check::context::Context;
 use crate::check::modules::Modules;
 use crate::classify::{self, Index, Loc, entries};
@@ -56,17 +57,18 @@ impl Changed {
 }
 
 type Files = BTreeMap<String, Arc<Parsed>>;
-/// Paths that were given since the last good state.
-type Dirty = BTreeSet<String>;
-type Specs = BTreeMap<Arc<str>, Arc<NodeSpec>>;
+/// Paths that were given since the last good state, with what they held then.
+type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
+type Specs = ByName<Arc<NodeSpec>>;
+type Hosts = ByName<Loc>;
 
 /// The last state that was right in every part.
 struct Good {
     fleet: Arc<Fleet>,
     context: Arc<Context>,
-    index: Arc<Index>,
+    index: Index,
     /// For each host file, the entry that classifies its node.
-    hosts: Arc<BTreeMap<Arc<str>, Loc>>,
+    hosts: Hosts,
 }
 
 /// Checks a fleet repo, whole at first and then change by change.
@@ -125,7 +127,7 @@ impl Resolver {
             return Err(sink.finish());
         }
         let known = self.good.is_some();
-        for file in self.dirty.iter().filter_map(|path| self.files.get(path)) {
+        for file in self.dirty.keys().filter_map(|path| self.files.get(path)) {
             sink.take(&file.found);
         }
         if modules_touched || !known {
@@ -160,9 +162,9 @@ impl Resolver {
                 self.count_labels(&parsed, true);
                 self.files.insert(path.clone(), parsed);
             }
-            self.dirty.insert(path);
+            self.dirty.entry(path).or_insert(old);
         }
-        self.dirty.iter().any(|path| path.starts_with("modules/"))
+        self.dirty.keys().any(|path| path.starts_with("modules/"))
     }
 
     fn count_labels(&mut self, file: &Parsed, added: bool) {
@@ -181,7 +183,7 @@ impl Resolver {
         if let Some(good) = &self.good {
             let same_labels = good.context.labels.iter().eq(self.labels.keys());
             let uses = |path: &String| self.files.get(path).is_some_and(|file| !file.uses.is_empty());
-            if same_labels && !self.dirty.iter().any(|path| refers(path) || uses(path)) {
+            if same_labels && !self.dirty.keys().any(|path| refers(path) || uses(path)) {
                 return good.context.clone();
             }
         }
@@ -236,9 +238,9 @@ fn changed(old: &Specialized, new: &Specialized, touched: Option<BTreeSet<Arc<st
 
 /// What a pass over the nodes gave; of use only if the sink stayed empty.
 struct Next {
-    index: Arc<Index>,
-    hosts: Arc<BTreeMap<Arc<str>, Loc>>,
-    exact: Arc<Specs>,
+    index: Index,
+    hosts: Hosts,
+    exact: Specs,
     patterns: Arc<Vec<PatternSpec>>,
     /// The hostnames that were looked at; `None` for all.
     touched: Option<BTreeSet<Arc<str>>>,
@@ -274,72 +276,68 @@ impl<'p> Pass<'p> {
         for path in &paths {
             index.add(path, self.files, self.sink);
         }
-        let mut exact = Specs::new();
+        let mut exact = Specs::default();
         let mut patterns = BTreeMap::new();
         for path in paths {
             self.nodes_file(path, &index, &mut exact, &mut patterns);
         }
-        let mut hosts = BTreeMap::new();
+        let mut hosts = Hosts::default();
         for path in self.files.keys() {
             self.host_file(path, &index, &mut hosts, &mut exact);
         }
         let patterns = Arc::new(patterns.into_values().collect());
-        Next { index: Arc::new(index), hosts: Arc::new(hosts), exact: Arc::new(exact), patterns, touched: None }
+        Next { index, hosts, exact, patterns, touched: None }
     }
 
     /// Only what the dirty files touch; patterns and context are those of the good state.
     fn part(&mut self, good: &Good, dirty: &Dirty, rules: Arc<Vec<classify::Rule>>) -> Next {
-        let nodes: Vec<&str> = dirty.iter().map(String::as_str).filter(|path| tree::kind(path) == FileKind::Nodes).collect();
+        let nodes: Vec<&str> = dirty.keys().map(String::as_str).filter(|path| tree::kind(path) == FileKind::Nodes).collect();
         let mut touched: BTreeSet<Arc<str>> = BTreeSet::new();
         let mut index = good.index.clone();
         let (mut exact, mut hosts) = (good.fleet.specialized.exact.clone(), good.hosts.clone());
         let mut patterns = good.fleet.specialized.patterns.clone();
-        if !nodes.is_empty() {
-            let own = Arc::make_mut(&mut index);
-            let stale = |loc: &Loc| nodes.binary_search(&&*loc.file).is_ok();
-            touched.extend(own.exact.iter().filter(|(_, loc)| stale(loc)).map(|(name, _)| name.clone()));
-            touched.extend(hosts.iter().filter(|(_, loc)| stale(loc)).map(|(name, _)| name.clone()));
-            for name in &touched {
-                if own.exact.get(name).is_some_and(stale) {
-                    own.exact.remove(name);
-                }
+        index.rules = rules;
+        for path in &nodes {
+            let (old, new) = (dirty.get(*path).and_then(Option::as_ref), self.files.get(*path));
+            for name in classify::exact_names(old) {
+                index.exact.remove(name);
+                touched.insert(name.into());
             }
-            own.rules = rules;
-            for path in &nodes {
-                own.add(path, self.files, self.sink);
-            }
-            touched.extend(own.exact.iter().filter(|(_, loc)| stale(loc)).map(|(name, _)| name.clone()));
+            touched.extend(classify::exact_names(new).map(Arc::from));
         }
-        let specs = Arc::make_mut(&mut exact);
+        if nodes.iter().any(|path| self.files.get(*path).is_some_and(|file| file.has_patterns)) {
+            let stale = |loc: &Loc| nodes.binary_search(&&*loc.file).is_ok();
+            touched.extend(hosts.iter().filter(|(_, loc)| stale(loc)).map(|(name, _)| name.clone()));
+        }
+        for path in &nodes {
+            index.add(path, self.files, self.sink);
+        }
         for name in &touched {
-            specs.remove(name);
+            exact.remove(name);
         }
         let mut found = BTreeMap::new();
-        let mut fresh = Specs::new();
         for path in &nodes {
-            self.nodes_file(path, &index, &mut fresh, &mut found);
+            self.nodes_file(path, &index, &mut exact, &mut found);
         }
-        specs.append(&mut fresh);
         if !found.is_empty() {
             let all = Arc::make_mut(&mut patterns);
             for (place, spec) in all.iter_mut().zip(index.rules.iter()).filter_map(|(spec, rule)| Some((spec, found.remove(&rule.loc)?))) {
                 *place = spec;
             }
         }
-        for path in dirty.iter() {
+        for path in dirty.keys() {
             if let FileKind::Host(name) = tree::kind(path) {
                 touched.insert(name.into());
             }
         }
-        let own = Arc::make_mut(&mut hosts);
         for name in &touched {
-            self.touched_host(name, &index, own, specs);
+            self.touched_host(name, &index, &mut hosts, &mut exact);
         }
         Next { index, hosts, exact, patterns, touched: Some(touched) }
     }
 
     /// A host whose file or entry changed.
-    fn touched_host(&mut self, name: &Arc<str>, index: &Index, hosts: &mut BTreeMap<Arc<str>, Loc>, specs: &mut Specs) {
+    fn touched_host(&mut self, name: &Arc<str>, index: &Index, hosts: &mut Hosts, specs: &mut Specs) {
         let path = format!("hosts/{name}.yaml");
         let had = hosts.remove(name).is_some();
         if self.files.contains_key(&path) {
@@ -382,13 +380,13 @@ impl<'p> Pass<'p> {
         }
     }
 
-    fn host_file(&mut self, path: &str, index: &Index, hosts: &mut BTreeMap<Arc<str>, Loc>, exact: &mut Specs) {
+    fn host_file(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
         if matches!(tree::kind(path), FileKind::Host(_)) {
             self.host_file_at(path, index, hosts, exact);
         }
     }
 
-    fn host_file_at(&mut self, path: &str, index: &Index, hosts: &mut BTreeMap<Arc<str>, Loc>, exact: &mut Specs) {
+    fn host_file_at(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
         let files = self.files;
         let (FileKind::Host(name), Some(Content::Host(host))) = (tree::kind(path), files.get(path).map(|f| &f.content))
         else {

@@ -145,16 +145,20 @@ fn bounded(path: &str, read: impl Read) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn run(host: &Host, path: &str, bytes: &[u8], request: Vec<u8>, timeout: Duration) -> Result<Finished, String> {
+fn run(
+    host: &Host,
+    path: &str,
+    bytes: &[u8],
+    request: Vec<u8>,
+    timeout: Duration,
+) -> Result<Finished, String> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let script =
         host::Script::new(name, bytes).map_err(|error| format!("cannot load the script {path}: {error}"))?;
     // One byte over the bound is enough to see that a reply is too long.
     let limit = custom::MAX_REPLY + 1;
-    let command = host::Command {
-        stdin: request,
-        ..host::Command::new(Program::Script(script), timeout, limit)
-    };
+    let command =
+        host::Command { stdin: request, ..host::Command::new(Program::Script(script), timeout, limit) };
     host.run(&command).map_err(|error| format!("the script {path}: {}", describe(&error)))
 }
 

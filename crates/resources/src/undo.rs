@@ -103,9 +103,7 @@ impl Kinds {
             (Prior::Directory { mode, uid, gid, .. }, Prior::Missing) => {
                 host.make_directory(path, &all(*mode, *uid, *gid), DEFAULT_DIRECTORY_MODE)
             }
-            (Prior::Directory { mode, uid, gid, .. }, _) => {
-                host.set_ownership(path, &all(*mode, *uid, *gid))
-            }
+            (Prior::Directory { mode, uid, gid, .. }, _) => host.set_ownership(path, &all(*mode, *uid, *gid)),
             (Prior::Symlink { target }, _) => host.make_symlink(path, target),
             (Prior::Other { .. }, _) => return Ok(false),
         }
@@ -113,7 +111,13 @@ impl Kinds {
         .map_err(text)
     }
 
-    fn put_back_file(&self, path: &str, digest: &Digest, ownership: Ownership, kept: bool) -> Result<(), String> {
+    fn put_back_file(
+        &self,
+        path: &str,
+        digest: &Digest,
+        ownership: Ownership,
+        kept: bool,
+    ) -> Result<(), String> {
         if !kept {
             return Err(format!("{path} cannot be put back: its previous content was too large to keep"));
         }

@@ -56,7 +56,10 @@ fn a_file_takes_the_place_of_a_link_when_it_has_content() {
     let mut silent = file("/f", "");
     silent.content = None;
     let why = lab.failed_check(&Spec::File(silent));
-    assert_eq!(why, "/f is a symlink to target; say `content`, `source` or `template` to replace it by a file");
+    assert_eq!(
+        why,
+        "/f is a symlink to target; say `content`, `source` or `template` to replace it by a file"
+    );
     let text = told(&lab, &Spec::File(file("/f", "mine")));
     assert_eq!(
         text,
@@ -76,9 +79,11 @@ fn owners_read_as_names() {
     lab.write("/etc/group", b"web:x:34:\n");
     lab.write("/f", b"x");
     let mut spec = file("/f", "x");
-    spec.ownership =
-        Ownership { mode: None, owner: Some("web".to_owned()), group: Some("4711".to_owned()) };
-    assert_eq!(told(&lab, &Spec::File(spec.clone())), "~ it\n    group: root -> 4711\n    owner: root -> web\n");
+    spec.ownership = Ownership { mode: None, owner: Some("web".to_owned()), group: Some("4711".to_owned()) };
+    assert_eq!(
+        told(&lab, &Spec::File(spec.clone())),
+        "~ it\n    group: root -> 4711\n    owner: root -> web\n"
+    );
     spec.ownership.owner = Some("ghost".to_owned());
     assert_eq!(lab.failed_check(&Spec::File(spec)), "there is no user `ghost` on the host");
 }
@@ -101,8 +106,7 @@ fn directories_links_and_commands() {
     let checked = lab.check(&Spec::Directory(spec.clone()));
     assert_eq!(checked.note.as_deref(), Some("cannot be undone: what is inside is removed for good"));
     assert_eq!(told(&lab, &Spec::Directory(spec)), "- it\n");
-    let mut link =
-        SymlinkSpec { path: "/l".to_owned(), ensure: Ensure::Present, target: "a".to_owned() };
+    let mut link = SymlinkSpec { path: "/l".to_owned(), ensure: Ensure::Present, target: "a".to_owned() };
     assert_eq!(told(&lab, &Spec::Symlink(link.clone())), "+ it\n    target: a\n");
     link.target = "b".to_owned();
     assert_eq!(told(&lab, &Spec::Symlink(link)), "~ it\n    target: a -> b\n");

@@ -30,14 +30,21 @@ fn failure(script: &str) -> String {
 #[test]
 fn a_script_hears_its_request_and_its_answer_counts() {
     let lab = lab();
-    let mut spec = shipped(&lab, "#!/bin/sh\ncat > $MUSTER_ROOT/request\necho '{\"changed\": true, \"more\": [1]}'\nexit 7\n");
-    spec.params = BTreeMap::from([("url".to_owned(), Value::from("http://x")), ("n".to_owned(), Value::Int(3))]);
+    let mut spec = shipped(
+        &lab,
+        "#!/bin/sh\ncat > $MUSTER_ROOT/request\necho '{\"changed\": true, \"more\": [1]}'\nexit 7\n",
+    );
+    spec.params =
+        BTreeMap::from([("url".to_owned(), Value::from("http://x")), ("n".to_owned(), Value::Int(3))]);
     let spec = Spec::Custom(spec);
     let checked = lab.check(&spec);
     assert!(checked.unknown && checked.edit.is_none(), "only running it can say");
     let applied = lab.kinds.apply("app", &spec, &checked, LONG).unwrap();
     assert!(applied.changed, "the exit code does not matter");
-    assert_eq!(lab.read("/request"), "{\"name\":\"app\",\"state\":\"present\",\"params\":{\"n\":3,\"url\":\"http://x\"}}\n");
+    assert_eq!(
+        lab.read("/request"),
+        "{\"name\":\"app\",\"state\":\"present\",\"params\":{\"n\":3,\"url\":\"http://x\"}}\n"
+    );
     let quiet = ask(&lab, "#!/bin/sh\necho '{}'\n", LONG).unwrap();
     assert_eq!((quiet.changed, quiet.edit), (false, None), "missing changed = false, missing error = empty");
     assert_eq!(failure("#!/bin/sh\necho '{\"changed\": true, \"error\": \"port closed\"}'\n"), "port closed");
@@ -64,10 +71,16 @@ fn a_plan_starts_only_what_knows_dry_runs() {
 
 #[test]
 fn answers_that_are_none_say_what_is_wrong() {
-    assert_eq!(failure("#!/bin/sh\n"), r#"the script printed nothing; it must print JSON such as {"changed": false}"#);
+    assert_eq!(
+        failure("#!/bin/sh\n"),
+        r#"the script printed nothing; it must print JSON such as {"changed": false}"#
+    );
     let not_json = failure("#!/bin/sh\necho hello; echo trouble >&2\n");
     assert!(not_json.starts_with("the script's reply is not JSON"), "{not_json}");
-    assert!(not_json.contains(r#"it printed "hello\n""#) && not_json.ends_with("; its errors: trouble"), "{not_json}");
+    assert!(
+        not_json.contains(r#"it printed "hello\n""#) && not_json.ends_with("; its errors: trouble"),
+        "{not_json}"
+    );
     assert!(failure("#!/bin/sh\necho '[]'\n").contains("is not a JSON object"));
     assert!(failure("#!/bin/sh\necho '{\"changed\": \"yes\"}'\n").contains("not true or false"));
     assert!(failure("#!/bin/sh\necho '{\"error\": 1}'\n").contains("not a text"));
@@ -129,7 +142,10 @@ fn a_shipped_script_must_be_what_the_release_pinned() {
     assert!(text.starts_with("the script executors/it.sh was not started: its hash is"), "{text}");
     assert!(!lab.path("/owned").exists());
     let text = ask(&lab, "echo '{}'\n", LONG).unwrap_err();
-    assert_eq!(text, "the script executors/it.sh: it is not executable: it has no `#!` line and is no program");
+    assert_eq!(
+        text,
+        "the script executors/it.sh: it is not executable: it has no `#!` line and is no program"
+    );
     assert!(ask(&lab, "#!/no/such/interpreter\n", LONG).unwrap_err().contains("cannot start `it.sh`"));
 }
 

@@ -70,7 +70,9 @@ fn bytes_that_are_not_text_stay() {
 fn what_cannot_be_one_line_is_refused() {
     assert!(edit(&spec(Ensure::Present, "a\nb", None, None), Some(b"")).is_err());
     assert!(edit(&spec(Ensure::Present, "a\r", None, None), Some(b"")).is_err());
-    assert!(edit(&spec(Ensure::Present, "a", Some("("), None), Some(b"")).unwrap_err().starts_with("`matching`"));
+    assert!(
+        edit(&spec(Ensure::Present, "a", Some("("), None), Some(b"")).unwrap_err().starts_with("`matching`")
+    );
     assert!(edit(&spec(Ensure::Present, "a", None, Some("(a{9999}){9999}")), Some(b"")).is_err());
 }
 
@@ -96,7 +98,8 @@ fn specs() -> impl Strategy<Value = LineSpec> {
     let pattern = || prop::option::of(prop::sample::select(vec!["^p=", "^#?p", "q", "^$", "nothing"]));
     let ensure = prop::sample::select(vec![Ensure::Present, Ensure::Absent]);
     let line = prop::sample::select(vec!["p=2", "#p=1", "new", ""]);
-    (ensure, line, pattern(), pattern()).prop_map(|(ensure, line, matching, after)| spec(ensure, line, matching, after))
+    (ensure, line, pattern(), pattern())
+        .prop_map(|(ensure, line, matching, after)| spec(ensure, line, matching, after))
 }
 
 /// The lines without their ends: what an edit may add to, take from or replace.

@@ -63,7 +63,10 @@ fn a_root_speaks_for_itself() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write("usr/lib/os-release", "ID=ubuntu\nID_LIKE=debian\nNAME=Ubuntu\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n");
+    write(
+        "usr/lib/os-release",
+        "ID=ubuntu\nID_LIKE=debian\nNAME=Ubuntu\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n",
+    );
     fs::create_dir_all(dir.path().join("etc")).unwrap();
     std::os::unix::fs::symlink("../usr/lib/os-release", dir.path().join("etc/os-release")).unwrap();
     std::os::unix::fs::symlink("/usr/share/zoneinfo/Europe/Paris", dir.path().join("etc/localtime")).unwrap();
@@ -76,7 +79,10 @@ fn a_root_speaks_for_itself() {
     let text = |path: &str| collected.traits.path(path).unwrap().to_string();
     assert_eq!((text("os.family").as_str(), text("os.id").as_str()), ("debian", "ubuntu"));
     assert_eq!((text("os.version").as_str(), text("os.codename").as_str()), ("24.04", "noble"));
-    assert_eq!((text("network.hostname").as_str(), text("network.fqdn").as_str()), ("edge-7", "edge-7.example.com"));
+    assert_eq!(
+        (text("network.hostname").as_str(), text("network.fqdn").as_str()),
+        ("edge-7", "edge-7.example.com")
+    );
     assert_eq!((text("memory.total_mb").as_str(), text("memory.swap_mb").as_str()), ("2000", "1"));
     assert_eq!((text("cpu.count").as_str(), text("cpu.model").as_str()), ("2", "Fast"));
     assert_eq!(text("time.timezone"), "Europe/Paris");
@@ -108,7 +114,8 @@ fn what_was_seen_counts_until_its_time_is_over() {
         Ok(one(counter.fetch_add(1, Ordering::Relaxed) as i64))
     })]);
     let host = host(Path::new("/"));
-    let mut at = |secs: i64| collectors.collect(&host, Timestamp::from_secs(secs)).traits.path("n.value").cloned();
+    let mut at =
+        |secs: i64| collectors.collect(&host, Timestamp::from_secs(secs)).traits.path("n.value").cloned();
     assert_eq!(at(1000), Some(Value::Int(0)));
     assert_eq!(at(1059), Some(Value::Int(0)));
     assert_eq!(at(1060), Some(Value::Int(1)));

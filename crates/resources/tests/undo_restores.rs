@@ -47,7 +47,11 @@ fn files_links_and_directories_come_back() {
     let mut owned = file("/file", "new");
     owned.ownership.mode = Some(0o600);
     let link = |path: &str, target: &str| {
-        Spec::Symlink(SymlinkSpec { path: path.to_owned(), ensure: Ensure::Present, target: target.to_owned() })
+        Spec::Symlink(SymlinkSpec {
+            path: path.to_owned(),
+            ensure: Ensure::Present,
+            target: target.to_owned(),
+        })
     };
     let directory = |path: &str, ensure| {
         let ownership = Ownership { mode: Some(0o700), ..Ownership::default() };
@@ -68,7 +72,8 @@ fn files_links_and_directories_come_back() {
         assert_eq!(fs::read(lab.path("/file")).unwrap(), b"old\xff");
         assert_eq!((mode(&lab.path("/file")), mode(&lab.path("/dir"))), (0o751, 0o711));
         assert_eq!(fs::read_link(lab.path("/link")).unwrap().to_str(), Some("somewhere"));
-        let mut names: Vec<_> = fs::read_dir(lab.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(lab.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["dir", "file", "link"], "what was new is gone");
     }

@@ -62,6 +62,9 @@ pub struct FactLog {
     segments: Vec<Segment>,
     /// The last segment, while it may be appended to.
     active: Option<File>,
+    /// A change of life failed, so which one is on disk is not known for sure: it has to
+    /// be written again before anything is appended to this one.
+    unsure: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +106,7 @@ impl FactLog {
             state,
             segments: vec![],
             active: None,
+            unsure: false,
         };
         let found = log.read_segments()?;
         if found.gap || (known.is_none() && !log.segments.is_empty()) {
@@ -246,6 +250,10 @@ impl FactLog {
 /// Appending.
 impl FactLog {
     fn append_bytes(&mut self, bytes: &[u8], first: u64, last: u64) -> Result<()> {
+        if self.unsure {
+            self.slot.store(&self.state)?;
+            self.unsure = false;
+        }
         let full = self.segments.last().is_none_or(|segment| segment.bytes >= self.limits.segment_bytes);
         if full || self.active.is_none() {
             let (segment, file) = self.new_segment(first, bytes, last)?;
@@ -352,13 +360,13 @@ impl FactLog {
     /// Calls `take(seq, json)` for each pending fact in order, until it says `false`.
     fn each_pending(&self, take: &mut dyn FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
         let mut done = self.state.acked;
-        for (at, segment) in self.segments.iter().enumerate() {
+        for segment in &self.segments {
             if segment.last <= done {
                 continue;
             }
-            let until = self.segments.get(at + 1).map_or(u64::MAX, |next| next.first);
             let content = segment::read(&segment.path)?;
-            for (seq, json) in content.facts().filter(|(seq, _)| *seq < until) {
+            // After an append that failed there may be more in it than counts.
+            for (seq, json) in content.facts().filter(|(seq, _)| *seq <= segment.last) {
                 if seq <= done {
                     continue;
                 }
@@ -385,6 +393,7 @@ impl FactLog {
             state,
             segments: vec![],
             active: None,
+            unsure: false,
         };
         self.disk.unlink_dir(&new.life())?;
         let mut batch = Vec::new();
@@ -402,6 +411,7 @@ impl FactLog {
             let first = new.last() + 1;
             new.append_bytes(&batch, first, seq)?;
         }
+        self.unsure = true;
         new.slot.store(&new.state)?;
         new.limits = self.limits;
         *self = new;

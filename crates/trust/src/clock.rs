@@ -9,7 +9,8 @@ use model::time::SLACK;
 /// it makes everything look stale, nothing is adopted, and that is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrustTime {
-    /// What the host's clock says.
+    /// What the host's clock says, or the control plane's when that is later. The control
+    /// plane can only make things look older by it, never fresher.
     pub clock: Timestamp,
     /// When this program was built.
     pub built: Timestamp,

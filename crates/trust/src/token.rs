@@ -97,7 +97,11 @@ pub enum TokenError {
     #[error("the token is for another key than the one that asks")]
     OtherKey,
     /// Its life is longer than tokens of its sort may have.
-    #[error("a token that names no key may live for at most {} s", MAX_UNBOUND_LIFE.as_secs())]
+    #[error(
+        "a token may live for at most {} days, and for at most {} s if it names no key",
+        MAX_LIFE.as_secs() / 86_400,
+        MAX_UNBOUND_LIFE.as_secs()
+    )]
     TooLong,
 }
 

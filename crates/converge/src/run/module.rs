@@ -159,7 +159,7 @@ impl Run {
             When::Failed(reason) => Err(reason.clone()),
             When::Ask(condition) => match self.ask(m, None, condition) {
                 Ok(wanted) => Ok(wanted),
-                Err(Asked::Probe(work)) => return Some(work),
+                Err(Asked::Probe(probe)) => return Some(Work::Probe(probe)),
                 Err(Asked::Failed(reason)) => Err(reason),
             },
         };

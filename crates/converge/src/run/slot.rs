@@ -27,9 +27,10 @@ pub(super) struct Applying {
     new_entry: bool,
 }
 
-/// Why a condition has no answer yet.
+/// Why a condition has no answer.
 pub(super) enum Asked {
-    Probe(Work),
+    /// The host has to be asked first.
+    Probe(Probe),
     Failed(String),
 }
 
@@ -63,7 +64,7 @@ impl Run {
             When::Failed(reason) => Err(reason.clone()),
             When::Ask(condition) => match self.ask(m, Some(&resource), condition) {
                 Ok(wanted) => Ok(wanted),
-                Err(Asked::Probe(work)) => return Some(work),
+                Err(Asked::Probe(probe)) => return Some(Work::Probe(probe)),
                 Err(Asked::Failed(reason)) => Err(reason),
             },
         };
@@ -133,7 +134,7 @@ impl Run {
             Ok(wanted) => Ok(wanted),
             Err(EvalError::Needs(probe @ Probe::FileExists(_))) => {
                 self.modules[m].asked = Some(probe.clone());
-                Err(Asked::Probe(Work::Probe(probe)))
+                Err(Asked::Probe(probe))
             }
             Err(EvalError::Needs(probe)) => {
                 Err(Asked::Failed(format!("when: nothing notifies it that `{probe}` could mean")))
@@ -190,7 +191,7 @@ impl Run {
         }
         let mut record = Record::default();
         if ahead.is_some() || new_entry {
-            self.dirty = false;
+            self.dirty |= ahead.is_some();
             record = self.record();
             record.keep = path.filter(|_| kept);
         }
@@ -307,16 +308,14 @@ impl Run {
             return;
         }
         let Some(path) = resource.path() else { return };
+        let follows =
+            |entry: &Entry| entry.on_remove == resource.on_remove && entry.sensitive == resource.sensitive;
         match self.ledger.entries.get(&resource.id) {
+            Some(entry) if follows(entry) => {}
             Some(entry) => {
-                if (entry.on_remove, entry.sensitive) != (resource.on_remove, resource.sensitive) {
-                    let entry = Entry {
-                        on_remove: resource.on_remove,
-                        sensitive: resource.sensitive,
-                        ..entry.clone()
-                    };
-                    self.remember(&resource.id, entry);
-                }
+                let entry = entry.clone();
+                let entry = Entry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry };
+                self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
             None if resource.on_remove == OnRemove::Delete && !is_absent(resource) => {

@@ -109,7 +109,7 @@ impl Host {
                 self.log.push(format!("remove {id}"));
                 let before = self.nodes.clone();
                 let result = match how {
-                    OnRemove::Delete => Ok(drop(self.nodes.remove(&entry.path))),
+                    OnRemove::Delete => self.restore(&entry.path, &Prior::Missing),
                     _ => self.restore(&entry.path, &entry.prior),
                 };
                 Outcome::Removed(result.map(|()| self.nodes != before))
@@ -289,16 +289,16 @@ fn edit(prior: &Prior, wanted: Option<&str>) -> Edit<Fields> {
 pub struct Set {
     pub modules: BTreeMap<String, Arc<Module>>,
     pub params: Params,
-    pub traits: Value2,
+    pub traits: Traits,
 }
 
-/// Traits with a default.
+/// What a node observes; a Debian unless said otherwise.
 #[derive(Clone, Debug)]
-pub struct Value2(pub Value);
+pub struct Traits(pub Value);
 
-impl Default for Value2 {
-    fn default() -> Value2 {
-        Value2(serde_json::from_value(json!({"os": {"family": "debian"}})).unwrap())
+impl Default for Traits {
+    fn default() -> Traits {
+        Traits(serde_json::from_value(json!({"os": {"family": "debian"}})).unwrap())
     }
 }
 

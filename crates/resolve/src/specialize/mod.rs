@@ -17,6 +17,7 @@ pub(crate) use base::Memo;
 pub(crate) use entry::{ReadEntry, read_entry, read_host};
 pub(crate) use node::node;
 
+use crate::by_name::ByName;
 use crate::check::modules::SharedModule;
 
 /// What one node, or every node of a pattern, gets. Small: modules and channel are shared.
@@ -57,7 +58,7 @@ pub struct Specialized {
     /// Every channel's settings.
     pub channels: Arc<BTreeMap<String, ChannelSettings>>,
     /// Nodes that are named exactly or have a host file. They come before all patterns.
-    pub exact: Arc<BTreeMap<Arc<str>, Arc<NodeSpec>>>,
+    pub exact: ByName<Arc<NodeSpec>>,
     /// Patterns in the order in which they classify.
     pub patterns: Arc<Vec<PatternSpec>>,
     /// Every module of the fleet.

@@ -170,7 +170,10 @@ impl Collectors {
         let named = |(index, why): (usize, String)| {
             Some((self.collectors.get(index)?.collector.name.to_owned(), why))
         };
-        Collected { traits: Value::Map(groups.collect()), failures: failures.into_iter().filter_map(named).collect() }
+        Collected {
+            traits: Value::Map(groups.collect()),
+            failures: failures.into_iter().filter_map(named).collect(),
+        }
     }
 }
 

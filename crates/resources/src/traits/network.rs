@@ -51,7 +51,8 @@ fn fqdn(host: &Host, hostname: &str) -> Result<String, String> {
     let hosts = etc(host, "/etc/hosts")?.unwrap_or_default();
     let named = hosts.lines().find_map(|line| {
         let names: Vec<&str> = line.split('#').next()?.split_ascii_whitespace().skip(1).collect();
-        let full = names.iter().find(|name| name.split_once('.').is_some_and(|(first, _)| first == hostname))?;
+        let full =
+            names.iter().find(|name| name.split_once('.').is_some_and(|(first, _)| first == hostname))?;
         names.contains(&hostname).then(|| (*full).to_owned())
     });
     Ok(named.unwrap_or_else(|| hostname.to_owned()))
@@ -75,10 +76,8 @@ fn real_names(path: &str) -> std::io::Result<Vec<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut names: Vec<String> = entries
-        .take(MAX_INTERFACES)
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> =
+        entries.take(MAX_INTERFACES).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
     Ok(names)
 }

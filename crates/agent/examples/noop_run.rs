@@ -1,0 +1,81 @@
+//! A resident agent's run that changes nothing, beside a bare stat-read-hash loop over the
+//! same files in the same process. `cargo xtask bench` runs it:
+//! `noop_run STATE ROOT FILES`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use agent::clock::now;
+use agent::machine::Machine;
+use agent::runner::Runner;
+use converge::Mode;
+use node::RunOrder;
+use sha2::{Digest as _, Sha256};
+
+const TIMES: usize = 21;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let (state, root) = (PathBuf::from(&args[1]), PathBuf::from(&args[2]));
+    let count: usize = args[3].parse().unwrap();
+    std::fs::create_dir_all(root.join("etc/bench")).unwrap();
+    support::join(&state, &root, false);
+    let mut module = support::module("bench");
+    for number in 0..count {
+        let path = format!("/etc/bench/file-{number:04}.conf");
+        module.resources.push(support::file(&path, &format!("setting = {number}\n")));
+    }
+    support::adopt(&state, 1, vec![module]);
+    let machine = Machine::open(&support::place(&state, &root, false)).unwrap();
+    let adoption = machine.durable.adoption().unwrap().unwrap();
+    let runner = Runner::new(machine.kinds.clone(), machine.durable.clone(), "host.test".to_owned());
+    let options = resources::traits::Options { version: "bench".to_owned() };
+    let traits = resources::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let order = RunOrder { seq: 1, root: adoption.root, intended: true };
+    let first = runner.run(&order, &traits, Mode::Apply).unwrap();
+    assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));
+    let agent = median(|| {
+        let report = runner.run(&order, &traits, Mode::Apply).unwrap();
+        assert_eq!((report.counts.ok, report.counts.changed), (count as u32, 0));
+    });
+    let files: Vec<PathBuf> =
+        (0..count).map(|number| root.join(format!("etc/bench/file-{number:04}.conf"))).collect();
+    let bare = median(|| files.iter().for_each(|path| look(path)));
+    let ratio = agent.as_secs_f64() / bare.as_secs_f64();
+    let kept = if ratio <= 3.0 { "kept" } else { "MISSED" };
+    println!("bare stat-read-hash loop, {count} files: {:.2} ms", bare.as_secs_f64() * 1e3);
+    println!("resident run that changes nothing: {:.2} ms", agent.as_secs_f64() * 1e3);
+    println!("run to bare loop: {ratio:.2} times  at most 3 times: {kept}");
+    println!("resident memory: {:.1} MiB  at most 15 MiB", resident_mib());
+}
+
+fn look(path: &Path) {
+    let mut file = std::fs::File::open(path).unwrap();
+    let metadata = file.metadata().unwrap();
+    let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
+    file.read_to_end(&mut bytes).unwrap();
+    std::hint::black_box(Sha256::digest(&bytes));
+}
+
+fn median(mut work: impl FnMut()) -> Duration {
+    let mut times: Vec<Duration> = (0..TIMES)
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[TIMES / 2]
+}
+
+fn resident_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}

@@ -1,0 +1,96 @@
+//! The command line: every verb with its arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::credentials::{self, OPERATOR_ENV};
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::{check, demo, diff, help, node, publish, release, render, run, server, status, token};
+
+const AFTER: &str = "\
+Daily verbs: check, render, diff, publish, status. Stored things: node, run, release, token.
+System: server, demo. On the hosts: muster-agent.
+
+Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
+4 the control plane does not answer, 5 refused by policy.
+
+Examples:
+  muster demo                         see all of it on this machine, in a minute
+  muster server                       found a fleet in ./muster-data and serve it
+  muster publish --repo fleet         sign and publish what a folder declares
+  muster token mint web-1.example.com a token, with which that host joins
+  muster status                       how the fleet does, and why
+  muster help E012                    what a code means";
+
+/// Looks after fleets of machines that nobody can reach.
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster",
+    version,
+    about = "Looks after fleets of machines that nobody can reach",
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = AFTER,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to stderr; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Find every mistake in a fleet repo
+    Check(check::CheckArgs),
+    /// Show what one node gets, bound as the node binds it
+    Render(render::RenderArgs),
+    /// Show what a publish would change, on every node
+    Diff(diff::DiffArgs),
+    /// Sign what a fleet repo declares and point the fleet to it
+    Publish(publish::PublishArgs),
+    /// Show how the fleet does: what is not green, why, since when, what next
+    Status(status::StatusArgs),
+    /// List, show, remove or push nodes
+    Node(node::NodeArgs),
+    /// List runs, or show what one did
+    Run(run::RunArgs),
+    /// List releases, or show one
+    Release(release::ReleaseArgs),
+    /// Mint the token with which a host joins
+    Token(token::TokenArgs),
+    /// Run the control plane
+    Server(server::ServerArgs),
+    /// Show all of Muster on this machine, with three real agents
+    Demo(demo::DemoArgs),
+    /// Explain a verb, or a code from an error
+    Help(help::HelpArgs),
+}
+
+/// How the control plane is reached.
+#[derive(Args, Clone, Debug)]
+pub struct Connect {
+    /// The operator's credentials, as `muster server` wrote them [default: ./muster-data/operator.json]
+    #[arg(long, value_name = "FILE", env = OPERATOR_ENV)]
+    pub operator: Option<PathBuf>,
+}
+
+impl Connect {
+    /// Dials with the credentials that are meant.
+    ///
+    /// # Errors
+    /// When there are none, or the control plane does not answer.
+    pub async fn dial(&self) -> Result<Operator, Failure> {
+        let (_, credentials) = credentials::operator(self.operator.as_deref())?;
+        Ok(Operator::dial(&credentials).await?)
+    }
+}

@@ -1,0 +1,67 @@
+//! A server under measurement: its CPU time and memory as the kernel counts them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::BenchError;
+
+/// Clock ticks a second in /proc/PID/stat; Linux fixes it for user space.
+const TICKS: f64 = 100.0;
+
+/// A child process, ended when dropped.
+pub(super) struct Server {
+    child: Child,
+    /// What it printed first.
+    pub(super) first_line: String,
+}
+
+impl Server {
+    /// Starts this program with other arguments and waits for its first line.
+    pub(super) fn start(args: &[&str]) -> Result<Server, BenchError> {
+        let program = std::env::current_exe()?;
+        let mut child =
+            Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.take().ok_or("no output")?;
+        let mut first_line = String::new();
+        let mut reader = BufReader::new(out);
+        reader.read_line(&mut first_line)?;
+        // Keep the pipe empty for as long as the server lives.
+        std::thread::spawn(move || reader.lines().map_while(Result::ok).for_each(drop));
+        Ok(Server { child, first_line: first_line.trim().to_owned() })
+    }
+
+    /// CPU time used so far, user and system.
+    pub(super) fn cpu(&self) -> Result<Duration, BenchError> {
+        // The scheduler's own count has nanoseconds where it exists; else ticks.
+        let mut nanos = 0u64;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let path = task?.path().join("schedstat");
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        }
+        if nanos > 0 {
+            return Ok(Duration::from_nanos(nanos));
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let after = stat.rsplit_once(')').ok_or("no stat")?.1;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let ticks = |i: usize| fields.get(i).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+        Ok(Duration::from_secs_f64((ticks(11) + ticks(12)) / TICKS))
+    }
+
+    /// Resident memory in bytes.
+    pub(super) fn memory(&self) -> Result<u64, BenchError> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: u64 = line.split_whitespace().nth(1).ok_or("no VmRSS")?.parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,98 @@
+//! [`Failure`]: why a verb did not do it, with its causes and what to do next.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::exit::Exit;
+
+/// What an error tells besides its message.
+pub trait Told: Error + Send + Sync + 'static {
+    /// How the program ends.
+    fn exit(&self) -> Exit {
+        Exit::Error
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// A stable code that `muster help CODE` explains.
+    fn code(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// An error on its way to the terminal.
+#[derive(Debug)]
+pub struct Failure {
+    error: Box<dyn Error + Send + Sync>,
+    exit: Exit,
+    hint: Option<String>,
+    code: Option<String>,
+}
+
+impl<E: Told> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let (exit, hint, code) = (error.exit(), error.hint(), error.code().map(str::to_owned));
+        Failure { error: Box::new(error), exit, hint, code }
+    }
+}
+
+impl Failure {
+    /// How the program ends.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The error with its causes, one a line, and the hint.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "error: {}", self.error);
+        for cause in causes(&*self.error) {
+            let _ = writeln!(out, "  because: {cause}");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(out, "hint: {hint}");
+        }
+        if let Some(code) = &self.code {
+            let _ = writeln!(out, "      `muster help {code}` explains it");
+        }
+        out
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let mut error = json!({
+            "message": self.error.to_string(),
+            "causes": causes(&*self.error),
+            "exit": self.exit as u8,
+        });
+        for (name, value) in [("hint", &self.hint), ("code", &self.code)] {
+            if let Some(value) = value {
+                error[name] = json!(value);
+            }
+        }
+        json!({ "error": error })
+    }
+}
+
+/// What lies behind an error, the nearest cause first. One that only repeats the text before
+/// it is left out.
+fn causes(error: &(dyn Error + 'static)) -> Vec<String> {
+    let mut said = error.to_string();
+    let mut found = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            found.push(text.clone());
+        }
+        said = text;
+        next = cause.source();
+    }
+    found
+}

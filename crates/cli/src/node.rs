@@ -1,0 +1,232 @@
+//! `muster node`: list, show, remove, push, facts.
+
+use clap::{Args, Subcommand};
+use model::log::FactBody;
+use serde::Serialize;
+use server::api::{NodeView, Push};
+use store::FactRecord;
+
+use crate::args::Connect;
+use crate::clock::{ago, now, short};
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::operator::Operator;
+use crate::run::counts;
+use crate::screen::Screen;
+use crate::status::mark;
+use crate::table::table;
+
+/// The most nodes in one order to push.
+const PUSH_BATCH: usize = 10_000;
+
+const AFTER: &str = "\
+A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular expression/.
+
+Examples:
+  muster node list
+  muster node list 'web-*'
+  muster node show web-1.example.com
+  muster node facts web-1.example.com
+  muster node push 'web-*' --yes      converge now, not at the next contact
+  muster node remove web-1.example.com";
+
+/// Arguments of `muster node`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct NodeArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: NodeVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum NodeVerb {
+    /// List nodes with their state
+    List {
+        /// Only those whose hostname matches
+        pattern: Option<String>,
+    },
+    /// Show one node on all axes
+    Show {
+        /// Hostname or id
+        node: String,
+    },
+    /// Remove a node: its certificate opens nothing any more; the host stays as it is
+    Remove {
+        /// Hostname or id
+        node: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Ask nodes to converge now
+    Push {
+        /// Which nodes
+        pattern: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// List what a node's log says, newest first
+    Facts {
+        /// Hostname or id
+        node: String,
+        /// At most this many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+}
+
+/// Nothing matches.
+#[derive(Debug, thiserror::Error)]
+#[error("no enrolled node matches {0:?}")]
+struct NoNode(String);
+
+impl Told for NoNode {
+    fn hint(&self) -> Option<String> {
+        Some("`muster node list` shows all; quote a pattern, so that the shell leaves it alone".to_owned())
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or refuses.
+pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
+    let operator = args.connect.dial().await?;
+    match &args.what {
+        NodeVerb::List { pattern } => {
+            let nodes = operator.all_nodes(pattern.as_deref()).await?;
+            screen.result(&nodes, || list(&nodes, screen))?;
+        }
+        NodeVerb::Show { node } => {
+            let view = operator.node(node).await?;
+            screen.result(&view, || show(&view, screen))?;
+        }
+        NodeVerb::Remove { node, yes } => {
+            let view = operator.node(node).await?;
+            let what = format!("{} ({}) will be removed; it must join anew to come back", view.hostname, view.id);
+            screen.confirm(&what, *yes)?;
+            let removed = operator.remove(view.id.as_str()).await?;
+            screen.result(&removed, || format!("{} is removed; the host keeps its state\n", removed.hostname))?;
+        }
+        NodeVerb::Push { pattern, yes } => push(&operator, pattern, *yes, screen).await?,
+        NodeVerb::Facts { node, limit } => {
+            let facts = operator.facts(node, usize::from(*limit)).await?;
+            screen.result(&facts, || facts_text(&facts))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What a push came to.
+#[derive(Serialize)]
+struct PushedView {
+    nodes: usize,
+}
+
+async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
+    let nodes = operator.all_nodes(Some(pattern)).await?;
+    if nodes.is_empty() {
+        return Err(NoNode(pattern.to_owned()).into());
+    }
+    if nodes.len() > 1 {
+        screen.confirm(&format!("{} nodes will converge now", nodes.len()), yes)?;
+    }
+    for batch in nodes.chunks(PUSH_BATCH) {
+        let nodes = batch.iter().map(|node| node.id.to_string()).collect();
+        operator.push(&Push { nodes }).await?;
+    }
+    let view = PushedView { nodes: nodes.len() };
+    screen.result(&view, || {
+        format!("{} node(s) are asked to converge now; those that cannot be reached do it when they call\n", view.nodes)
+    })?;
+    Ok(())
+}
+
+/// Nodes as a table.
+pub fn list(nodes: &[NodeView], screen: Screen) -> String {
+    let now = now();
+    let row = |node: &NodeView| {
+        vec![
+            node.hostname.to_string(),
+            screen.mark(mark(node.word), &node.word.to_string()),
+            node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
+            release(node),
+            node.last_seen.map_or_else(|| "never".to_owned(), |seen| format!("{} ago", ago(seen, now))),
+            node.cause.clone().unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = nodes.iter().map(row).collect();
+    table(&["NODE", "STATE", "CHANNEL", "RELEASE", "SEEN", "CAUSE"], &rows)
+}
+
+/// The release held, and the one pointed to when that is another.
+fn release(node: &NodeView) -> String {
+    let held = node.held.as_ref().map(|held| held.seq);
+    match (held, node.pointed_seq) {
+        (Some(held), Some(pointed)) if held != pointed => format!("{held} -> {pointed}"),
+        (Some(held), _) => held.to_string(),
+        (None, Some(pointed)) => format!("- -> {pointed}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn show(node: &NodeView, screen: Screen) -> String {
+    let now = now();
+    let seen = match node.last_seen {
+        Some(seen) => format!("{} ago", ago(seen, now)),
+        None => "never".to_owned(),
+    };
+    let promised = short(std::time::Duration::from_secs(node.promised_secs));
+    let mut rows = vec![
+        ("node", node.hostname.to_string()),
+        ("id", node.id.to_string()),
+        ("key", node.fingerprint.clone()),
+        ("state", screen.mark(mark(node.word), &node.word.to_string())),
+    ];
+    if let Some(cause) = &node.cause {
+        let since = node.since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();
+        rows.push(("cause", format!("{cause}{since}")));
+    }
+    let status = &node.status;
+    let axes = format!(
+        "result {:?}, drift {:?}, contact {:?}, release {:?}",
+        status.result, status.drift, status.contact, status.release
+    );
+    rows.push(("axes", axes.to_lowercase()));
+    rows.push(("channel", node.channel.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)));
+    rows.push(("release", release(node)));
+    if let Some(root) = node.held.as_ref().map(|held| held.root) {
+        rows.push(("set", root.short()));
+    }
+    rows.push(("seen", format!("{seen}; told to call within {promised}")));
+    if let Some(run) = node.last_run {
+        rows.push(("last run", format!("{} ago", ago(run, now))));
+    }
+    if let Some(totals) = &node.counts {
+        rows.push(("came to", counts(totals)));
+    }
+    if node.push.is_some() {
+        rows.push(("push", "asked to converge now; not confirmed yet".to_owned()));
+    }
+    rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+}
+
+fn facts_text(facts: &[FactRecord]) -> String {
+    let now = now();
+    let row = |record: &FactRecord| {
+        let what = match &record.fact.body {
+            FactBody::Run(report) => counts(&report.counts),
+            FactBody::Adopted { seq, root, .. } => format!("release {seq}, set {}", root.short()),
+            FactBody::Refused { code, message } => format!("{code}: {message}"),
+            FactBody::Started { version, .. } => format!("agent {version}"),
+            FactBody::Repaired { message } => message.clone(),
+        };
+        let number = format!("{}/{}", record.incarnation, record.fact.seq);
+        vec![number, format!("{} ago", ago(record.fact.at, now)), record.fact.body.kind().to_owned(), what]
+    };
+    let rows: Vec<Vec<String>> = facts.iter().map(row).collect();
+    table(&["FACT", "WHEN", "KIND", "WHAT"], &rows)
+}

@@ -1,0 +1,155 @@
+//! `muster release`: what was published.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use server::api::Summary;
+use store::Release;
+use trust::Header;
+
+use crate::args::Connect;
+use crate::clock::{ago, now, short};
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::screen::Screen;
+use crate::table::table;
+
+const AFTER: &str = "\
+Examples:
+  muster release list
+  muster release show          the newest
+  muster release show 41";
+
+/// Arguments of `muster release`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: ReleaseVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReleaseVerb {
+    /// List releases, newest first
+    List {
+        /// At most this many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show one release and its headers
+    Show {
+        /// Its number; else the newest
+        seq: Option<u64>,
+    },
+}
+
+/// There is no such release.
+#[derive(Debug, thiserror::Error)]
+enum ReleaseListError {
+    #[error("release {0} is not kept")]
+    NotKept(u64),
+    #[error("nothing is published yet")]
+    None,
+}
+
+impl Told for ReleaseListError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            ReleaseListError::NotKept(_) => "`muster release list` shows those that are kept".to_owned(),
+            ReleaseListError::None => "muster publish --repo DIR".to_owned(),
+        })
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or there is no such release.
+pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
+    let operator = args.connect.dial().await?;
+    match &args.what {
+        ReleaseVerb::List { limit } => {
+            let releases = operator.releases(usize::from(*limit), None).await?;
+            screen.result(&releases, || list(&releases))?;
+        }
+        ReleaseVerb::Show { seq } => {
+            let before = seq.map(|seq| seq.saturating_add(1));
+            let found = operator.releases(1, before).await?.into_iter().next();
+            let release = match (found, seq) {
+                (Some(release), Some(seq)) if release.seq != *seq => return Err(ReleaseListError::NotKept(*seq).into()),
+                (Some(release), _) => release,
+                (None, Some(seq)) => return Err(ReleaseListError::NotKept(*seq).into()),
+                (None, None) => return Err(ReleaseListError::None.into()),
+            };
+            let view = ReleaseView { headers: headers(&release), release };
+            screen.result(&view, || show(&view))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// A release with its headers read; their signatures were verified when it was committed,
+/// and every node verifies them anew.
+#[derive(Serialize)]
+struct ReleaseView {
+    #[serde(flatten)]
+    release: Release,
+    #[serde(rename = "headersRead")]
+    headers: Vec<Header>,
+}
+
+fn headers(release: &Release) -> Vec<Header> {
+    release.headers.values().filter_map(|signed| serde_json::from_str(&signed.payload).ok()).collect()
+}
+
+fn summary(release: &Release) -> Summary {
+    serde_json::from_value(release.summary.clone()).unwrap_or_default()
+}
+
+fn list(releases: &[Release]) -> String {
+    let now = now();
+    let row = |release: &Release| {
+        let summary = summary(release);
+        vec![
+            release.seq.to_string(),
+            release.ref_label.clone(),
+            format!("{} ago", ago(release.created, now)),
+            summary.by.unwrap_or_default(),
+            summary.nodes.to_string(),
+            summary.patterns.to_string(),
+            summary.modules.to_string(),
+            release.selection.short(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = releases.iter().map(row).collect();
+    table(&["RELEASE", "REF", "WHEN", "BY", "NODES", "PATTERNS", "MODULES", "SELECTION"], &rows)
+}
+
+fn show(view: &ReleaseView) -> String {
+    let (release, summary) = (&view.release, summary(&view.release));
+    let label = if release.ref_label.is_empty() { String::new() } else { format!("  ref {}", release.ref_label) };
+    let mut out = format!(
+        "release {}{label}\nmade {}, published by {}\n{} exact nodes, {} patterns, {} modules\nselection {}\n\n",
+        release.seq,
+        release.created,
+        summary.by.as_deref().unwrap_or("unknown"),
+        summary.nodes,
+        summary.patterns,
+        summary.modules,
+        release.selection,
+    );
+    let row = |header: &Header| {
+        let contact = summary.contact_secs.get(&header.channel).copied().unwrap_or(0);
+        let fallbacks: Vec<String> = header.fallbacks.iter().map(|fallback| fallback.seq.to_string()).collect();
+        vec![
+            header.channel.to_string(),
+            short(header.freshness()),
+            short(std::time::Duration::from_secs(contact)),
+            fallbacks.join(", "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = view.headers.iter().map(row).collect();
+    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS"], &rows));
+    out
+}

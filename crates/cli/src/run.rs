@@ -1,0 +1,195 @@
+//! `muster run`: what runs did, resource by resource.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use model::delta::render_edit;
+use model::{Action, Counts, NodeId, ResourceReport};
+use store::RunRecord;
+
+use crate::args::Connect;
+use crate::clock::{ago, now};
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::screen::{Mark, Screen};
+use crate::table::table;
+
+const AFTER: &str = "\
+Only runs that differed from the one before are kept; an unchanged run is a line in no log.
+
+Examples:
+  muster run list
+  muster run list --node web-1.example.com
+  muster run show                       the newest run of all
+  muster run show web-1.example.com     the newest run of one node
+  muster run show web-1.example.com --fact 12";
+
+/// Arguments of `muster run`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct RunArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: RunVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunVerb {
+    /// List runs, newest first
+    List {
+        /// Only of this node
+        #[arg(long)]
+        node: Option<String>,
+        /// At most this many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show what a run did
+    Show {
+        /// Of this node; else the newest of all
+        node: Option<String>,
+        /// The run with this number in the node's log; else the newest
+        #[arg(long)]
+        fact: Option<u64>,
+    },
+}
+
+/// There is no such run.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no such run")]
+struct NoRun;
+
+impl Told for NoRun {
+    fn hint(&self) -> Option<String> {
+        Some("`muster run list` shows those that are kept; an unchanged run is not".to_owned())
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or there is no such run.
+pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
+    let operator = args.connect.dial().await?;
+    match &args.what {
+        RunVerb::List { node, limit } => {
+            let runs = operator.runs(node.as_deref(), usize::from(*limit)).await?;
+            let names = names(operator.all_nodes(None).await?);
+            screen.result(&runs, || list(&runs, &names, screen))?;
+        }
+        RunVerb::Show { node, fact } => {
+            let limit = if fact.is_some() { 1000 } else { 1 };
+            let runs = operator.runs(node.as_deref(), limit).await?;
+            let run = runs.into_iter().find(|run| fact.is_none_or(|fact| run.seq == fact)).ok_or(NoRun)?;
+            let name = match operator.node(run.node.as_str()).await {
+                Ok(node) => node.hostname.to_string(),
+                // A removed node's runs stay.
+                Err(error) if error.refusal().is_some() => run.node.to_string(),
+                Err(error) => return Err(error.into()),
+            };
+            screen.result(&run, || show(&run, &name, screen))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn names(nodes: Vec<server::api::NodeView>) -> BTreeMap<NodeId, String> {
+    nodes.into_iter().map(|node| (node.id, node.hostname.to_string())).collect()
+}
+
+/// A run's totals in words; what is zero is left out.
+pub fn counts(counts: &Counts) -> String {
+    let parts = [
+        (counts.failed, "failed"),
+        (counts.changed, "changed"),
+        (counts.would_change, "would change"),
+        (counts.skipped, "skipped"),
+        (counts.ok, "ok"),
+    ];
+    let said: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if said.is_empty() { "nothing to do".to_owned() } else { said.join(", ") }
+}
+
+fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {
+    let now = now();
+    let row = |run: &RunRecord| {
+        let report = &run.report;
+        let came = counts(&report.counts);
+        let marked = if report.counts.failed > 0 { screen.mark(Mark::Bad, &came) } else { came };
+        vec![
+            format!("{} ago", ago(run.at, now)),
+            names.get(&run.node).cloned().unwrap_or_else(|| run.node.to_string()),
+            run.seq.to_string(),
+            report.seq.to_string(),
+            why(report).to_owned(),
+            format!("{} ms", report.duration_ms),
+            marked,
+        ]
+    };
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    table(&["WHEN", "NODE", "FACT", "RELEASE", "CHANGES", "TOOK", "CAME TO"], &rows)
+}
+
+fn why(report: &model::RunReport) -> &'static str {
+    match (report.counts.changed, report.intended) {
+        (0, _) => "none",
+        (_, true) => "intended",
+        (_, false) => "drift put right",
+    }
+}
+
+/// One run for people.
+pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
+    let report = &run.report;
+    let mut out = format!(
+        "{node}  run of {} (fact {})  release {}  set {}\n{}; {}; took {} ms\n\n",
+        report.started,
+        run.seq,
+        report.seq,
+        report.root.short(),
+        counts(&report.counts),
+        match why(report) {
+            "none" => "changed nothing",
+            "intended" => "the changes were intended: the set was new",
+            _ => "drift: the host had left what is declared, and was put right",
+        },
+        report.duration_ms,
+    );
+    for item in &report.items {
+        resource(&mut out, item, screen);
+    }
+    let told = u32::try_from(report.items.len()).unwrap_or(u32::MAX);
+    let all = report.counts.changed + report.counts.failed + report.counts.skipped + report.counts.would_change;
+    if all > told {
+        out.push_str(&format!("... and {} more\n", all - told));
+    }
+    out
+}
+
+fn resource(out: &mut String, item: &ResourceReport, screen: Screen) {
+    let (word, mark) = match item.action {
+        Action::Ok => ("ok", Mark::Good),
+        Action::Changed => ("changed", Mark::Good),
+        Action::Failed => ("failed", Mark::Bad),
+        Action::Ignored => ("failed, ignored", Mark::Warn),
+        Action::Skipped => ("skipped", Mark::Dim),
+        Action::WouldChange => ("would change", Mark::Warn),
+        Action::Unknown => ("outcome unknown", Mark::Warn),
+        Action::Restored => ("restored", Mark::Warn),
+        Action::Deleted => ("deleted", Mark::Warn),
+    };
+    let head = format!("{}  {}", screen.mark(mark, word), item.resource);
+    match &item.edit {
+        Some(edit) => {
+            let mut text = String::new();
+            render_edit(&mut text, &head, edit);
+            out.push_str(&text);
+        }
+        None => out.push_str(&format!("  {head}\n")),
+    }
+    if let Some(reason) = &item.reason {
+        out.push_str(&format!("    {reason}\n"));
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Screen`]: where a verb's result goes. Logs and questions go to stderr.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Told;
+
+/// Standard output, as text or as JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    json: bool,
+    terminal: bool,
+    colour: bool,
+}
+
+/// How a text is marked on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// All is well.
+    Good,
+    /// It needs a look.
+    Warn,
+    /// It is wrong.
+    Bad,
+    /// It matters less.
+    Dim,
+    /// It matters more.
+    Bold,
+}
+
+/// Why a result could not be shown, or a question not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ScreenError {
+    /// Standard output cannot be written.
+    #[error("cannot write the result")]
+    Write(#[source] io::Error),
+    /// A result has no JSON form.
+    #[error("the result has no JSON form")]
+    Encode(#[source] serde_json::Error),
+    /// Nobody can be asked.
+    #[error("{what}: this needs a yes, and there is no terminal to ask on")]
+    NobodyToAsk {
+        /// What would be done.
+        what: String,
+    },
+    /// Somebody was asked, and did not say yes.
+    #[error("not done: nobody said yes")]
+    Declined,
+}
+
+impl Told for ScreenError {
+    fn exit(&self) -> Exit {
+        match self {
+            ScreenError::NobodyToAsk { .. } | ScreenError::Declined => Exit::Refused,
+            ScreenError::Write(_) | ScreenError::Encode(_) => Exit::Error,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, ScreenError::NobodyToAsk { .. }).then(|| "say --yes".to_owned())
+    }
+}
+
+impl Screen {
+    /// The screen of this process: no colour when standard output is no terminal, or when
+    /// `NO_COLOR` is set to anything.
+    pub fn of_process(json: bool) -> Screen {
+        let terminal = io::stdout().is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Screen { json, terminal, colour: terminal && !plain && !json }
+    }
+
+    /// The result is wanted as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Standard output is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// A text, marked where the terminal can show it.
+    pub fn mark(&self, mark: Mark, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match mark {
+            Mark::Good => 32,
+            Mark::Warn => 33,
+            Mark::Bad => 31,
+            Mark::Dim => 2,
+            Mark::Bold => 1,
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// Writes text as it is.
+    ///
+    /// # Errors
+    /// When standard output cannot be written; a reader that went away is no error.
+    pub fn text(&self, text: &str) -> Result<(), ScreenError> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ScreenError::Write(error)),
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes the result: as JSON when that was asked for, else the text.
+    ///
+    /// # Errors
+    /// As [`Screen::text`].
+    pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<(), ScreenError> {
+        if !self.json {
+            return self.text(&text());
+        }
+        let mut json = serde_json::to_string_pretty(value).map_err(ScreenError::Encode)?;
+        json.push('\n');
+        self.text(&json)
+    }
+
+    /// Asks whether something may be done; `yes` answers beforehand.
+    ///
+    /// # Errors
+    /// When nobody can be asked, or the answer is not yes.
+    pub fn confirm(&self, what: &str, yes: bool) -> Result<(), ScreenError> {
+        if yes {
+            return Ok(());
+        }
+        let nobody = || ScreenError::NobodyToAsk { what: what.to_owned() };
+        if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(nobody());
+        }
+        let mut answer = String::new();
+        let asked = write!(io::stderr(), "{what}. Go on? [y/N] ")
+            .and_then(|()| io::stderr().flush())
+            .and_then(|()| io::stdin().lock().read_line(&mut answer));
+        match (asked, answer.trim().to_ascii_lowercase().as_str()) {
+            (Ok(_), "y" | "yes") => Ok(()),
+            (Ok(_), _) => Err(ScreenError::Declined),
+            (Err(_), _) => Err(nobody()),
+        }
+    }
+}
+
+/// Writes a line of help for people to stderr, where it is in no pipe's way.
+pub fn aside(text: &str) {
+    // Nobody is left to tell when stderr is gone.
+    let _ = writeln!(io::stderr(), "{text}");
+}

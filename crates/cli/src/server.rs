@@ -1,0 +1,189 @@
+//! `muster server`: the control plane in this process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use server::{Config, Posture, Running, StartError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::credentials::DATA_DIR;
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::screen::Screen;
+
+/// Connections of nodes at once, unless told otherwise.
+const CONNECTIONS: usize = 20_000;
+
+const AFTER: &str = "\
+On an empty directory it founds a fleet: its certificate authority, the root key that signs
+tokens, the release key that signs what nodes believe, and an operator's credentials. That is
+the lab posture. To leave it, move root.key and release.key to where you publish from, and
+start again (`muster help posture`).
+
+Examples:
+  muster server
+  muster server --data /var/lib/muster --name control.example.com --fleet acme";
+
+/// Arguments of `muster server`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct ServerArgs {
+    /// Keys, certificates and the database
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
+    data: PathBuf,
+    /// Where nodes call
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:1530")]
+    listen: SocketAddr,
+    /// Where operators call
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1531")]
+    operator_listen: SocketAddr,
+    /// A name or address by which nodes reach this machine; the first is tried first
+    /// [default: this machine's name, then 127.0.0.1]
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<String>,
+    /// The first part of the fleet's id, when one is founded
+    #[arg(long, value_name = "NAME", default_value = "fleet")]
+    fleet: String,
+    /// Connections of nodes at once
+    #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
+    connections: usize,
+}
+
+/// Why the control plane does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It cannot start.
+    #[error("the control plane cannot start")]
+    Start(#[source] StartError),
+    /// Signals cannot be listened to.
+    #[error("this process cannot listen to signals")]
+    Signal(#[source] std::io::Error),
+}
+
+impl Told for ServerError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            ServerError::Start(StartError::Listen { .. }) => {
+                Some("another control plane may run here; choose with --listen and --operator-listen".to_owned())
+            }
+            ServerError::Start(StartError::Database { .. }) => {
+                Some("one control plane at a time may use a directory; choose with --data".to_owned())
+            }
+            ServerError::Start(StartError::Certificate { .. }) => {
+                Some("a --name is a host name or an address, without a port".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Started {
+    fleet: model::FleetId,
+    posture: Posture,
+    new: bool,
+    data: PathBuf,
+    node_urls: Vec<net::ServerUrl>,
+    operator_url: net::ServerUrl,
+}
+
+/// Does the verb: serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
+    let names = if args.names.is_empty() { default_names() } else { args.names.clone() };
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
+    let config = Config {
+        dir: args.data.clone(),
+        fleet: args.fleet.clone(),
+        node_address: args.listen,
+        operator_address: args.operator_listen,
+        names,
+        connections: args.connections,
+    };
+    let running = server::start(config).await.map_err(ServerError::Start)?;
+    let started = Started {
+        fleet: running.fleet.clone(),
+        posture: running.posture,
+        new: running.new,
+        data: args.data.clone(),
+        node_urls: running.node_urls.clone(),
+        operator_url: running.operator_url.clone(),
+    };
+    screen.result(&started, || banner(&started, args.names.is_empty()))?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    stop(running).await;
+    Ok(Exit::Ok)
+}
+
+async fn stop(running: Running) {
+    tracing::info!("stopping: requests under way end, what waits is persisted");
+    running.stop().await;
+}
+
+/// This machine's name, and the loopback for agents on it.
+fn default_names() -> Vec<String> {
+    let uname = rustix::system::uname();
+    let own = uname.nodename().to_str().ok().map(str::to_lowercase);
+    let own = own.filter(|name| model::id::is_hostname(name) && name != "localhost");
+    own.into_iter().chain(["127.0.0.1".to_owned()]).collect()
+}
+
+fn banner(started: &Started, named: bool) -> String {
+    let Started { fleet, posture, data, .. } = started;
+    let mut out = String::new();
+    if started.new {
+        out.push_str(&format!("founded fleet {fleet} in {}\n", data.display()));
+        out.push_str(&made());
+    } else {
+        out.push_str(&format!("fleet {fleet} in {}\n", data.display()));
+    }
+    out.push_str(match posture {
+        Posture::Lab => "posture: lab (keys that sign intent lie beside the control plane; `muster help posture`)\n",
+        Posture::Sealed => "posture: sealed (the keys that sign intent are elsewhere)\n",
+    });
+    let urls: Vec<String> = started.node_urls.iter().map(ToString::to_string).collect();
+    out.push_str(&format!("nodes call {}; operators call {}\n", urls.join(" or "), started.operator_url));
+    if named {
+        out.push_str("(tokens carry these names; choose with --name if hosts reach this machine by another)\n");
+    }
+    if started.new {
+        out.push_str(&next(data));
+    }
+    out
+}
+
+fn made() -> String {
+    let files = [
+        ("node-ca.pem, operator-ca.pem", "certificate authorities, with their keys"),
+        ("root.key", "signs tokens"),
+        ("release.key", "signs releases"),
+        ("trust.json", "whom the nodes believe"),
+        ("operator.json", "your credentials (0600)"),
+        ("enroll.json", "what minting a token needs besides root.key"),
+        ("muster.db", "what happened"),
+    ];
+    let line = |(name, what): &(&str, &str)| format!("  {name:<30} {what}\n");
+    files.iter().map(line).collect()
+}
+
+fn next(data: &Path) -> String {
+    let here = data == Path::new(DATA_DIR);
+    let operator = if here { String::new() } else { format!(" --operator {}/operator.json", data.display()) };
+    let dir = if here { String::new() } else { format!(" --data {}", data.display()) };
+    format!(
+        "\nnext, in another terminal:\n\
+         \x20 muster check FLEET_DIR\n\
+         \x20 muster publish{operator} --repo FLEET_DIR\n\
+         \x20 muster token mint{dir} HOSTNAME        # then on that host: muster-agent join --token TOKEN\n\
+         \x20 muster status{operator}\n"
+    )
+}

@@ -1,0 +1,138 @@
+//! `muster status`: how the fleet does, and what is not green.
+
+use clap::Args;
+use model::status::Word;
+use server::api::{CauseView, StatusView};
+use server::Posture;
+
+use crate::args::Connect;
+use crate::clock::{ago, now, short};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::screen::{Mark, Screen};
+use crate::table::table;
+
+const AFTER: &str = "\
+Ends with 3 when nodes failed, are degraded or keep drifting; with 4 when the control plane
+does not answer.
+
+Examples:
+  muster status
+  muster status --json | jq .words";
+
+/// Arguments of `muster status`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked.
+pub async fn run(args: &StatusArgs, screen: Screen) -> Result<Exit, Failure> {
+    let view = args.connect.dial().await?.status().await?;
+    screen.result(&view, || text(&view, screen))?;
+    Ok(exit(&view))
+}
+
+/// What the fleet's state means for scripts.
+pub fn exit(view: &StatusView) -> Exit {
+    let failed = [Word::Failed, Word::Degraded, Word::Diverged];
+    if failed.iter().any(|word| view.words.contains_key(word)) { Exit::SomeFailed } else { Exit::Ok }
+}
+
+/// The fleet's state for people.
+pub fn text(view: &StatusView, screen: Screen) -> String {
+    let mut out = String::new();
+    let words: Vec<String> = view
+        .words
+        .iter()
+        .map(|(word, count)| screen.mark(mark(*word), &format!("{count} {word}")))
+        .collect();
+    let nodes = if view.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", view.nodes) };
+    let words = if words.is_empty() { "none enrolled yet".to_owned() } else { words.join(", ") };
+    out.push_str(&format!("{nodes}: {words}\n"));
+    let posture = match view.posture {
+        Posture::Lab => "lab (the keys lie beside the control plane; `muster help posture`)",
+        Posture::Sealed => "sealed",
+    };
+    out.push_str(&format!("fleet {}  posture: {posture}\n", view.fleet));
+    if let Some(reason) = &view.not_ready {
+        out.push_str(&screen.mark(Mark::Bad, &format!("check-ins are refused: {reason}\n")));
+    }
+    if !view.store.writable {
+        let why = view.store.last_error.as_deref().unwrap_or("unknown");
+        out.push_str(&screen.mark(Mark::Bad, &format!("the database cannot be written: {why}\n")));
+    }
+    out.push('\n');
+    out.push_str(&channels(view));
+    if !view.causes.is_empty() {
+        out.push('\n');
+        out.push_str(&causes(view, screen));
+    }
+    out
+}
+
+fn channels(view: &StatusView) -> String {
+    if view.channels.is_empty() {
+        return "nothing is published yet: muster publish --repo DIR\n".to_owned();
+    }
+    let now = now();
+    let rows: Vec<Vec<String>> = view
+        .channels
+        .iter()
+        .map(|channel| {
+            let fresh = if channel.fresh_until > now {
+                format!("for {}", short(channel.fresh_until.since(now)))
+            } else {
+                format!("no, since {}", ago(channel.fresh_until, now))
+            };
+            vec![
+                channel.channel.to_string(),
+                channel.seq.to_string(),
+                channel.label.clone().unwrap_or_default(),
+                format!("{} ago", ago(channel.signed_at, now)),
+                fresh,
+                short(std::time::Duration::from_secs(channel.contact_secs)),
+            ]
+        })
+        .collect();
+    table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT"], &rows)
+}
+
+fn causes(view: &StatusView, screen: Screen) -> String {
+    let now = now();
+    let row = |cause: &CauseView| {
+        vec![
+            format!("{}x", cause.count),
+            screen.mark(mark(cause.word), &cause.word.to_string()),
+            cause.since.map(|since| ago(since, now)).unwrap_or_default(),
+            who(cause),
+            cause.cause.clone(),
+            cause.next.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = view.causes.iter().map(row).collect();
+    table(&["", "STATE", "SINCE", "NODES", "CAUSE", "NEXT"], &rows)
+}
+
+fn who(cause: &CauseView) -> String {
+    let first = cause.nodes.first().map(ToString::to_string).unwrap_or_default();
+    match cause.count {
+        0 | 1 => first,
+        count => format!("{first} +{}", count - 1),
+    }
+}
+
+/// How a node's word is marked.
+pub fn mark(word: Word) -> Mark {
+    match word {
+        Word::Failed | Word::Degraded | Word::Diverged | Word::Offline => Mark::Bad,
+        Word::Relapsed | Word::Unreachable | Word::Stale | Word::Changing | Word::WouldChange => Mark::Warn,
+        Word::Converged => Mark::Good,
+        Word::Unassigned | Word::New => Mark::Dim,
+    }
+}

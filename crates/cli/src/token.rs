@@ -1,0 +1,194 @@
+//! `muster token mint`: the token with which a host joins. Offline (ENR-1).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use data_encoding::{BASE64, HEXLOWER};
+use model::id::ParseIdError;
+use model::{Hostname, Timestamp};
+use serde::Serialize;
+use server::EnrollInfo;
+use server::posture::{self, FoundError};
+use trust::SigningKey;
+use trust::token::{self, Claims, KeySource, TokenError};
+
+use crate::clock::now;
+use crate::credentials::{DATA_DIR, MintFiles};
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::screen::{Screen, aside};
+
+const AFTER: &str = "\
+Only the token goes to standard output. It enrolls one host once. Without --fingerprint any
+key may use it, so it lives for one hour at most; with one, for 30 days.
+
+Examples:
+  muster token mint web-1.example.com
+  muster token mint web-1.example.com --fingerprint SHA256:... --valid 7d
+  ssh web-1 muster-agent join --token \"$(muster token mint web-1.example.com)\"
+  muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json";
+
+/// Arguments of `muster token`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    what: TokenVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenVerb {
+    /// Mint a token; works offline
+    Mint(MintArgs),
+}
+
+#[derive(Args, Debug)]
+struct MintArgs {
+    /// The host that may join
+    hostname: String,
+    /// Only with the key that has this fingerprint, as `muster-agent fingerprint` prints it
+    #[arg(long, value_name = "SHA256:...")]
+    fingerprint: Option<String>,
+    /// How long the token counts: 90s, 30m, 1h, 7d
+    #[arg(long, default_value = "1h", value_name = "DURATION")]
+    valid: String,
+    /// The host's identity is its SSH host key, not a key that the agent makes
+    #[arg(long)]
+    ssh_host_key: bool,
+    /// The control plane's directory
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR, conflicts_with_all = ["root_key", "enroll"])]
+    data: PathBuf,
+    /// The root key, where it lies elsewhere
+    #[arg(long, value_name = "FILE", requires = "enroll")]
+    root_key: Option<PathBuf>,
+    /// The control plane's enroll.json
+    #[arg(long, value_name = "FILE", requires = "root_key")]
+    enroll: Option<PathBuf>,
+}
+
+/// Why no token was minted.
+#[derive(Debug, thiserror::Error)]
+pub enum MintError {
+    /// The name is no hostname.
+    #[error("that cannot be a hostname")]
+    Hostname(#[source] ParseIdError),
+    /// The duration cannot be read.
+    #[error("--valid: {0}")]
+    Valid(String),
+    /// The fingerprint cannot be one.
+    #[error("{0:?} is not a fingerprint")]
+    Fingerprint(String),
+    /// The control plane has no name by which hosts could reach it.
+    #[error("the control plane knows no name by which hosts reach it")]
+    NoServer,
+    /// The claims break a rule.
+    #[error("such a token would not be accepted")]
+    Mint(#[source] TokenError),
+    /// The operating system gives no randomness.
+    #[error("no token can be made")]
+    Random(#[source] FoundError),
+}
+
+impl Told for MintError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            MintError::Fingerprint(_) => "copy it whole from `muster-agent fingerprint`: SHA256: and 44 characters".to_owned(),
+            MintError::Mint(TokenError::TooLong) => {
+                "name the key with --fingerprint, or ask for at most one hour".to_owned()
+            }
+            MintError::NoServer => "start it with --name NAME".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+/// What a token is to say.
+#[derive(Clone, Debug)]
+pub struct MintRequest {
+    /// The host that may join.
+    pub hostname: Hostname,
+    /// The key that may join.
+    pub fingerprint: Option<String>,
+    /// How long the token counts.
+    pub valid: Duration,
+    /// Which key is the machine's.
+    pub key: KeySource,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenView {
+    token: String,
+    hostname: Hostname,
+    expires_at: Timestamp,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When a key or file is missing, or the token would break a rule.
+pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
+    let TokenVerb::Mint(args) = &args.what;
+    let files = match (&args.root_key, &args.enroll) {
+        (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
+        _ => MintFiles::of_dir(Path::new(&args.data)),
+    };
+    let (root, info) = files.read()?;
+    let secs = catalog::duration::parse(&args.valid).map_err(MintError::Valid)?;
+    let request = MintRequest {
+        hostname: args.hostname.parse().map_err(MintError::Hostname)?,
+        fingerprint: args.fingerprint.clone(),
+        valid: Duration::from_secs(secs.into()),
+        key: if args.ssh_host_key { KeySource::SshHost } else { KeySource::Own },
+    };
+    let now = now();
+    let token = mint(&request, &info, &root, now)?;
+    let view = TokenView { token, hostname: request.hostname, expires_at: now.plus(request.valid) };
+    screen.result(&view, || format!("{}\n", view.token))?;
+    if !screen.is_json() {
+        aside(&format!("for {}, until {}; on that host, as root:", view.hostname, view.expires_at));
+        aside("  muster-agent join --token TOKEN && muster-agent daemon");
+    }
+    Ok(Exit::Ok)
+}
+
+/// Mints a token.
+///
+/// # Errors
+/// When it would break a rule on tokens.
+pub fn mint(
+    request: &MintRequest,
+    info: &EnrollInfo,
+    root: &SigningKey,
+    now: Timestamp,
+) -> Result<String, MintError> {
+    if let Some(fingerprint) = &request.fingerprint {
+        check_fingerprint(fingerprint)?;
+    }
+    if info.servers.is_empty() {
+        return Err(MintError::NoServer);
+    }
+    let nonce: [u8; 16] = posture::random().map_err(MintError::Random)?;
+    let claims = Claims {
+        fleet: info.fleet.clone(),
+        hostname: request.hostname.clone(),
+        expected_pubkey_fingerprint: request.fingerprint.clone(),
+        key: request.key,
+        issued_at: now,
+        expires_at: now.plus(request.valid),
+        nonce: HEXLOWER.encode(&nonce),
+        servers: info.servers.iter().map(ToString::to_string).collect(),
+        ca: info.ca,
+        trust: info.trust,
+    };
+    token::mint(&claims, root).map_err(MintError::Mint)
+}
+
+fn check_fingerprint(text: &str) -> Result<(), MintError> {
+    let digest = text.strip_prefix("SHA256:").and_then(|encoded| BASE64.decode(encoded.as_bytes()).ok());
+    match digest {
+        Some(digest) if digest.len() == 32 => Ok(()),
+        _ => Err(MintError::Fingerprint(text.chars().take(100).collect())),
+    }
+}

@@ -1,0 +1,129 @@
+//! LIF-10, CNV-5: a full disk is a clear error, loses nothing, and is over when there is
+//! room again; the log's own bound has a reserve for what is no run.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use common::{Full, SMALL, life, now, open, pending, said};
+use model::log::FactBody;
+use model::{Counts, Digest, RunReport};
+use spool::{BlobStore, Disk, FactLog, Journal, Limits, Slot, SpoolError};
+
+fn run() -> FactBody {
+    FactBody::Run(RunReport {
+        started: now(),
+        duration_ms: 1,
+        seq: 1,
+        root: Digest::of(b"root"),
+        intended: false,
+        counts: Counts::default(),
+        items: vec![],
+    })
+}
+
+#[test]
+fn nothing_is_lost_and_it_passes() {
+    for tear in [false, true] {
+        let directory = common::tempdir();
+        let full = Arc::new(Full { tear, ..Full::default() });
+        let disk = Disk::with_faults(full.clone());
+        let path = directory.path();
+        let mut log = open(&disk, &path.join("log"), "one").unwrap().log;
+        let mut journal = Journal::<u8, u8>::open(&disk, &path.join("ledger")).unwrap().journal;
+        let slot = Slot::<u8>::new(&disk, path.join("slot"), 0o600);
+        let blobs = BlobStore::open_dir(&disk, &path.join("blobs"), 1 << 20).unwrap();
+        log.append(said("before"), now()).unwrap();
+        journal.put(1, 1).unwrap();
+        slot.store(&1).unwrap();
+        let kept = blobs.put(&mut b"kept".as_slice(), None, 100).unwrap();
+
+        full.on.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(log.append(said("during"), now()).unwrap_err().is_full());
+            assert!(journal.put(2, 2).unwrap_err().is_full());
+            assert!(slot.store(&2).unwrap_err().is_full());
+            let lost = blobs.put(&mut b"lost".as_slice(), None, 100).unwrap_err();
+            assert!(lost.is_full(), "{lost}");
+        }
+        assert_eq!(pending(&log), [(1, "before".to_owned())]);
+        assert_eq!((journal.get(&1), journal.get(&2)), (Some(&1), None));
+        assert_eq!(slot.load().unwrap().value, Some(1));
+        assert!(blobs.read(&kept, 100).unwrap().is_some());
+        assert_eq!(blobs.total(), 4);
+
+        full.on.store(false, Ordering::Relaxed);
+        assert_eq!(log.append(said("after"), now()).unwrap(), 2);
+        journal.put(3, 3).unwrap();
+        slot.store(&3).unwrap();
+        drop((log, journal));
+        let log = open(&Disk::new(), &path.join("log"), "two").unwrap();
+        assert_eq!(pending(&log.log), [(1, "before".to_owned()), (2, "after".to_owned())]);
+        assert_eq!(log.repairs, Vec::<String>::new());
+        let journal = Journal::<u8, u8>::open(&Disk::new(), &path.join("ledger")).unwrap();
+        assert_eq!(journal.journal.entries(), &[(1, 1), (3, 3)].into());
+        assert_eq!(journal.set_aside, None);
+        assert_eq!(slot.load().unwrap().value, Some(3));
+    }
+}
+
+#[test]
+fn facts_can_be_acknowledged_on_a_full_disk_as_soon_as_there_is_room() {
+    let directory = common::tempdir();
+    let full = Arc::new(Full::default());
+    let disk = Disk::with_faults(full.clone());
+    let mut log = open(&disk, directory.path(), "one").unwrap().log;
+    log.append_many(vec![said("a"), said("b")], now()).unwrap();
+    full.on.store(true, Ordering::Relaxed);
+    assert!(log.ack(1).unwrap_err().is_full());
+    assert_eq!(pending(&log).len(), 2, "what could not be noted is sent again");
+    full.on.store(false, Ordering::Relaxed);
+    log.ack(1).unwrap();
+    assert_eq!(pending(&log), [(2, "b".to_owned())]);
+}
+
+#[test]
+fn runs_stop_first_then_all() {
+    let directory = common::tempdir();
+    let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
+    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), limits).unwrap().log;
+    let refused = loop {
+        if let Err(refused) = log.append(run(), now()) {
+            break refused;
+        }
+    };
+    assert!(matches!(refused, SpoolError::LogFull { limit: 6000 }), "{refused:?}");
+    assert!(log.bytes() <= 6000);
+    let runs = log.last();
+    assert!(log.append_many(vec![run(), said("with a run")], now()).is_ok(), "other facts have a reserve");
+    while log.append(said(&"x".repeat(100)), now()).is_ok() {}
+    assert!(log.bytes() <= 8000 && log.bytes() > 7000, "{}", log.bytes());
+    assert!(log.append(run(), now()).unwrap_err().is_full());
+    // Nothing that was accepted made room for it.
+    assert_eq!(pending(&log).len() as u64, log.last());
+    log.ack(runs).unwrap();
+    log.append(run(), now()).unwrap();
+}
+
+#[test]
+fn a_fact_that_no_request_could_carry_is_refused() {
+    let directory = common::tempdir();
+    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), Limits::default()).unwrap().log;
+    let refused = log.append(said(&"x".repeat(model::log::MAX_FACT_BYTES)), now()).unwrap_err();
+    assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused:?}");
+    assert_eq!(log.last(), 0);
+}
+
+#[test]
+fn requests_are_filled_up_to_their_bounds() {
+    let directory = common::tempdir();
+    let mut log = open(&Disk::new(), directory.path(), "one").unwrap().log;
+    log.append_many((0..50).map(|n| said(&format!("{n:0100}"))).collect(), now()).unwrap();
+    assert_eq!(log.pending(7, usize::MAX).unwrap().len(), 7);
+    let some = log.pending(usize::MAX, 1000).unwrap();
+    let bytes: usize = some.iter().map(|fact| serde_json::to_vec(fact).unwrap().len()).sum();
+    assert!((2..20).contains(&some.len()) && bytes <= 1000, "{} facts, {bytes} bytes", some.len());
+    assert_eq!(log.pending(usize::MAX, 1).unwrap().len(), 1, "one too large for a bound is sent alone");
+}

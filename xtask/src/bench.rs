@@ -1,0 +1,109 @@
+//! The agent's figures: size, memory, and runs that change nothing beside a bare loop and
+//! cf-agent.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Outcome, run};
+
+/// How often each command is timed; the median counts.
+const TIMES: usize = 7;
+/// Small files that a run looks at.
+const FILES: usize = 1000;
+
+/// Measures the agent as it is shipped.
+///
+/// # Errors
+/// When something needed cannot be built or started.
+pub fn agent(root: &Path) -> Outcome {
+    run("cargo", &["build", "--release", "--package", "agent", "--bins", "--examples"])?;
+    let release = root.join("target/release");
+    let size = fs::metadata(release.join("muster-agent")).map_err(|error| error.to_string())?.len();
+    row("muster-agent, stripped", size as f64 / 1048576.0, 8.0, "MiB");
+    let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
+    fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
+    let measured = figures(&release, &dir);
+    let _ = fs::remove_dir_all(&dir);
+    measured
+}
+
+fn figures(release: &Path, dir: &Path) -> Outcome {
+    // Makes a state directory with FILES file resources, converges them, then measures the
+    // resident agent's run beside a bare loop, in one process.
+    let example = release.join("examples/noop_run");
+    let (state, tree) = (dir.join("state"), dir.join("root"));
+    let count = FILES.to_string();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    run(&text(&example), &[&text(&state), &text(&tree), &count])?;
+    let apply = time(|| {
+        let mut command = Command::new(release.join("muster-agent"));
+        command.args(["--state", &text(&state), "--root", &text(&tree), "apply", "--once"]);
+        command
+    })?;
+    println!("muster-agent apply --once, {FILES} files, from cold: {:.1} ms", millis(apply));
+    match cfengine(dir)? {
+        Some(peer) => {
+            println!("cf-agent -K, the same files: {:.1} ms", millis(peer));
+            let ratio = apply.as_secs_f64() / peer.as_secs_f64();
+            row("apply --once to cf-agent -K", ratio, 0.1, "times");
+        }
+        None => println!("cf-agent is not installed (Debian package cfengine3): no peer in this run"),
+    }
+    Ok(())
+}
+
+/// The same files kept by cf-agent; `None` when it is not installed.
+fn cfengine(dir: &Path) -> Result<Option<Duration>, String> {
+    if Command::new("cf-agent").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Ok(None);
+    }
+    let tree = dir.join("cf");
+    fs::create_dir_all(&tree).map_err(|error| error.to_string())?;
+    let mut policy = "body common control { bundlesequence => { \"main\" }; }\nbundle agent main {\nfiles:\n".to_owned();
+    for number in 0..FILES {
+        let path = tree.join(format!("file-{number:04}.conf"));
+        policy.push_str(&format!(
+            "  \"{}\" create => \"true\", perms => m0644, edit_defaults => empty, edit_line => put(\"setting = {number}\");\n",
+            path.display()
+        ));
+    }
+    policy.push_str(
+        "}\nbody perms m0644 { mode => \"0644\"; }\nbody edit_defaults empty { empty_file_before_editing => \"true\"; edit_backup => \"false\"; }\nbundle edit_line put(text) { insert_lines: \"$(text)\"; }\n",
+    );
+    let file = dir.join("promises.cf");
+    fs::write(&file, policy).map_err(|error| error.to_string())?;
+    let command = || {
+        let mut command = Command::new("cf-agent");
+        command.arg("-K").arg("-f").arg(&file);
+        command
+    };
+    // The first run writes the files; the ones timed find them right.
+    command().stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(|error| error.to_string())?;
+    time(command).map(Some)
+}
+
+fn time(command: impl Fn() -> Command) -> Result<Duration, String> {
+    let mut times = Vec::new();
+    for _ in 0..TIMES {
+        let started = Instant::now();
+        let status = command().stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = status.map_err(|error| error.to_string())?;
+        times.push(started.elapsed());
+        if !status.success() {
+            return Err(format!("a measured command failed: {status}"));
+        }
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+fn row(what: &str, figure: f64, limit: f64, unit: &str) {
+    let kept = if figure <= limit { "kept" } else { "MISSED" };
+    println!("{what}: {figure:.3} {unit}  at most {limit} {unit}: {kept}");
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
