@@ -19,6 +19,7 @@ pub mod node;
 pub mod operator;
 pub mod publish;
 pub mod release;
+pub mod remote;
 pub mod render;
 pub mod run;
 pub mod screen;

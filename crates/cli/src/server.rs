@@ -137,7 +137,7 @@ fn default_names() -> Vec<String> {
     own.into_iter().chain(["127.0.0.1".to_owned()]).collect()
 }
 
-fn banner(started: &Started, named: bool) -> String {
+fn banner(started: &Started, guessed: bool) -> String {
     let Started { fleet, posture, data, .. } = started;
     let mut out = String::new();
     if started.new {
@@ -152,7 +152,7 @@ fn banner(started: &Started, named: bool) -> String {
     });
     let urls: Vec<String> = started.node_urls.iter().map(ToString::to_string).collect();
     out.push_str(&format!("nodes call {}; operators call {}\n", urls.join(" or "), started.operator_url));
-    if named {
+    if guessed {
         out.push_str("(tokens carry these names; choose with --name if hosts reach this machine by another)\n");
     }
     if started.new {

@@ -2,8 +2,9 @@
 //!
 //! A release commits to exact hostnames (a trie) and to ordered patterns. An exact name
 //! wins over every pattern; of patterns the first that matches. A node proves its entry
-//! with the path in the trie, and, when it has no exact entry, the patterns. The whole is
-//! under 4 KiB at up to 32 patterns, whatever the size of the fleet.
+//! with the path in the trie, and, when it has no exact entry, with the texts of all
+//! patterns and the path to the first match's entry in a tree over the patterns' entries.
+//! The whole is under 4 KiB at up to 32 patterns, whatever the size of the fleet.
 
 use std::sync::Arc;
 
@@ -51,9 +52,9 @@ pub struct Selection {
     patterns: Arc<Vec<PatternEntry>>,
 }
 
-/// Whether a pattern, with its exceptions, takes a hostname. Given by the caller, because
-/// patterns are `lang`'s; both sides pass the same function.
-pub type Matches<'a> = &'a dyn Fn(&PatternEntry, &str) -> bool;
+/// Whether a pattern, with its exceptions, takes a hostname: `(pattern, except, hostname)`.
+/// Given by the caller, because patterns are `lang`'s; both sides pass the same function.
+pub type Matches<'a> = &'a dyn Fn(&str, &[String], &str) -> bool;
 
 impl Selection {
     /// A selection of these entries.
@@ -81,10 +82,13 @@ impl Selection {
     pub fn entry(&self, hostname: &str, matches: Matches<'_>) -> Option<Entry> {
         match self.exact.get(hostname) {
             Some(leaf) => Selection::entry_of(leaf),
-            None => {
-                self.patterns.iter().find(|pattern| matches(pattern, hostname)).map(|p| p.entry.clone())
-            }
+            None => Some(self.patterns[self.first(hostname, matches)?].entry.clone()),
         }
+    }
+
+    /// The first pattern that matches, by its place in the order.
+    pub fn first(&self, hostname: &str, matches: Matches<'_>) -> Option<usize> {
+        self.patterns.iter().position(|entry| matches(&entry.pattern, &entry.except, hostname))
     }
 
     /// The entry that a leaf stands for; `None` when it is no entry.
@@ -110,15 +114,26 @@ impl Selection {
         Ok(root_of(&self.exact.hash(), &patterns_digest(&self.patterns)?))
     }
 
-    /// The proof of a hostname's entry, or that it has none.
+    /// The proof of a hostname's entry: of its exact one, else of that of the pattern at
+    /// `first`, which is the place of the first that matches.
     ///
     /// # Errors
     /// Never for valid patterns.
-    pub fn prove(&self, hostname: &str) -> Result<Proof, CanonicalError> {
-        let (path, bucket, found) = walk(&self.exact, hostname);
-        let patterns = if found { None } else { Some(self.patterns.to_vec()) };
-        let patterns_digest = if found { Some(patterns_digest(&self.patterns)?) } else { None };
-        Ok(Proof { path: Hashes(path), bucket: Hashes(bucket), patterns, patterns_digest })
+    pub fn prove(&self, hostname: &str, first: Option<usize>) -> Result<Proof, CanonicalError> {
+        let (path, bucket, exact) = walk(&self.exact, hostname);
+        let (path, bucket) = (Hashes(path), Hashes(bucket));
+        if exact {
+            let digest = patterns_digest(&self.patterns)?;
+            return Ok(Proof { path, bucket, patterns: None, patterns_digest: Some(digest) });
+        }
+        let text = |entry: &PatternEntry| PatternText {
+            pattern: entry.pattern.clone(),
+            except: entry.except.clone(),
+        };
+        let siblings = first.map_or_else(Vec::new, |first| siblings(&self.patterns, first));
+        let texts = self.patterns.iter().map(text).collect();
+        let patterns = Some(PatternsProof { texts, path: Hashes(siblings) });
+        Ok(Proof { path, bucket, patterns, patterns_digest: None })
     }
 }
 
@@ -150,12 +165,28 @@ pub struct Proof {
     path: Hashes,
     /// The bucket at the end, as pairs of `H(name)` and leaf hash.
     bucket: Hashes,
-    /// All patterns, when the name has no exact entry.
+    /// What proves a pattern's entry, when the name has no exact one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    patterns: Option<Vec<PatternEntry>>,
+    patterns: Option<PatternsProof>,
     /// The digest of the patterns, when the name has an exact entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     patterns_digest: Option<Digest>,
+}
+
+/// The proof of the entry of the first pattern that matches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PatternsProof {
+    /// All patterns in order, so that the verifier sees which one is the first to match.
+    texts: Vec<PatternText>,
+    /// The siblings from its entry up to the root of all patterns' entries.
+    path: Hashes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PatternText {
+    pattern: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    except: Vec<String>,
 }
 
 /// Why a proof does not prove.
@@ -189,29 +220,24 @@ impl Proof {
     ) -> Result<(), ProofError> {
         let place = Digest::of(hostname.as_str().as_bytes());
         let exact = self.exact_root(&place)?;
-        let patterns = match (&self.patterns, self.patterns_digest) {
-            (Some(patterns), None) => {
-                patterns_digest(patterns).map_err(|_| ProofError::Malformed("patterns"))?
-            }
-            (None, Some(digest)) => digest,
-            _ => return Err(ProofError::Malformed("patterns and their digest exclude each other")),
-        };
-        if root_of(&exact, &patterns) != *root {
-            return Err(ProofError::WrongRoot);
-        }
-        let wrong = || ProofError::WrongEntry { hostname: hostname.to_string() };
         let here = self.bucket.0.chunks(2).find(|pair| pair[0] == place);
-        match (here, &self.patterns) {
-            (Some(pair), None) => {
-                let leaf = Selection::leaf(hostname, claimed);
-                if pair[1] == leaf.hash { Ok(()) } else { Err(wrong()) }
+        let wrong = || ProofError::WrongEntry { hostname: hostname.to_string() };
+        let patterns = match (here, &self.patterns, self.patterns_digest) {
+            (Some(pair), None, Some(digest)) => {
+                if pair[1] != Selection::leaf(hostname, claimed).hash {
+                    return Err(wrong());
+                }
+                digest
             }
-            (None, Some(patterns)) => {
-                let first = patterns.iter().find(|pattern| matches(pattern, hostname.as_str()));
-                if first.is_some_and(|first| first.entry == *claimed) { Ok(()) } else { Err(wrong()) }
+            (None, Some(patterns), None) => {
+                let first = patterns.texts.iter().position(|text| {
+                    matches(&text.pattern, &text.except, hostname.as_str())
+                });
+                patterns.digest(first.ok_or_else(wrong)?, claimed)?
             }
-            _ => Err(ProofError::Malformed("patterns travel only when there is no exact entry")),
-        }
+            _ => return Err(ProofError::Malformed("patterns travel only when there is no exact entry")),
+        };
+        if root_of(&exact, &patterns) == *root { Ok(()) } else { Err(ProofError::WrongRoot) }
     }
 
     fn exact_root(&self, place: &Digest) -> Result<Digest, ProofError> {
@@ -238,17 +264,72 @@ impl Proof {
     }
 }
 
+impl PatternsProof {
+    /// The digest of the patterns if the one at `first` has this entry.
+    fn digest(&self, first: usize, entry: &Entry) -> Result<Digest, ProofError> {
+        let levels = self.texts.len().next_power_of_two().trailing_zeros() as usize;
+        if self.texts.len() > MAX_PATTERNS || self.path.0.len() != levels {
+            return Err(ProofError::Malformed("patterns"));
+        }
+        let mut hash = entry_hash(entry);
+        for (level, sibling) in self.path.0.iter().enumerate() {
+            hash = if (first >> level) & 1 == 0 {
+                pair_hash(&hash, sibling)
+            } else {
+                pair_hash(sibling, &hash)
+            };
+        }
+        let texts = self.texts.iter().map(|text| (text.pattern.as_str(), text.except.as_slice()));
+        texts_digest(texts, &hash).map_err(|_| ProofError::Malformed("patterns"))
+    }
+}
+
 /// The selection root from its two parts.
 pub fn root_of(exact: &Digest, patterns: &Digest) -> Digest {
     Digest::of_parts([&[0x03][..], exact.as_bytes(), patterns.as_bytes()])
 }
 
-/// The digest of the ordered patterns.
+/// The digest of the ordered patterns: of their texts, and of a tree over their entries.
 ///
 /// # Errors
 /// Never for valid patterns.
 pub fn patterns_digest(patterns: &[PatternEntry]) -> Result<Digest, CanonicalError> {
-    Ok(Digest::of(&canonical::to_bytes(&patterns)?))
+    let levels = entry_levels(patterns);
+    let root = levels.last().and_then(|top| top.first()).copied().unwrap_or(Digest::ZERO);
+    texts_digest(patterns.iter().map(|entry| (entry.pattern.as_str(), entry.except.as_slice())), &root)
+}
+
+fn texts_digest<'a>(
+    texts: impl Iterator<Item = (&'a str, &'a [String])>,
+    entries: &Digest,
+) -> Result<Digest, CanonicalError> {
+    let texts = Digest::of(&canonical::to_bytes(&texts.collect::<Vec<_>>())?);
+    Ok(Digest::of_parts([&[0x04, b'p'][..], texts.as_bytes(), entries.as_bytes()]))
+}
+
+fn entry_hash(entry: &Entry) -> Digest {
+    let channel = entry.channel.as_str().as_bytes();
+    let length = (channel.len() as u32).to_be_bytes();
+    Digest::of_parts([&[0x04, b'e'][..], &length, channel, entry.root.as_bytes()])
+}
+
+/// The binary tree over the patterns' entries, filled up with zero to a power of two: its
+/// levels from the leaves to the root.
+fn entry_levels(patterns: &[PatternEntry]) -> Vec<Vec<Digest>> {
+    let mut level: Vec<Digest> = patterns.iter().map(|pattern| entry_hash(&pattern.entry)).collect();
+    level.resize(patterns.len().next_power_of_two(), Digest::ZERO);
+    let mut levels = vec![level];
+    while let Some(below) = levels.last().filter(|level| level.len() > 1) {
+        let above = below.chunks(2).map(|pair| pair_hash(&pair[0], &pair[1])).collect();
+        levels.push(above);
+    }
+    levels
+}
+
+fn siblings(patterns: &[PatternEntry], at: usize) -> Vec<Digest> {
+    let levels = entry_levels(patterns);
+    let below_top = levels.iter().enumerate().take(levels.len() - 1);
+    below_top.filter_map(|(depth, level)| level.get((at >> depth) ^ 1).copied()).collect()
 }
 
 /// Digests on the wire: one base64 text of all their bytes.

@@ -189,25 +189,23 @@ impl Trie {
     }
 
     /// Calls `differs(old, new)` for each name whose leaf differs. Equal subtrees are not
-    /// entered, so the cost is in proportion to the difference.
+    /// entered, so the cost is in proportion to the difference: returned is how many pairs
+    /// of subtrees were compared.
     pub fn diff<'a>(
         old: &'a Trie,
         new: &'a Trie,
         differs: &mut impl FnMut(Option<&'a Arc<Leaf>>, Option<&'a Arc<Leaf>>),
-    ) {
+    ) -> usize {
         if old.hash() == new.hash() {
-            return;
+            return 1;
         }
         if let (Top::Branch(olds), Top::Branch(news)) = (old.top(), new.top()) {
-            for (old, new) in olds.iter().zip(news) {
-                Trie::diff(old, new, differs);
-            }
-            return;
+            return 1 + olds.iter().zip(news).map(|(old, new)| Trie::diff(old, new, differs)).sum::<usize>();
         }
         let (mut olds, mut news) = (old.leaves().peekable(), new.leaves().peekable());
         loop {
             match (olds.peek(), news.peek()) {
-                (None, None) => return,
+                (None, None) => return 1,
                 (Some(a), Some(b)) if a.place == b.place => {
                     if a.hash != b.hash {
                         differs(Some(a), Some(b));

@@ -56,9 +56,14 @@ impl Patterns {
         Ok(Patterns(patterns))
     }
 
-    fn entry(&self, hostname: &str) -> Option<&Entry> {
+    /// The place of the first pattern that matches.
+    pub fn first(&self, hostname: &str) -> Option<usize> {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(hostname));
-        self.0.iter().find(|(takes, except, _)| takes.matches(hostname) && !any(except)).map(|(_, _, entry)| entry)
+        self.0.iter().position(|(takes, except, _)| takes.matches(hostname) && !any(except))
+    }
+
+    fn entry(&self, hostname: &str) -> Option<&Entry> {
+        Some(&self.0[self.first(hostname)?].2)
     }
 }
 

@@ -214,7 +214,8 @@ impl NodeState {
         if same_release && same_root && !full {
             return (None, None);
         }
-        let Ok(proof) = head.selection.prove(self.hostname.as_str()) else {
+        let name = self.hostname.as_str();
+        let Ok(proof) = head.selection.prove(name, head.patterns.first(name)) else {
             return (None, None);
         };
         let offer = Offer {

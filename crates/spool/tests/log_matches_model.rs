@@ -108,7 +108,7 @@ fn step(log: &mut FactLog, model: &mut Model, step: &Step, count: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_log_is_a_list(steps in steps(), faults in faults()) {

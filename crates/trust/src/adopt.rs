@@ -249,9 +249,7 @@ fn raise(floor: &Floor, header: &Header, digest: Digest, beacon: Option<&Beacon>
 
 /// Whether a pattern, its exceptions aside, takes a hostname. One that this version cannot
 /// read takes every name, so that no later entry can be proven past it.
-pub fn takes(entry: &model::selection::PatternEntry, hostname: &str) -> bool {
-    let matches = |pattern: &str| {
-        lang::pattern::Pattern::parse(pattern).map_or(true, |pattern| pattern.matches(hostname))
-    };
-    matches(&entry.pattern) && !entry.except.iter().any(|except| matches(except))
+pub fn takes(pattern: &str, except: &[String], hostname: &str) -> bool {
+    let matches = |pattern: &str| lang::pattern::Pattern::parse(pattern).map(|p| p.matches(hostname));
+    matches(pattern).unwrap_or(true) && !except.iter().any(|except| matches(except).unwrap_or(false))
 }

@@ -1,0 +1,211 @@
+//! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
+
+mod publisher;
+mod upload;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::Connect;
+use crate::clock::{bytes, now};
+use crate::credentials::{self, RELEASE_KEY_ENV};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::folder::{Changes, Folder, Seen, Watch};
+use crate::screen::{Screen, aside};
+use crate::server::ServerError;
+
+pub use publisher::{Broken, Comparison, Prepared, PublishError, Published, Publisher};
+
+const AFTER: &str = "\
+The release is built and signed here; the control plane verifies it, keeps it and points to
+it. Only what it lacks is sent. A repo with mistakes publishes nothing.
+
+Examples:
+  muster publish --repo fleet
+  muster publish --repo fleet --ref \"$(git -C fleet rev-parse --short HEAD)\" --yes
+  muster publish --repo fleet --dry-run     say what would change (muster diff shows it)
+  muster publish --repo fleet --watch       stay, and publish every edit
+  muster publish --beacon                   sign that the published release still counts";
+
+/// Arguments of `muster publish`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct PublishArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// The fleet repo
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repo: PathBuf,
+    /// A label for people: a commit, a ticket
+    #[arg(long = "ref", value_name = "LABEL")]
+    label: Option<String>,
+    /// The key that signs releases [default: release.key beside the credentials]
+    #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
+    key: Option<PathBuf>,
+    /// Publish nothing; sign that the published release still counts
+    #[arg(long, conflicts_with_all = ["watch", "dry_run", "label"])]
+    beacon: bool,
+    /// Stay, and publish every edit of the repo
+    #[arg(long, conflicts_with = "dry_run")]
+    watch: bool,
+    /// Say what would change, and publish nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the repo has mistakes, the control plane refuses, or nobody said yes.
+pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
+    let (path, operator) = credentials::operator(args.connect.operator.as_deref())?;
+    let key = credentials::release_key(args.key.as_deref(), &path)?;
+    let mut publisher = Publisher::connect(operator, key).await?;
+    if args.beacon {
+        return beacon(&mut publisher, screen).await;
+    }
+    let mut folder = Folder::open(&args.repo)?;
+    // Before the first look: nothing that changes in between is missed.
+    let watch = if args.watch { Some(Watch::start(folder.root())?) } else { None };
+    let changes = folder.scan()?;
+    let exit = once(&mut publisher, changes, args, screen).await;
+    match watch {
+        None => exit,
+        Some(watch) => {
+            tell(exit)?;
+            resident(&mut publisher, &mut folder, watch, args, screen).await
+        }
+    }
+}
+
+async fn beacon(publisher: &mut Publisher, screen: Screen) -> Result<Exit, Failure> {
+    let beacons = publisher.beacon(now()).await?;
+    screen.result(&beacons, || {
+        let line = |beacon: &trust::Beacon| format!("channel {}: release {} still counts\n", beacon.channel, beacon.seq);
+        beacons.iter().map(line).collect()
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Publishes what these changes make.
+async fn once(
+    publisher: &mut Publisher,
+    changes: Changes,
+    args: &PublishArgs,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let began = Instant::now();
+    let prepared = match publisher.take(changes) {
+        Err(PublishError::Broken(broken)) => {
+            aside(broken.text.trim_end());
+            return Err(PublishError::Broken(broken).into());
+        }
+        prepared => prepared?,
+    };
+    let changed = publisher.compare(&prepared).await?;
+    if args.dry_run {
+        screen.result(&changed, || format!("{}\nnothing is published (--dry-run)\n", would(publisher, &changed, &prepared)))?;
+        return Ok(if changed.same { Exit::Ok } else { Exit::Differences });
+    }
+    if !changed.same {
+        screen.confirm(&would(publisher, &changed, &prepared), args.yes)?;
+    }
+    let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
+    let took = began.elapsed().as_millis();
+    screen.result(&published, || text(&published, took))?;
+    Ok(Exit::Ok)
+}
+
+fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> String {
+    let from = publisher.seq().map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
+    if changed.same {
+        return format!("release {} already holds this", publisher.seq().unwrap_or(0));
+    }
+    format!("{from}: {}", changes_of(changed, prepared.nodes, prepared.patterns))
+}
+
+fn changes_of(changed: &Comparison, nodes: usize, patterns: usize) -> String {
+    format!("{} of {nodes} named nodes and {} of {patterns} patterns change", changed.nodes, changed.patterns)
+}
+
+fn text(published: &Published, took: u128) -> String {
+    if published.unchanged {
+        return format!("release {} already holds this; nothing was published\n", published.seq);
+    }
+    format!(
+        "published release {}: {}\nsent {} chunks and {} contents in {}, {took} ms\n",
+        published.seq,
+        changes_of(&published.changed, published.nodes, published.patterns),
+        published.chunks,
+        published.contents,
+        bytes(published.bytes),
+    )
+}
+
+/// Publishes every edit until the program is told to end. A broken edit is told of, and the
+/// next one is tried.
+async fn resident(
+    publisher: &mut Publisher,
+    folder: &mut Folder,
+    mut watch: Watch,
+    args: &PublishArgs,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
+    aside(&format!("watching {}; every edit is published", folder.root().display()));
+    loop {
+        let seen = tokio::select! {
+            seen = watch.next() => seen?,
+            _ = terminate.recv() => return Ok(Exit::Ok),
+            _ = interrupt.recv() => return Ok(Exit::Ok),
+        };
+        let changes = match seen {
+            Seen::Files(files) => folder.reread(&files),
+            Seen::Everything => folder.scan(),
+        };
+        match changes {
+            Ok(changes) if changes.is_empty() => {}
+            Ok(changes) => {
+                let edit = PublishArgs { yes: true, ..args.again() };
+                tell(once(publisher, changes, &edit, screen).await)?;
+            }
+            Err(error) => tell(Err(error.into()))?,
+        }
+    }
+}
+
+impl PublishArgs {
+    /// The same for the next edit; a label is for the first publish alone.
+    fn again(&self) -> PublishArgs {
+        PublishArgs {
+            connect: self.connect.clone(),
+            repo: self.repo.clone(),
+            label: None,
+            key: None,
+            beacon: false,
+            watch: true,
+            dry_run: false,
+            yes: self.yes,
+        }
+    }
+}
+
+/// A resident publisher tells of a failure and stays, unless nobody said yes to the first.
+fn tell(done: Result<Exit, Failure>) -> Result<(), Failure> {
+    match done {
+        Ok(_) => Ok(()),
+        Err(failure) if failure.exit() == Exit::Refused => Err(failure),
+        Err(failure) => {
+            aside(failure.text().trim_end());
+            Ok(())
+        }
+    }
+}

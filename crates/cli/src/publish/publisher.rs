@@ -1,0 +1,378 @@
+//! [`Publisher`]: from changed files to a release that the fleet is pointed to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::Diagnostics;
+use model::selection::Entry;
+use model::trie::{Leaf, Trie};
+use model::{Channel, Digest, Selection, Timestamp};
+use resolve::Resolver;
+use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
+use serde::Serialize;
+use server::Credentials;
+use server::api::{Beacons, Commit, HeadView, Summary};
+use tokio::task::JoinError;
+use trust::signed::VerifyError;
+use trust::{Beacon, Header, SigningKey, signed};
+use wire::Code;
+
+use super::upload::{Uploaded, upload};
+use crate::exit::Exit;
+use crate::failure::Told;
+use crate::folder::{Changes, FolderError};
+use crate::operator::{CallError, Operator};
+use crate::remote::{self, RemoteError};
+
+/// How often a release is numbered anew because another one was published meanwhile.
+const COMMIT_ATTEMPTS: usize = 5;
+
+/// Why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The fleet repo has mistakes.
+    #[error("{} in the fleet repo; nothing is published", mistakes(.0.diagnostics.len()))]
+    Broken(Box<Broken>),
+    /// The folder cannot be read.
+    #[error("the fleet repo cannot be read")]
+    Folder(#[from] FolderError),
+    /// The control plane did not do what it was asked.
+    #[error("the control plane could not be asked")]
+    Call(#[from] CallError),
+    /// What is published now cannot be read.
+    #[error("the release that is published now cannot be read")]
+    Remote(#[from] RemoteError),
+    /// The release cannot be built.
+    #[error("the release cannot be built")]
+    Build(#[from] ReleaseError),
+    /// The fleet's nodes do not believe this key.
+    #[error("the fleet's nodes do not believe the release key {0}")]
+    OtherKey(String),
+    /// A header of the control plane is signed by nobody known.
+    #[error("the control plane's header for channel {channel} is not believed")]
+    Header {
+        /// The channel.
+        channel: Channel,
+        /// Why.
+        #[source]
+        source: VerifyError,
+    },
+    /// A document cannot be signed.
+    #[error("the release cannot be signed")]
+    Sign(#[source] model::canonical::CanonicalError),
+    /// Others publish faster than this program.
+    #[error("others published {COMMIT_ATTEMPTS} releases meanwhile")]
+    Overtaken,
+    /// The program is stopping.
+    #[error("the upload was stopped")]
+    Stopped(#[source] JoinError),
+}
+
+fn mistakes(count: usize) -> String {
+    if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") }
+}
+
+impl Told for PublishError {
+    fn exit(&self) -> Exit {
+        match self {
+            PublishError::Call(error) => error.exit(),
+            PublishError::Remote(RemoteError::Call(error)) => error.exit(),
+            PublishError::OtherKey(_) => Exit::Refused,
+            _ => Exit::Error,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            PublishError::Call(error) => error.hint(),
+            PublishError::Remote(RemoteError::Call(error)) => error.hint(),
+            PublishError::Folder(error) => error.hint(),
+            PublishError::Broken(_) => Some("`muster check` shows them; `muster help CODE` explains a code".to_owned()),
+            PublishError::OtherKey(_) => {
+                Some("sign with this fleet's release key: --key FILE or MUSTER_RELEASE_KEY".to_owned())
+            }
+            PublishError::Overtaken => Some("publish again".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn code(&self) -> Option<&str> {
+        match self {
+            PublishError::Call(error) => error.code(),
+            _ => None,
+        }
+    }
+}
+
+/// A fleet repo's mistakes, and how they read.
+#[derive(Debug)]
+pub struct Broken {
+    /// All of them.
+    pub diagnostics: Diagnostics,
+    /// As people read them.
+    pub text: String,
+}
+
+/// A release that is ready to be sent.
+pub struct Prepared {
+    /// Who gets what.
+    pub built: Built,
+    /// Exact entries.
+    pub nodes: usize,
+    /// Patterns.
+    pub patterns: usize,
+    /// Modules.
+    pub modules: usize,
+}
+
+/// How a release differs from the one that is published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// Exact entries that came, went or get something else.
+    pub nodes: usize,
+    /// Patterns that came, went or get something else.
+    pub patterns: usize,
+    /// Nothing that nodes see differs.
+    pub same: bool,
+}
+
+/// What a publish came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Published {
+    /// The release's number.
+    pub seq: u64,
+    /// It was published already; nothing was sent.
+    pub unchanged: bool,
+    /// What differs from the release before.
+    pub changed: Comparison,
+    /// Exact entries.
+    pub nodes: usize,
+    /// Patterns.
+    pub patterns: usize,
+    /// Modules.
+    pub modules: usize,
+    /// Chunks sent.
+    pub chunks: usize,
+    /// Contents sent.
+    pub contents: usize,
+    /// Bytes sent, TLS included.
+    pub bytes: u64,
+}
+
+/// Publishes, and keeps what it learned, so that the next change costs what it touches.
+pub struct Publisher {
+    operator: Operator,
+    credentials: Credentials,
+    key: SigningKey,
+    resolver: Resolver,
+    builder: Builder,
+    head: HeadView,
+    /// The selection of the head, once this publisher has published or read it.
+    published: Option<Selection>,
+}
+
+impl Publisher {
+    /// Connects, and reads what is published now.
+    ///
+    /// # Errors
+    /// When the control plane does not answer, or its nodes do not believe the key.
+    pub async fn connect(credentials: Credentials, key: SigningKey) -> Result<Publisher, PublishError> {
+        let operator = Operator::dial(&credentials).await?;
+        let head = operator.head().await?;
+        if !head.trust.release.keys().any(|known| *known == key.public()) {
+            return Err(PublishError::OtherKey(key.public().id()));
+        }
+        let (resolver, builder) = (Resolver::new(), Builder::new());
+        Ok(Publisher { operator, credentials, key, resolver, builder, head, published: None })
+    }
+
+    /// The release that the fleet is pointed to.
+    pub fn seq(&self) -> Option<u64> {
+        self.head.seq
+    }
+
+    /// Takes changed files in and builds the release that they make.
+    ///
+    /// # Errors
+    /// [`PublishError::Broken`] with every mistake; the changes are kept, and the next ones
+    /// are relative to them.
+    pub fn take(&mut self, changes: Changes) -> Result<Prepared, PublishError> {
+        let (fleet, changed) = match self.resolver.update(changes) {
+            Ok(done) => done,
+            Err(diagnostics) => {
+                let text = resolve::render(&diagnostics, &self.resolver.tree());
+                return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })));
+            }
+        };
+        let fleet = fleet.specialize();
+        Ok(Prepared {
+            nodes: fleet.exact.len(),
+            patterns: fleet.patterns.len(),
+            modules: fleet.modules.len(),
+            built: self.builder.build(fleet, &changed)?,
+        })
+    }
+
+    /// How a release differs from the one that is published now.
+    ///
+    /// # Errors
+    /// When that one cannot be read.
+    pub async fn compare(&mut self, prepared: &Prepared) -> Result<Comparison, PublishError> {
+        let new = prepared.built.selection();
+        let Some(root) = self.head.selection else {
+            return Ok(Comparison { nodes: new.exact().len(), patterns: new.patterns().len(), same: false });
+        };
+        if root == prepared.built.root()? {
+            return Ok(Comparison { same: true, ..Comparison::default() });
+        }
+        if let Some(old) = &self.published {
+            let mut nodes = 0;
+            Trie::diff(old.exact(), new.exact(), &mut |_: Option<&Arc<Leaf>>, _: Option<&Arc<Leaf>>| nodes += 1);
+            return Ok(Comparison { nodes, patterns: patterns(old, new), same: false });
+        }
+        let old = remote::top(&self.operator, &root).await?;
+        let nodes = remote::changed(&self.operator, &old, new.exact()).await?.len();
+        let old = Selection::new(Trie::default(), old.patterns);
+        Ok(Comparison { nodes, patterns: patterns(&old, new), same: false })
+    }
+
+    /// Sends what the control plane lacks of a release, signs it and points the fleet to it.
+    ///
+    /// # Errors
+    /// [`PublishError`]; nothing points to the release then, and the next attempt sends only
+    /// what is still missing.
+    pub async fn publish(
+        &mut self,
+        prepared: &Prepared,
+        label: Option<String>,
+        changed: Comparison,
+    ) -> Result<Published, PublishError> {
+        self.redial().await?;
+        let before = self.operator.sent();
+        let mut published = Published {
+            seq: self.head.seq.unwrap_or(0),
+            unchanged: true,
+            changed,
+            nodes: prepared.nodes,
+            patterns: prepared.patterns,
+            modules: prepared.modules,
+            chunks: 0,
+            contents: 0,
+            bytes: 0,
+        };
+        if !self.is_published(prepared, label.as_deref())? {
+            let Uploaded { chunks, contents } = upload(&self.operator, &prepared.built).await?;
+            published.seq = self.commit(prepared, label).await?;
+            published.unchanged = false;
+            (published.chunks, published.contents) = (chunks, contents);
+            published.bytes = self.operator.sent() - before;
+        }
+        self.published = Some(prepared.built.selection().clone());
+        Ok(published)
+    }
+
+    /// Signs a proof of freshness for every channel's header.
+    ///
+    /// # Errors
+    /// When a header is not believed, or the control plane refuses.
+    pub async fn beacon(&mut self, now: Timestamp) -> Result<Vec<Beacon>, PublishError> {
+        let mut beacons = Vec::new();
+        for (channel, header) in self.headers()? {
+            let digest = self.head.headers.get(&channel).map(signed::digest).unwrap_or(Digest::ZERO);
+            beacons.push(Beacon { fleet: header.fleet, channel, seq: header.seq, header: digest, at: now });
+        }
+        let signed: Result<Vec<_>, _> = beacons.iter().map(|beacon| signed::sign(beacon, &[&self.key])).collect();
+        let signed = Beacons { beacons: signed.map_err(PublishError::Sign)? };
+        self.operator.beacons(&signed).await?;
+        Ok(beacons)
+    }
+
+    /// A resident publisher outlives its connection.
+    async fn redial(&mut self) -> Result<(), PublishError> {
+        if self.operator.is_closed() {
+            self.operator = Operator::dial(&self.credentials).await?;
+        }
+        Ok(())
+    }
+
+    /// The headers that are pointed to now, verified.
+    fn headers(&self) -> Result<BTreeMap<Channel, Header>, PublishError> {
+        let verified = self.head.headers.iter().map(|(channel, document)| {
+            let header = signed::verify(document, &self.head.trust.release);
+            let header = header.map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
+            Ok((channel.clone(), header))
+        });
+        verified.collect()
+    }
+
+    /// Exactly this is published already: selection, channels, freshness and, if one is asked
+    /// for, the label.
+    fn is_published(&self, prepared: &Prepared, label: Option<&str>) -> Result<bool, PublishError> {
+        if self.head.selection != Some(prepared.built.root()?) {
+            return Ok(false);
+        }
+        let mut headers = self.headers()?;
+        headers.retain(|_, header| Some(header.seq) == self.head.seq);
+        let freshness: BTreeMap<Channel, u64> =
+            headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();
+        let labelled = label.is_none() || headers.values().all(|header| header.label.as_deref() == label);
+        Ok(labelled && freshness == prepared.built.freshness_secs())
+    }
+
+    async fn commit(&mut self, prepared: &Prepared, label: Option<String>) -> Result<u64, PublishError> {
+        for _ in 0..COMMIT_ATTEMPTS {
+            let seq = self.head.seq.unwrap_or(0) + 1;
+            let commit = self.signed(prepared, seq, label.clone())?;
+            match self.operator.commit(&commit).await {
+                Ok(seq) => {
+                    self.head.seq = Some(seq);
+                    self.head.selection = Some(prepared.built.root()?);
+                    self.head.headers.extend(commit.headers);
+                    return Ok(seq);
+                }
+                Err(error) if error.refusal() == Some(Code::HeadMoved.as_str()) => {
+                    tracing::info!(seq, "another release was published meanwhile; numbering anew");
+                    self.head = self.operator.head().await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(PublishError::Overtaken)
+    }
+
+    fn signed(&self, prepared: &Prepared, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {
+        let stamp = Stamp {
+            fleet: self.head.trust.fleet.clone(),
+            seq,
+            label,
+            created: crate::clock::now(),
+            fallbacks: BTreeMap::new(),
+        };
+        let mut headers = BTreeMap::new();
+        for (channel, header) in release::headers(&prepared.built, &stamp)? {
+            headers.insert(channel, signed::sign(&header, &[&self.key]).map_err(PublishError::Sign)?);
+        }
+        let summary = Summary {
+            contact_secs: prepared.built.contact_secs(),
+            nodes: prepared.nodes,
+            patterns: prepared.patterns,
+            modules: prepared.modules,
+            by: None,
+        };
+        Ok(Commit { headers, expected_head: self.head.seq, summary })
+    }
+}
+
+/// How many patterns came, went or get something else.
+fn patterns(old: &Selection, new: &Selection) -> usize {
+    type Said<'a> = (&'a str, &'a [String], &'a Entry);
+    let said = |selection: &'_ Selection| -> usize { selection.patterns().len() };
+    fn key(pattern: &model::selection::PatternEntry) -> Said<'_> {
+        (&pattern.pattern, &pattern.except, &pattern.entry)
+    }
+    let kept = new.patterns().iter().filter(|pattern| old.patterns().iter().any(|other| key(other) == key(pattern)));
+    let kept = kept.count();
+    said(old).max(said(new)) - kept
+}

@@ -1,0 +1,74 @@
+//! ROL-2: of many publishers one wins, and the others are told what is newest now; no
+//! release is lost or overwritten.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+
+use store::conformance::fixture::{at, put, release, tree};
+use store::{CommitError, MemoryStore, SqliteStore, Store};
+
+fn stores(directory: &tempfile::TempDir) -> Vec<Arc<dyn Store>> {
+    let sqlite = SqliteStore::open(directory.path().join("muster.db")).unwrap();
+    vec![Arc::new(MemoryStore::new()), Arc::new(sqlite)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishers_at_once() {
+    const PUBLISHERS: u64 = 8;
+    const EACH: u64 = 5;
+    let directory = tempfile::tempdir().unwrap();
+    for store in stores(&directory) {
+        let tree = tree(2, "a");
+        put(&*store, &tree, at(0)).await;
+        let publishers: Vec<_> = (0..PUBLISHERS)
+            .map(|publisher| {
+                let (store, root) = (Arc::clone(&store), tree.root);
+                tokio::spawn(async move {
+                    let mut head: Option<u64> = None;
+                    let mut done = Vec::new();
+                    while (done.len() as u64) < EACH {
+                        let seq = head.map_or(1, |head| head + 1);
+                        let mut new = release(seq, root, head);
+                        new.ref_label = format!("of {publisher}");
+                        match store.commit_release(new).await {
+                            Ok(()) => {
+                                done.push(seq);
+                                head = Some(seq);
+                            }
+                            Err(CommitError::HeadMoved { head: now }) => head = now,
+                            Err(other) => panic!("{other:?}"),
+                        }
+                    }
+                    (publisher, done)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for publisher in publishers {
+            let (publisher, done) = publisher.await.unwrap();
+            for seq in &done {
+                let label = store.release(*seq).await.unwrap().unwrap().ref_label;
+                assert_eq!(label, format!("of {publisher}"), "r{seq} was overwritten");
+            }
+            all.extend(done);
+        }
+        all.sort_unstable();
+        assert_eq!(all, (1..=PUBLISHERS * EACH).collect::<Vec<_>>());
+        assert_eq!(store.heads().await.unwrap()[0].seq, PUBLISHERS * EACH);
+    }
+}
+
+#[tokio::test]
+async fn a_release_and_its_heads_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("muster.db");
+    let tree = tree(2, "a");
+    let store = SqliteStore::open(&path).unwrap();
+    put(&store, &tree, at(0)).await;
+    store.commit_release(release(1, tree.root, None)).await.unwrap();
+    let (heads, stored) = (store.heads().await.unwrap(), store.release(1).await.unwrap());
+    drop(store);
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!((store.heads().await.unwrap(), store.release(1).await.unwrap()), (heads, stored));
+    assert_eq!(store.selection(&tree.root).await.unwrap().unwrap(), tree.selection);
+}
