@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use converge::Mode;
+use host::Cancel;
 use lang::Value;
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{FactBody, MAX_FACT_BYTES, MAX_FACTS};
@@ -27,8 +28,10 @@ use crate::runner::Runner;
 use crate::session::{CallError, Session};
 use crate::state::Durable;
 
-/// How long a stop waits for a run under way.
+/// How long a stop waits for a run under way before it ends the run's commands (LIF-3).
 const DRAIN: Duration = Duration::from_secs(30);
+/// How long it then waits for the run to end.
+const CANCEL: Duration = Duration::from_secs(10);
 
 /// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
 ///
@@ -53,7 +56,10 @@ struct Daemon {
     traits: Value,
     inputs: UnboundedSender<Input>,
     observed: Arc<Mutex<Option<Value>>>,
+    cancel: Cancel,
     running: bool,
+    /// No new work is started.
+    stopping: bool,
 }
 
 impl Daemon {
@@ -64,8 +70,10 @@ impl Daemon {
         // Unbounded, but every input answers one effect, and the step has few under way.
         let (inputs, receiver) = unbounded_channel();
         let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
-        let Machine { membership, durable, kinds, .. } = machine;
+        let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
+        // Temporary files of a run that died lie only beside managed paths.
+        kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
         let runner = Runner::new(kinds, durable.clone(), membership.hostname.to_string());
         let daemon = Daemon {
             node,
@@ -77,7 +85,9 @@ impl Daemon {
             traits: Value::Map(Default::default()),
             inputs,
             observed: Arc::default(),
+            cancel,
             running: false,
+            stopping: false,
         };
         Ok((daemon, receiver))
     }
@@ -107,10 +117,21 @@ impl Daemon {
         self.drain(&mut inputs).await;
     }
 
-    /// Lets a run under way end, within its bound; its facts are then in the log.
+    /// Lets a run under way end, within its bound, then ends its commands; its facts are
+    /// then in the log.
     async fn drain(&mut self, inputs: &mut UnboundedReceiver<Input>) {
         tracing::info!("stopping");
-        let deadline = tokio::time::sleep(DRAIN);
+        self.stopping = true;
+        if !self.ran_within(DRAIN, inputs).await {
+            tracing::warn!("a run is still under way; its commands are ended");
+            self.cancel.cancel();
+            self.ran_within(CANCEL, inputs).await;
+        }
+    }
+
+    /// Waits for the run under way; says whether it ended.
+    async fn ran_within(&mut self, time: Duration, inputs: &mut UnboundedReceiver<Input>) -> bool {
+        let deadline = tokio::time::sleep(time);
         tokio::pin!(deadline);
         while self.running {
             tokio::select! {
@@ -119,12 +140,10 @@ impl Daemon {
                         self.take(input);
                     }
                 }
-                () = &mut deadline => {
-                    tracing::warn!("a run was still under way and is cut off");
-                    return;
-                }
+                () = &mut deadline => return false,
             }
         }
+        true
     }
 
     fn say_started(&mut self) {
@@ -236,6 +255,9 @@ impl Daemon {
     }
 
     fn start_run(&mut self, order: RunOrder) {
+        if self.stopping {
+            return;
+        }
         self.running = true;
         let (runner, inputs, traits) = (self.runner.clone(), self.inputs.clone(), self.traits.clone());
         let failed = inputs.clone();

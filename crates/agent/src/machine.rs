@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use host::{Host, OpenHostError};
+use host::{Cancel, Host, OpenHostError};
 use net::tls::{self, ClientKey, TlsError};
 use node::{Identity, Restored};
 use resources::Kinds;
@@ -73,6 +73,8 @@ pub struct Machine {
     pub durable: Arc<Durable>,
     /// The resource types over the host.
     pub kinds: Arc<Kinds>,
+    /// Ends every running command, with its process group.
+    pub cancel: Cancel,
     state: PathBuf,
     root: PathBuf,
 }
@@ -101,10 +103,11 @@ impl Machine {
         let root = place.root.clone().or_else(|| membership.root.clone());
         let root = root.unwrap_or_else(|| PathBuf::from("/"));
         let allow_exec = place.allow_exec || membership.allow_exec;
-        let options = host::Options { allow_exec, ..host::Options::default() };
+        let cancel = Cancel::default();
+        let options = host::Options { allow_exec, cancel: cancel.clone() };
         let host = Arc::new(Host::open(&root, options)?);
         let kinds = Arc::new(Kinds::new(host, durable.clone()));
-        Ok(Machine { membership, durable, kinds, state, root })
+        Ok(Machine { membership, durable, kinds, cancel, state, root })
     }
 
     /// The machine's key.

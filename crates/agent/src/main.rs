@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use agent::verbs::{self, Cli};
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let asked = std::env::var("MUSTER_LOG").ok().and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(LevelFilter::INFO);
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
     verbs::main(Cli::parse())
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::module::{Module, Params};
 use catalog::spec::{FileSpec, Spec};
 use converge::bind::{Inputs, bind};
-use converge::{BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Work};
+use converge::{BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work};
 use lang::Value;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, RunOrder};
@@ -166,17 +166,24 @@ struct Worker {
 impl Worker {
     fn perform(&self, job: Job) -> Outcome {
         match job.what {
-            // A host that cannot tell is one where the file is not seen.
-            Work::Probe(probe) => Outcome::Probed(self.kinds.probe(&probe).unwrap_or(false)),
+            Work::Probe(probe) => Outcome::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
+                // A host that cannot tell is one where the file is not seen.
+                tracing::warn!(%probe, why, "the host cannot tell");
+                false
+            })),
             Work::Check { resource, plan } => self.check(&resource, plan),
             Work::Apply { resource, checked, record } => self.apply(&resource, &checked, &record),
             Work::Verify { command, timeout, .. } => Outcome::Verified(self.kinds.verify(&command, timeout)),
-            Work::Undo { undo, .. } => {
-                Outcome::Undone(undo.iter().try_for_each(|undo| self.kinds.undo(undo)))
-            }
+            Work::Undo { undo, .. } => Outcome::Undone(self.undo(&undo)),
             Work::Remove { entry, how, .. } => Outcome::Removed(self.kinds.remove(&entry, how)),
             Work::Persist { record } => Outcome::Persisted(self.persist(&record)),
         }
+    }
+
+    /// Puts back as much as can be put back; tells all that cannot.
+    fn undo(&self, undo: &[Undo]) -> Result<(), String> {
+        let failed: Vec<String> = undo.iter().filter_map(|undo| self.kinds.undo(undo).err()).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
     }
 
     fn check(&self, resource: &BoundResource, plan: bool) -> Outcome {

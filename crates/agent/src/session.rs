@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
+use model::time::SLACK;
 use model::{NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
@@ -159,8 +160,7 @@ impl Session {
         from: Option<u64>,
     ) -> Result<Request<Full<Bytes>>, CallError> {
         let now = Timestamp(now().0.saturating_add(self.offset));
-        let micros = u64::try_from(now.0).unwrap_or(0).saturating_mul(1000);
-        self.nonce = micros.max(self.nonce + 1);
+        self.nonce = next_number(self.nonce, now);
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
         let target = Target { method: method.as_str(), path: bare, query, body: bytes };
         let signed = signature::sign(target, &self.node, &self.key, now, self.nonce);
@@ -206,6 +206,17 @@ impl Session {
     fn next_url(&mut self) {
         self.at = (self.at + 1) % self.urls.len();
     }
+}
+
+/// The number after `last` for a request signed at `now`: it rises, also over a restart.
+///
+/// One far ahead of `now` was never accepted, because its time was not: it came from a clock
+/// that was wrong. To go on from it would make every request a replay once the clock is right
+/// and the agent starts anew.
+fn next_number(last: u64, now: Timestamp) -> u64 {
+    let micros = |time: Timestamp| u64::try_from(time.0).unwrap_or(0).saturating_mul(1000);
+    let accepted = last < micros(now.plus(SLACK * 2));
+    if accepted { micros(now).max(last.saturating_add(1)) } else { micros(now) }
 }
 
 /// The problem that a response carries; `None` for a good one.

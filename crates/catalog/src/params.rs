@@ -123,7 +123,9 @@ pub fn evaluate(value: &Value, scope: &dyn Scope) -> Result<Value, String> {
             let text = Text::parse(text).map_err(|error| error.to_string())?;
             text.eval(scope).map_err(|error| error.to_string())
         }
-        Value::List(items) => items.iter().map(|item| evaluate(item, scope)).collect::<Result<_, _>>().map(Value::List),
+        Value::List(items) => {
+            items.iter().map(|item| evaluate(item, scope)).collect::<Result<_, _>>().map(Value::List)
+        }
         Value::Map(map) => map
             .iter()
             .map(|(key, value)| Ok((key.clone(), evaluate(value, scope)?)))
@@ -142,7 +144,9 @@ pub fn read(decl: &ParamDecl, value: &Value) -> Result<Value, String> {
         ParamType::Bool => bool(value).map(Value::Bool),
         ParamType::Int => int(value).and_then(|int| within(int, decl.min, decl.max)),
         ParamType::Port => int(value)
-            .and_then(|int| within(int, Some(decl.min.unwrap_or(1).max(1)), Some(decl.max.unwrap_or(65535).min(65535))))
+            .and_then(|int| {
+                within(int, Some(decl.min.unwrap_or(1).max(1)), Some(decl.max.unwrap_or(65535).min(65535)))
+            })
             .map_err(|why| format!("{why} (a port is a number from 1 to 65535)")),
         ParamType::String => text(value).map(Value::Str),
         ParamType::Path => text(value).and_then(|text| path(&text).map(|()| Value::Str(text))),
@@ -172,7 +176,9 @@ pub fn read(decl: &ParamDecl, value: &Value) -> Result<Value, String> {
 pub fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::Str(_) | Value::Int(_) | Value::Bool(_) => Ok(value.to_string()),
-        Value::List(_) | Value::Map(_) => Err(format!("a text is needed, and this is a {}", value.type_name())),
+        Value::List(_) | Value::Map(_) => {
+            Err(format!("a text is needed, and this is a {}", value.type_name()))
+        }
     }
 }
 
@@ -185,7 +191,9 @@ pub fn bool(value: &Value) -> Result<bool, String> {
         Value::Bool(bool) => Ok(*bool),
         Value::Str(text) if matches!(text.as_str(), "true" | "yes" | "on") => Ok(true),
         Value::Str(text) if matches!(text.as_str(), "false" | "no" | "off") => Ok(false),
-        other => Err(format!("`{other}` is neither true nor false; write true or false (yes, no, on and off do too)")),
+        other => Err(format!(
+            "`{other}` is neither true nor false; write true or false (yes, no, on and off do too)"
+        )),
     }
 }
 
@@ -256,7 +264,8 @@ fn one_of(decl: &ParamDecl, value: &Value) -> Result<Value, String> {
     let text = text(value)?;
     decl.values.iter().find(|allowed| allowed.to_string() == text).cloned().ok_or_else(|| {
         let all: Vec<String> = decl.values.iter().map(Value::to_string).collect();
-        let hint = lang::nearest(&text, all.iter().map(String::as_str)).map(|name| format!("; did you mean {name}?"));
+        let hint = lang::nearest(&text, all.iter().map(String::as_str))
+            .map(|name| format!("; did you mean {name}?"));
         format!("`{text}` is not one of {}{}", all.join(", "), hint.unwrap_or_default())
     })
 }

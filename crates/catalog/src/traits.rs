@@ -45,12 +45,12 @@ pub const TRAITS: &[Group] = &[
     ),
     (
         "cpu",
-        &[t("count", "int", "logical processors"), t("model", "string", "the processor's name, may be empty")],
+        &[
+            t("count", "int", "logical processors"),
+            t("model", "string", "the processor's name, may be empty"),
+        ],
     ),
-    (
-        "memory",
-        &[t("total_mb", "int", "main memory in MiB"), t("swap_mb", "int", "swap space in MiB")],
-    ),
+    ("memory", &[t("total_mb", "int", "main memory in MiB"), t("swap_mb", "int", "swap space in MiB")]),
     (
         "network",
         &[
@@ -70,7 +70,10 @@ pub const TRAITS: &[Group] = &[
     ("time", &[t("timezone", "string", "the time zone's name")]),
     (
         "agent",
-        &[t("version", "string", "the agent's version"), t("rooted", "bool", "it is confined to a host root")],
+        &[
+            t("version", "string", "the agent's version"),
+            t("rooted", "bool", "it is confined to a host root"),
+        ],
     ),
 ];
 

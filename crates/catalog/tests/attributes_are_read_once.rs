@@ -25,19 +25,29 @@ fn bound(kind: &str, name: &str, json: &str) -> Result<Spec, String> {
 
 #[test]
 fn files_are_typed() {
-    let Spec::File(spec) = bound("file", "/etc/x", r#"{"content": "a", "mode": "0644", "owner": 0, "backup": "yes"}"#).unwrap()
+    let Spec::File(spec) =
+        bound("file", "/etc/x", r#"{"content": "a", "mode": "0644", "owner": 0, "backup": "yes"}"#).unwrap()
     else {
         panic!("not a file")
     };
-    assert_eq!((spec.ownership.mode, spec.ownership.owner.as_deref(), spec.backup), (Some(0o644), Some("0"), true));
-    assert!(matches!(&spec.content, Some(Content::Text { text, digest }) if &**text == "a" && *digest == Digest::of(b"a")));
-    let Spec::File(spec) = bound("file", "/etc/x", r#"{"source": "a.txt", "mode": 640, "validate": "true %s"}"#).unwrap() else {
+    assert_eq!(
+        (spec.ownership.mode, spec.ownership.owner.as_deref(), spec.backup),
+        (Some(0o644), Some("0"), true)
+    );
+    assert!(
+        matches!(&spec.content, Some(Content::Text { text, digest }) if &**text == "a" && *digest == Digest::of(b"a"))
+    );
+    let Spec::File(spec) =
+        bound("file", "/etc/x", r#"{"source": "a.txt", "mode": 640, "validate": "true %s"}"#).unwrap()
+    else {
         panic!("not a file")
     };
     assert_eq!(spec.ownership.mode, Some(0o640));
     assert_eq!(spec.validate, Some(Command::Shell("true %s".into())));
     assert!(matches!(spec.content, Some(Content::Blob { size: 1, .. })));
-    let Spec::File(spec) = bound("file", "/etc/x", r#"{"state": "absent"}"#).unwrap() else { panic!("not a file") };
+    let Spec::File(spec) = bound("file", "/etc/x", r#"{"state": "absent"}"#).unwrap() else {
+        panic!("not a file")
+    };
     assert_eq!((spec.ensure, spec.content), (Ensure::Absent, None));
 }
 
@@ -46,13 +56,16 @@ fn the_other_types() {
     assert!(matches!(bound("directory", "/d", r#"{"mode": "0755"}"#), Ok(Spec::Directory(_))));
     assert!(matches!(bound("symlink", "/l", r#"{"target": "../x"}"#), Ok(Spec::Symlink(_))));
     assert!(matches!(bound("line", "x", r#"{"path": "/etc/hosts", "line": "a b"}"#), Ok(Spec::Line(_))));
-    let Ok(Spec::Exec(exec)) = bound("exec", "x", r#"{"command": ["a", 1], "returns": [0, 2], "environment": {"A": true}}"#)
+    let Ok(Spec::Exec(exec)) =
+        bound("exec", "x", r#"{"command": ["a", 1], "returns": [0, 2], "environment": {"A": true}}"#)
     else {
         panic!("not an exec")
     };
     assert_eq!(exec.command, Command::Argv(vec!["a".into(), "1".into()]));
     assert_eq!((exec.returns, exec.environment["A"].as_str()), (vec![0, 2], "true"));
-    let Ok(Spec::Custom(custom)) = bound("custom", "x", r#"{"script": "executors/h.sh", "params": {"n": 1}}"#) else {
+    let Ok(Spec::Custom(custom)) =
+        bound("custom", "x", r#"{"script": "executors/h.sh", "params": {"n": 1}}"#)
+    else {
         panic!("not a custom")
     };
     assert!(matches!(custom.script, Script::Shipped { size: 1, .. }));
@@ -70,9 +83,24 @@ fn what_does_not_bind_says_why() {
         ("file", "/x", r#"{"source": "../b"}"#, "source: `../b` does not name a file of the module"),
         ("file", "/x", r#"{"content": ["a"]}"#, "content: a text is needed, and this is a list"),
         ("symlink", "/x", "{}", "`symlink` needs `target`"),
-        ("line", "x", r#"{"path": "/p", "line": "a\nb"}"#, "line: one line is needed, and this has a line break; declare one `line` for each"),
-        ("exec", "x", r#"{"command": "a b"}"#, "command: an argv list is needed, such as [systemctl, reload, nginx]; the `shell` type takes a text"),
-        ("custom", "x", r#"{"script": "/opt/x.sh"}"#, "script: a script on the host needs `sha256`, its hash"),
+        (
+            "line",
+            "x",
+            r#"{"path": "/p", "line": "a\nb"}"#,
+            "line: one line is needed, and this has a line break; declare one `line` for each",
+        ),
+        (
+            "exec",
+            "x",
+            r#"{"command": "a b"}"#,
+            "command: an argv list is needed, such as [systemctl, reload, nginx]; the `shell` type takes a text",
+        ),
+        (
+            "custom",
+            "x",
+            r#"{"script": "/opt/x.sh"}"#,
+            "script: a script on the host needs `sha256`, its hash",
+        ),
         ("package", "nginx", "{}", "this version has no resource type `package`"),
     ];
     for (kind, name, json, wanted) in table {

@@ -10,7 +10,15 @@ use catalog::params::{layer, merge, plain_int, read, resolve};
 use lang::{Names, Value};
 
 fn decl(kind: ParamType) -> ParamDecl {
-    ParamDecl { kind, default: None, required: false, min: None, max: None, values: vec![], merge: Merge::Replace }
+    ParamDecl {
+        kind,
+        default: None,
+        required: false,
+        min: None,
+        max: None,
+        values: vec![],
+        merge: Merge::Replace,
+    }
 }
 
 fn text(text: &str) -> Value {
@@ -63,10 +71,14 @@ fn an_enum_gives_the_declared_value_and_names_the_nearest() {
 
 #[test]
 fn plain_integers_have_one_form() {
-    for (text, wanted) in [("0", Some(0)), ("-1", Some(-1)), ("9007199254740991", Some(9_007_199_254_740_991))] {
+    for (text, wanted) in
+        [("0", Some(0)), ("-1", Some(-1)), ("9007199254740991", Some(9_007_199_254_740_991))]
+    {
         assert_eq!(plain_int(text), wanted);
     }
-    for text in ["", "-", "-0", "00", "07", "+1", "1_000", "1.0", "9007199254740992", "99999999999999999999", "0x1f"] {
+    for text in
+        ["", "-", "-0", "00", "07", "+1", "1_000", "1.0", "9007199254740992", "99999999999999999999", "0x1f"]
+    {
         assert_eq!(plain_int(text), None, "{text}");
     }
 }
@@ -86,7 +98,8 @@ fn layers_meet_as_declared() {
     assert_eq!(merge(&by(Merge::Replace), Some(&first), &later), later);
     assert_eq!(merge(&by(Merge::Append), Some(&first), &later), list(&["a", "b", "b", "c"]));
     assert_eq!(merge(&by(Merge::Unique), Some(&first), &later), list(&["a", "b", "c"]));
-    let (first, later) = (map(&[("a", map(&[("x", 1.into())])), ("b", 2.into())]), map(&[("a", map(&[("y", 3.into())]))]));
+    let (first, later) =
+        (map(&[("a", map(&[("x", 1.into())])), ("b", 2.into())]), map(&[("a", map(&[("y", 3.into())]))]));
     let both = map(&[("a", map(&[("x", 1.into()), ("y", 3.into())])), ("b", 2.into())]);
     assert_eq!(merge(&by(Merge::Deep), Some(&first), &later), both);
     assert_eq!(merge(&by(Merge::Deep), None, &later), later);

@@ -1,5 +1,4 @@
-//! EXE-1: docs/reference/resource-types.md is the schema table, and each type's example
-//! binds.
+//! EXE-1: docs/reference/resource-types.md is the schema table.
 //!
 //! `MUSTER_BLESS=1 cargo test -p catalog --test resource_types_reference` writes it anew.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]

@@ -16,6 +16,7 @@ pub mod failure;
 pub mod folder;
 pub mod help;
 pub mod node;
+pub mod observed;
 pub mod operator;
 pub mod publish;
 pub mod release;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 
 use args::{Cli, Verb};
 use exit::Exit;
@@ -93,15 +94,16 @@ fn tell(failure: &Failure, screen: Screen) -> ExitCode {
 /// Logs to stderr; `RUST_LOG` overrides what the verb and `-v` choose.
 fn log(cli: &Cli) {
     let level = match (cli.verbose, &cli.verb) {
-        (0, Verb::Server(_)) => "info",
-        (0, _) => "warn",
-        (1, _) => "info",
-        (_, _) => "debug",
+        (0, Verb::Server(_)) => LevelFilter::INFO,
+        (0, _) => LevelFilter::WARN,
+        (1, _) => LevelFilter::INFO,
+        (_, _) => LevelFilter::DEBUG,
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let asked = std::env::var("MUSTER_LOG").ok().and_then(|asked| asked.parse().ok());
+    let level = asked.unwrap_or(level);
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
+    let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour);
     // A second subscriber is refused; the first one serves.
     let _ = logs.try_init();
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Digest;
 use crate::object::{Kind, SectionKey, Stub};
 use crate::selection::{PatternEntry, Selection, patterns_digest, root_of};
 use crate::set::{ObjectSet, leaf};
 use crate::trie::{BUCKET, Top, Trie, branch_levels, bucket_hash};
-use crate::Digest;
 
 /// A piece of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,8 +124,7 @@ impl Chunk {
                 Ok(bucket_hash(pairs))
             }
             Chunk::Selection { exact, patterns } => {
-                let patterns =
-                    patterns_digest(patterns).map_err(|_| ChunkError::Malformed("patterns"))?;
+                let patterns = patterns_digest(patterns).map_err(|_| ChunkError::Malformed("patterns"))?;
                 Ok(root_of(exact, &patterns))
             }
         }

@@ -85,9 +85,6 @@ pub struct Answer {
     /// The control plane lacks this node's traits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_traits: bool,
-    /// A newer proof of freshness for the release held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beacon: Option<Signed>,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

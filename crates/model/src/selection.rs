@@ -11,12 +11,12 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::Digest;
 use crate::canonical::{self, CanonicalError};
 use crate::id::{Channel, Hostname};
 use crate::object::{Kind, SectionKey, Stub};
 use crate::set::leaf;
 use crate::trie::{BUCKET, Leaf, Top, Trie, branch_levels, bucket_hash, nibble_at, pair_hash};
-use crate::Digest;
 
 /// The most patterns that one release may hold.
 pub const MAX_PATTERNS: usize = 1000;
@@ -126,10 +126,7 @@ impl Selection {
             let digest = patterns_digest(&self.patterns)?;
             return Ok(Proof { path, bucket, patterns: None, patterns_digest: Some(digest) });
         }
-        let text = |entry: &PatternEntry| PatternText {
-            pattern: entry.pattern.clone(),
-            except: entry.except.clone(),
-        };
+        let text = |entry: &PatternEntry| [std::slice::from_ref(&entry.pattern), &entry.except].concat();
         let siblings = first.map_or_else(Vec::new, |first| siblings(&self.patterns, first));
         let texts = self.patterns.iter().map(text).collect();
         let patterns = Some(PatternsProof { texts, path: Hashes(siblings) });
@@ -176,17 +173,11 @@ pub struct Proof {
 /// The proof of the entry of the first pattern that matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PatternsProof {
-    /// All patterns in order, so that the verifier sees which one is the first to match.
-    texts: Vec<PatternText>,
+    /// All patterns in order, each with its exceptions after it, so that the verifier sees
+    /// which one is the first to match.
+    texts: Vec<Vec<String>>,
     /// The siblings from its entry up to the root of all patterns' entries.
     path: Hashes,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct PatternText {
-    pattern: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    except: Vec<String>,
 }
 
 /// Why a proof does not prove.
@@ -230,9 +221,8 @@ impl Proof {
                 digest
             }
             (None, Some(patterns), None) => {
-                let first = patterns.texts.iter().position(|text| {
-                    matches(&text.pattern, &text.except, hostname.as_str())
-                });
+                let takes = |(pattern, except)| matches(pattern, except, hostname.as_str());
+                let first = patterns.texts().position(takes);
                 patterns.digest(first.ok_or_else(wrong)?, claimed)?
             }
             _ => return Err(ProofError::Malformed("patterns travel only when there is no exact entry")),
@@ -265,6 +255,10 @@ impl Proof {
 }
 
 impl PatternsProof {
+    fn texts(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.texts.iter().filter_map(|text| text.split_first()).map(|(p, except)| (p.as_str(), except))
+    }
+
     /// The digest of the patterns if the one at `first` has this entry.
     fn digest(&self, first: usize, entry: &Entry) -> Result<Digest, ProofError> {
         let levels = self.texts.len().next_power_of_two().trailing_zeros() as usize;
@@ -273,14 +267,13 @@ impl PatternsProof {
         }
         let mut hash = entry_hash(entry);
         for (level, sibling) in self.path.0.iter().enumerate() {
-            hash = if (first >> level) & 1 == 0 {
-                pair_hash(&hash, sibling)
-            } else {
-                pair_hash(sibling, &hash)
-            };
+            hash =
+                if (first >> level) & 1 == 0 { pair_hash(&hash, sibling) } else { pair_hash(sibling, &hash) };
         }
-        let texts = self.texts.iter().map(|text| (text.pattern.as_str(), text.except.as_slice()));
-        texts_digest(texts, &hash).map_err(|_| ProofError::Malformed("patterns"))
+        if self.texts.iter().any(Vec::is_empty) {
+            return Err(ProofError::Malformed("patterns"));
+        }
+        texts_digest(self.texts(), &hash).map_err(|_| ProofError::Malformed("patterns"))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::Digest;
 use crate::delta::{Delta, Edit};
 use crate::digest::Hasher;
 use crate::object::{ObjectKey, SectionKey, Stub, leaf_hash};
 use crate::trie::{Leaf, Trie};
-use crate::Digest;
 
 /// The most sections in one set.
 pub const MAX_SECTIONS: usize = 1024;
@@ -84,9 +84,8 @@ impl ObjectSet {
     /// All objects, section by section.
     pub fn objects(&self) -> impl Iterator<Item = (ObjectKey, &Stub)> {
         self.sections.iter().flat_map(|(section, trie)| {
-            trie.leaves().map(|leaf| {
-                (ObjectKey { section: section.clone(), name: leaf.name.clone() }, &leaf.stub)
-            })
+            trie.leaves()
+                .map(|leaf| (ObjectKey { section: section.clone(), name: leaf.name.clone() }, &leaf.stub))
         })
     }
 

@@ -1,6 +1,7 @@
 //! Accepting: TLS, HTTP/2, limits, and who is at the other end.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,8 @@ pub struct Limits {
     /// How long a connection may live; then it is closed between requests, so that
     /// certificates are verified anew.
     pub age: Duration,
+    /// The same for a connection without a certificate: enough to enroll over it.
+    pub anonymous_age: Duration,
     /// How long a connection may say nothing before it is asked whether it lives, and
     /// then how long it may take to answer.
     pub keepalive: Duration,
@@ -42,6 +45,7 @@ impl Default for Limits {
             streams: 32,
             handshake: Duration::from_secs(10),
             age: Duration::from_secs(3600),
+            anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(60),
         }
     }
@@ -93,9 +97,11 @@ pub async fn serve<H, F, B>(
 {
     let slots = Arc::new(Semaphore::new(limits.connections));
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (slot, accepted) = tokio::select! {
+            accepted = accept(&listener, slots.clone()) => match accepted {
+                Some(accepted) => accepted,
+                None => return,
+            },
             () = stopped(&mut shutdown) => return drain(&slots, limits).await,
         };
         match accepted {
@@ -112,6 +118,15 @@ pub async fn serve<H, F, B>(
     }
 }
 
+/// Waits for room, then for a connection; giving up in the middle loses neither.
+async fn accept(
+    listener: &TcpListener,
+    slots: Arc<Semaphore>,
+) -> Option<(OwnedSemaphorePermit, io::Result<(TcpStream, SocketAddr)>)> {
+    let slot = slots.acquire_owned().await.ok()?;
+    Some((slot, listener.accept().await))
+}
+
 /// Waits until a shutdown is asked for; also when nobody is left to ask.
 pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
     let _ = shutdown.wait_for(|stop| *stop).await;
@@ -121,7 +136,6 @@ pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 async fn drain(slots: &Semaphore, limits: Limits) {
     const DRAIN: Duration = Duration::from_secs(5);
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    // The permit that `serve` holds itself was dropped when it returned here.
     let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
 }
 
@@ -155,6 +169,7 @@ impl One {
         };
         let peer = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
+        let age = if peer.is_some() { self.limits.age } else { self.limits.anonymous_age };
         let closer = Arc::new(Closer::default());
         let connection = Connection { peer, address: self.address, closer: closer.clone() };
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -167,7 +182,7 @@ impl One {
         let close = async {
             tokio::select! {
                 () = closer.notify.notified() => {}
-                () = tokio::time::sleep(self.limits.age) => {}
+                () = tokio::time::sleep(age) => {}
                 () = stopped(&mut self.shutdown) => {}
             }
         };

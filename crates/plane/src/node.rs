@@ -185,7 +185,6 @@ impl NodeState {
         let answer = Answer {
             next_checkin_secs: contact_secs,
             acked: None,
-            beacon: None,
             offer,
             push: self.push,
             stream_requested: self.work_waits,

@@ -62,7 +62,8 @@ impl<V> ByName<V> {
 
     /// The piece that holds a name, or would.
     fn piece_of(&self, name: &str) -> usize {
-        let after = self.pieces.partition_point(|piece| piece.first().is_some_and(|(first, _)| **first <= *name));
+        let after =
+            self.pieces.partition_point(|piece| piece.first().is_some_and(|(first, _)| **first <= *name));
         after.saturating_sub(1)
     }
 }

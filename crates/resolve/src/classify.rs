@@ -111,16 +111,25 @@ pub(crate) fn rules(files: &Files, sink: &mut Sink) -> Vec<Rule> {
 fn same_pattern(rules: &[Rule], item: &Item, file: &str, sink: &mut Sink) {
     let whole = rules.iter().find(|rule| rule.pattern == item.pattern && rule.except.is_empty());
     if let Some(first) = whole {
-        sink.error(file, "E031", item.at, format!("`{}` stands earlier already, so this one matches nothing", item.pattern))
-            .help("drop one of the two")
-            .label_in(&first.loc.file, first.at, "first here");
+        sink.error(
+            file,
+            "E031",
+            item.at,
+            format!("`{}` stands earlier already, so this one matches nothing", item.pattern),
+        )
+        .help("drop one of the two")
+        .label_in(&first.loc.file, first.at, "first here");
     }
 }
 
 /// What a glob begins with; nothing for a regular expression.
 fn prefix(pattern: &Pattern) -> String {
     let text = pattern.as_str();
-    if text.starts_with('/') { String::new() } else { text.chars().take_while(|c| !matches!(c, '*' | '?')).collect() }
+    if text.starts_with('/') {
+        String::new()
+    } else {
+        text.chars().take_while(|c| !matches!(c, '*' | '?')).collect()
+    }
 }
 
 impl Index {
@@ -145,9 +154,14 @@ impl Index {
         let name = item.pattern.as_str();
         let earlier = self.rules.iter().take_while(|rule| rule.loc < *loc).find(|rule| rule.takes(name));
         if let Some(rule) = earlier {
-            sink.error(&loc.file, "E031", item.at, format!("`{name}` is taken by an earlier pattern, `{}`", rule.pattern))
-                .help("move this entry before the pattern's, or except the name there")
-                .label_in(&rule.loc.file, rule.at, "taken here");
+            sink.error(
+                &loc.file,
+                "E031",
+                item.at,
+                format!("`{name}` is taken by an earlier pattern, `{}`", rule.pattern),
+            )
+            .help("move this entry before the pattern's, or except the name there")
+            .label_in(&rule.loc.file, rule.at, "taken here");
         }
     }
 

@@ -96,7 +96,12 @@ impl Place {
 pub(crate) type Params<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
 
 /// Reads a condition (`when:`, `where:`), without or within `${{ }}`.
-pub(crate) fn condition(reading: &mut Reading<'_>, node: &Node, place: Place, params: Params<'_>) -> Option<Expr> {
+pub(crate) fn condition(
+    reading: &mut Reading<'_>,
+    node: &Node,
+    place: Place,
+    params: Params<'_>,
+) -> Option<Expr> {
     let text = reading.any_text(node, place.describe())?;
     let (inner, shift) = unwrapped(&text.value);
     match Expr::parse(inner) {
@@ -157,10 +162,13 @@ fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: Pl
             let offset = expr.source().find(call).unwrap_or(0) + written.shift;
             let at = locate(reading.source, written.at, written.raw, offset, call.len());
             if call == "secret" {
-                reading.error("E050", at, catalog::params::NO_SECRETS).help("leave the value out until there is one");
+                reading
+                    .error("E050", at, catalog::params::NO_SECRETS)
+                    .help("leave the value out until there is one");
                 continue;
             }
-            let message = format!("`{call}` is known only on the node and cannot stand in {}", place.describe());
+            let message =
+                format!("`{call}` is known only on the node and cannot stand in {}", place.describe());
             reading.error("E062", at, message).help("use it in `when:` of a resource");
         }
     }
@@ -192,7 +200,9 @@ pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: Pla
         // environment, channel, owner are texts and roles is a list: nothing lies below.
         _ => {
             if let Some(below) = rest.first() {
-                reading.error("E061", at, format!("`{root}` has no part `{below}`")).help("it is a plain value");
+                reading
+                    .error("E061", at, format!("`{root}` has no part `{below}`"))
+                    .help("it is a plain value");
             }
         }
     }
@@ -206,7 +216,9 @@ fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: Place, par
         return;
     }
     if place == Place::Group && root == "node" {
-        reading.error("E061", at, "`node` is not a name here").help("write labels, environment, channel, roles or owner");
+        reading
+            .error("E061", at, "`node` is not a name here")
+            .help("write labels, environment, channel, roles or owner");
         return;
     }
     if place == Place::Var && matches!(root, "vars" | "params") {
@@ -302,7 +314,8 @@ fn byte_of(source: &str, at: At) -> Option<usize> {
         offset += lines.next()?.len();
     }
     let line = lines.next().unwrap_or_default();
-    let column = line.char_indices().nth(at.column.saturating_sub(1) as usize).map_or(line.len(), |(byte, _)| byte);
+    let column =
+        line.char_indices().nth(at.column.saturating_sub(1) as usize).map_or(line.len(), |(byte, _)| byte);
     Some(offset + column)
 }
 

@@ -11,6 +11,7 @@ pub mod codes;
 mod decl;
 mod exprs;
 mod parse;
+mod pass;
 pub mod release;
 mod render;
 mod resolver;

@@ -70,7 +70,9 @@ pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
         other => other,
     };
     let has_patterns = match &content {
-        Content::Nodes(entries) => entries.iter().any(|entry| entry.matches.iter().any(|item| !item.pattern.is_exact())),
+        Content::Nodes(entries) => {
+            entries.iter().any(|entry| entry.matches.iter().any(|item| !item.pattern.is_exact()))
+        }
         _ => false,
     };
     Parsed { bytes: bytes.clone(), found, uses, content, has_patterns }
@@ -118,11 +120,14 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (Cont
         FileKind::Host(_) => Content::Host(Box::new(nodes::read_host(&mut reading, &root))),
         FileKind::Role(_) => Content::Role(Box::new(layers::read_role(&mut reading, &root))),
         FileKind::Environments => Content::Environments(layers::read_environments(&mut reading, &root)),
-        FileKind::Environment(_) => Content::Environment(Box::new(layers::read_environment(&mut reading, &root))),
-        FileKind::Module(_) => Content::Module(Box::new(module::read(&mut reading, &root))),
-        FileKind::Template { .. } | FileKind::Shipped { .. } | FileKind::Other | FileKind::Misplaced { .. } => {
-            Content::Other
+        FileKind::Environment(_) => {
+            Content::Environment(Box::new(layers::read_environment(&mut reading, &root)))
         }
+        FileKind::Module(_) => Content::Module(Box::new(module::read(&mut reading, &root))),
+        FileKind::Template { .. }
+        | FileKind::Shipped { .. }
+        | FileKind::Other
+        | FileKind::Misplaced { .. } => Content::Other,
     };
     let uses = std::mem::take(&mut reading.uses);
     (content, uses)

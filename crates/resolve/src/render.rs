@@ -61,7 +61,8 @@ fn snippet(out: &mut String, span: &Span, help: Option<&str>, tree: &Tree) -> st
     }
     // A very long line is shown around the place.
     let skipped = if total > MAX_WIDTH { column.saturating_sub(MAX_WIDTH / 2) } else { 0 };
-    let shown: String = line.chars().skip(skipped).take(MAX_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let shown: String =
+        line.chars().skip(skipped).take(MAX_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let width = shown.chars().count();
     let start = (column - skipped).min(width);
     let carets = (span.len as usize).min(width - start).max(1);

@@ -6,16 +6,13 @@ use std::sync::Arc;
 
 use lang::Diagnostics;
 
-use crate::by_name::ByName;
 use crate::check::context::Context;
 use crate::check::modules::Modules;
-use crate::classify::{self, Index, Loc, entries};
-use crate::decl::nodes::Host;
-use crate::parse::{self, Content, Parsed};
+use crate::parse::{self, Parsed};
+use crate::pass::{Dirty, Files, Good, Next, Pass};
 use crate::sink::Sink;
-use crate::specialize::{self, Memo, NodeSpec, PatternSpec, ReadEntry, Specialized};
+use crate::specialize::Specialized;
 use crate::tree::{self, FileKind, MAX_FILES, Tree};
-use crate::yaml::At;
 
 /// A fleet repo that is right in every part.
 #[derive(Clone, Debug)]
@@ -54,21 +51,6 @@ impl Changed {
     pub fn is_empty(&self) -> bool {
         self.hostnames.is_empty() && !self.patterns && !self.modules && !self.channels
     }
-}
-
-type Files = BTreeMap<String, Arc<Parsed>>;
-/// Paths that were given since the last good state, with what they held then.
-type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
-type Specs = ByName<Arc<NodeSpec>>;
-type Hosts = ByName<Loc>;
-
-/// The last state that was right in every part.
-struct Good {
-    fleet: Arc<Fleet>,
-    context: Arc<Context>,
-    index: Index,
-    /// For each host file, the entry that classifies its node.
-    hosts: Hosts,
 }
 
 /// Checks a fleet repo, whole at first and then change by change.
@@ -233,208 +215,5 @@ fn changed(old: &Specialized, new: &Specialized, touched: Option<BTreeSet<Arc<st
         patterns: !Arc::ptr_eq(&old.patterns, &new.patterns) && old.patterns != new.patterns,
         modules: old.modules != new.modules,
         channels: old.channels != new.channels,
-    }
-}
-
-/// What a pass over the nodes gave; of use only if the sink stayed empty.
-struct Next {
-    index: Index,
-    hosts: Hosts,
-    exact: Specs,
-    patterns: Arc<Vec<PatternSpec>>,
-    /// The hostnames that were looked at; `None` for all.
-    touched: Option<BTreeSet<Arc<str>>>,
-}
-
-/// One pass over all nodes, or over those that a change touches.
-struct Pass<'p> {
-    files: &'p Files,
-    context: &'p Context,
-    shared: &'p Arc<Context>,
-    sink: &'p mut Sink,
-    memo: Memo,
-    /// Entries that several nodes come from, read once.
-    read: BTreeMap<(Arc<str>, usize), Arc<ReadEntry<'p>>>,
-}
-
-impl<'p> Pass<'p> {
-    fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> Pass<'p> {
-        Pass { files, context, shared: context, sink, memo: Memo::default(), read: BTreeMap::new() }
-    }
-
-    fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
-        let rules = classify::rules(self.files, self.sink);
-        match good.filter(|good| Arc::ptr_eq(&good.context, self.shared) && *good.index.rules == rules) {
-            Some(good) => self.part(good, dirty, Arc::new(rules)),
-            None => self.whole(rules),
-        }
-    }
-
-    fn whole(&mut self, rules: Vec<classify::Rule>) -> Next {
-        let mut index = Index::new(Arc::new(rules));
-        let paths: Vec<&str> = classify::nodes_files(self.files).map(|(path, _)| path.as_str()).collect();
-        for path in &paths {
-            index.add(path, self.files, self.sink);
-        }
-        let mut exact = Specs::default();
-        let mut patterns = BTreeMap::new();
-        for path in paths {
-            self.nodes_file(path, &index, &mut exact, &mut patterns);
-        }
-        let mut hosts = Hosts::default();
-        for path in self.files.keys() {
-            self.host_file(path, &index, &mut hosts, &mut exact);
-        }
-        let patterns = Arc::new(patterns.into_values().collect());
-        Next { index, hosts, exact, patterns, touched: None }
-    }
-
-    /// Only what the dirty files touch; patterns and context are those of the good state.
-    fn part(&mut self, good: &Good, dirty: &Dirty, rules: Arc<Vec<classify::Rule>>) -> Next {
-        let nodes: Vec<&str> = dirty.keys().map(String::as_str).filter(|path| tree::kind(path) == FileKind::Nodes).collect();
-        let mut touched: BTreeSet<Arc<str>> = BTreeSet::new();
-        let mut index = good.index.clone();
-        let (mut exact, mut hosts) = (good.fleet.specialized.exact.clone(), good.hosts.clone());
-        let mut patterns = good.fleet.specialized.patterns.clone();
-        index.rules = rules;
-        for path in &nodes {
-            let (old, new) = (dirty.get(*path).and_then(Option::as_ref), self.files.get(*path));
-            for name in classify::exact_names(old) {
-                index.exact.remove(name);
-                touched.insert(name.into());
-            }
-            touched.extend(classify::exact_names(new).map(Arc::from));
-        }
-        if nodes.iter().any(|path| self.files.get(*path).is_some_and(|file| file.has_patterns)) {
-            let stale = |loc: &Loc| nodes.binary_search(&&*loc.file).is_ok();
-            touched.extend(hosts.iter().filter(|(_, loc)| stale(loc)).map(|(name, _)| name.clone()));
-        }
-        for path in &nodes {
-            index.add(path, self.files, self.sink);
-        }
-        for name in &touched {
-            exact.remove(name);
-        }
-        let mut found = BTreeMap::new();
-        for path in &nodes {
-            self.nodes_file(path, &index, &mut exact, &mut found);
-        }
-        if !found.is_empty() {
-            let all = Arc::make_mut(&mut patterns);
-            for (place, spec) in all.iter_mut().zip(index.rules.iter()).filter_map(|(spec, rule)| Some((spec, found.remove(&rule.loc)?))) {
-                *place = spec;
-            }
-        }
-        for path in dirty.keys() {
-            if let FileKind::Host(name) = tree::kind(path) {
-                touched.insert(name.into());
-            }
-        }
-        for name in &touched {
-            self.touched_host(name, &index, &mut hosts, &mut exact);
-        }
-        Next { index, hosts, exact, patterns, touched: Some(touched) }
-    }
-
-    /// A host whose file or entry changed.
-    fn touched_host(&mut self, name: &Arc<str>, index: &Index, hosts: &mut Hosts, specs: &mut Specs) {
-        let path = format!("hosts/{name}.yaml");
-        let had = hosts.remove(name).is_some();
-        if self.files.contains_key(&path) {
-            self.host_file_at(&path, index, hosts, specs);
-        } else if had {
-            // The host file is gone: the node is again what its entry says, or its pattern.
-            match index.exact.get(name) {
-                Some(loc) => {
-                    let loc = loc.clone();
-                    self.exact_node(&loc, name, None, specs);
-                }
-                None => {
-                    specs.remove(name);
-                }
-            }
-        }
-    }
-
-    /// Every entry of a nodes file.
-    fn nodes_file(&mut self, path: &str, index: &Index, exact: &mut Specs, patterns: &mut BTreeMap<Loc, PatternSpec>) {
-        let file: Arc<str> = path.into();
-        for (number, decl) in entries(self.files.get(path)).iter().enumerate() {
-            let entry = specialize::read_entry(self.context, &file, decl, self.sink);
-            for (item, found) in decl.matches.iter().enumerate() {
-                let loc = Loc { file: file.clone(), entry: number, item };
-                let name = found.pattern.as_str();
-                let whom = if found.pattern.is_exact() { name.to_owned() } else { format!("the nodes of `{name}`") };
-                if found.pattern.is_exact() && index.exact.get(name) != Some(&loc) {
-                    continue;
-                }
-                let spec = specialize::node(self.context, &mut self.memo, &entry, None, &whom, found.at, self.sink);
-                let Some(spec) = spec.map(Arc::new) else { continue };
-                if found.pattern.is_exact() {
-                    exact.insert(name.into(), spec);
-                } else if let Some(rule) = index.rules.iter().find(|rule| rule.loc == loc) {
-                    let (pattern, except) = (rule.pattern.clone(), rule.except.clone());
-                    patterns.insert(loc, PatternSpec { pattern, except, spec });
-                }
-            }
-        }
-    }
-
-    fn host_file(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
-        if matches!(tree::kind(path), FileKind::Host(_)) {
-            self.host_file_at(path, index, hosts, exact);
-        }
-    }
-
-    fn host_file_at(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
-        let files = self.files;
-        let (FileKind::Host(name), Some(Content::Host(host))) = (tree::kind(path), files.get(path).map(|f| &f.content))
-        else {
-            return;
-        };
-        if tree::host_problem(name).is_some() {
-            return;
-        }
-        let Some(loc) = index.find(name).cloned() else {
-            let at = At { line: 1, column: 1, len: 1 };
-            let names = index.exact.keys().map(|name| &**name);
-            let help = match lang::nearest(name, names) {
-                Some(near) => format!("did you mean hosts/{near}.yaml?"),
-                None => "add it to `match` of an entry, or delete the file".into(),
-            };
-            self.sink.error(path, "E033", at, format!("no entry matches `{name}`, so its host file says nothing")).help(help);
-            return;
-        };
-        let name: Arc<str> = name.into();
-        hosts.insert(name.clone(), loc.clone());
-        self.exact_node(&loc, &name, Some((path, host)), exact);
-    }
-
-    /// One node by its name: its entry, with its host file on top.
-    fn exact_node(&mut self, loc: &Loc, name: &Arc<str>, host: Option<(&str, &'p Host)>, exact: &mut Specs) {
-        let Some(entry) = self.entry(loc) else { return };
-        let at = entry.decl.matches.get(loc.item).map(|item| item.at).unwrap_or_default();
-        let host = host.map(|(path, host)| specialize::read_host(self.context, &path.into(), host, self.sink));
-        let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), name, at, self.sink);
-        match spec {
-            Some(spec) => {
-                exact.insert(name.clone(), Arc::new(spec));
-            }
-            None => {
-                exact.remove(name);
-            }
-        }
-    }
-
-    fn entry(&mut self, loc: &Loc) -> Option<Arc<ReadEntry<'p>>> {
-        let key = (loc.file.clone(), loc.entry);
-        if let Some(known) = self.read.get(&key) {
-            return Some(known.clone());
-        }
-        let files = self.files;
-        let decl = entries(files.get(&*loc.file)).get(loc.entry)?;
-        let read = Arc::new(specialize::read_entry(self.context, &loc.file, decl, self.sink));
-        self.read.insert(key, read.clone());
-        Some(read)
     }
 }

@@ -59,8 +59,12 @@ impl<'a> Reading<'a> {
     pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
         let text = self.any_text(node, what)?;
         if text.value.contains("${{") {
-            self.error("E063", node.at, format!("{what} is declared, not computed: no expression may stand here"))
-                .help("write the value itself; expressions stand in vars, params and a module's own text");
+            self.error(
+                "E063",
+                node.at,
+                format!("{what} is declared, not computed: no expression may stand here"),
+            )
+            .help("write the value itself; expressions stand in vars, params and a module's own text");
             return None;
         }
         Some(text)
@@ -69,9 +73,12 @@ impl<'a> Reading<'a> {
     /// A text, expressions and all.
     pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
         match &node.kind {
-            Kind::Text { text, .. } if !node.is_nothing() => Some(Spanned { value: text.clone(), at: node.at }),
+            Kind::Text { text, .. } if !node.is_nothing() => {
+                Some(Spanned { value: text.clone(), at: node.at })
+            }
             Kind::Text { .. } => {
-                self.error("E010", node.at, format!("{what} has no value")).help("give it one, or drop the line");
+                self.error("E010", node.at, format!("{what} has no value"))
+                    .help("give it one, or drop the line");
                 None
             }
             _ => {
@@ -121,7 +128,8 @@ impl<'a> Reading<'a> {
         match catalog::params::plain_int(&text.value) {
             Some(int) if (min..=max).contains(&int) => Some(int),
             _ => {
-                let message = format!("{what} is a whole number from {min} to {max}, and this is `{}`", text.value);
+                let message =
+                    format!("{what} is a whole number from {min} to {max}, and this is `{}`", text.value);
                 self.error("E017", node.at, message);
                 None
             }

@@ -61,11 +61,11 @@ impl FileSink {
 
 impl Added<'_> {
     /// What would be right.
-    pub(crate) fn help(self, text: impl Into<String>) -> Self {
-        Added(self.0.map(|diagnostic| {
+    pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
+        if let Some(diagnostic) = &mut self.0 {
             diagnostic.help = Some(text.into());
-            diagnostic
-        }))
+        }
+        self
     }
 
     /// The same, if there is something to say.
@@ -77,21 +77,21 @@ impl Added<'_> {
     }
 
     /// Another place of the same file.
-    pub(crate) fn label(self, at: At, text: impl Into<String>) -> Self {
-        Added(self.0.map(|diagnostic| {
-            if let Some(file) = diagnostic.span.as_ref().map(|span| span.file.clone()) {
-                diagnostic.labels.push(Label { span: span(&file, at), text: text.into() });
-            }
-            diagnostic
-        }))
+    pub(crate) fn label(mut self, at: At, text: impl Into<String>) -> Self {
+        if let Some(diagnostic) = &mut self.0
+            && let Some(file) = diagnostic.span.as_ref().map(|span| span.file.clone())
+        {
+            diagnostic.labels.push(Label { span: span(&file, at), text: text.into() });
+        }
+        self
     }
 
     /// Another place, in any file.
-    pub(crate) fn label_in(self, file: &str, at: At, text: impl Into<String>) -> Self {
-        Added(self.0.map(|diagnostic| {
+    pub(crate) fn label_in(mut self, file: &str, at: At, text: impl Into<String>) -> Self {
+        if let Some(diagnostic) = &mut self.0 {
             diagnostic.labels.push(Label { span: span(&file.into(), at), text: text.into() });
-            diagnostic
-        }))
+        }
+        self
     }
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct Found {
 
 /// Codes after which something that the file declares may be missing from what was read.
 const HIDING: [&str; 17] = [
-    "E001", "E002", "E003", "E004", "E005", "E006", "E007", "E008", "E009", "E010", "E012", "E013", "E014", "E023",
-    "E024", "E049", "E070",
+    "E001", "E002", "E003", "E004", "E005", "E006", "E007", "E008", "E009", "E010", "E012", "E013", "E014",
+    "E023", "E024", "E049", "E070",
 ];
 
 impl Found {
@@ -129,7 +129,13 @@ pub(crate) struct Sink {
 
 impl Sink {
     /// Reports a mistake at a place.
-    pub(crate) fn error(&mut self, file: &str, code: &'static str, at: At, message: impl Into<String>) -> Added<'_> {
+    pub(crate) fn error(
+        &mut self,
+        file: &str,
+        code: &'static str,
+        at: At,
+        message: impl Into<String>,
+    ) -> Added<'_> {
         self.file(file).error(code, at, message)
     }
 
@@ -155,7 +161,9 @@ impl Sink {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.general.is_empty() && self.read.is_empty() && self.files.values().all(|file| file.found.is_empty())
+        self.general.is_empty()
+            && self.read.is_empty()
+            && self.files.values().all(|file| file.found.is_empty())
     }
 
     /// All of it in the order of files and lines, at most [`MAX_SHOWN`]; if there are more,

@@ -36,13 +36,22 @@ pub(crate) enum FileKind<'p> {
     Environments,
     Environment(&'p str),
     Module(&'p str),
-    Template { module: &'p str, name: &'p str },
+    Template {
+        module: &'p str,
+        name: &'p str,
+    },
     /// A file or executor; `path` is relative to the module.
-    Shipped { module: &'p str, path: &'p str },
+    Shipped {
+        module: &'p str,
+        path: &'p str,
+    },
     /// Nothing of Muster's: a README, a hidden file, another folder.
     Other,
     /// Meant for Muster, and in no place that it reads.
-    Misplaced { message: String, help: String },
+    Misplaced {
+        message: String,
+        help: String,
+    },
 }
 
 const TOP_FILES: [&str; 4] = ["fleet.yaml", "nodes.yaml", "groups.yaml", "environments.yaml"];
@@ -117,14 +126,16 @@ fn in_folder<'p>(folder: &str, file: &'p str) -> FileKind<'p> {
 }
 
 fn in_module<'p>(path: &'p str, module: &'p str, rest: &[&'p str]) -> FileKind<'p> {
-    let below = |folder: &str| path.get("modules/".len() + module.len() + 1 + folder.len() + 1..).unwrap_or_default();
+    let below =
+        |folder: &str| path.get("modules/".len() + module.len() + 1 + folder.len() + 1..).unwrap_or_default();
     match rest {
         [] => in_folder("modules", module),
         ["module.yaml"] => FileKind::Module(module),
         ["templates", _, ..] => FileKind::Template { module, name: below("templates") },
-        ["files" | "executors", _, ..] => {
-            FileKind::Shipped { module, path: path.get("modules/".len() + module.len() + 1..).unwrap_or_default() }
-        }
+        ["files" | "executors", _, ..] => FileKind::Shipped {
+            module,
+            path: path.get("modules/".len() + module.len() + 1..).unwrap_or_default(),
+        },
         [file] if is_yaml(file) => FileKind::Misplaced {
             message: format!("a module has no `{file}`"),
             help: format!("its declaration is modules/{module}/module.yaml"),

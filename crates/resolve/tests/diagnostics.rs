@@ -81,7 +81,10 @@ fn most_codes_are_shown_and_every_code_is_explained() {
     assert!(sorted, "codes are unique and sorted");
     // Sizes and counts are shown by `hostile_trees`, not by files of that size.
     let elsewhere = ["E002", "E003", "E020", "E099"];
-    let missing: Vec<&str> =
-        codes::CODES.iter().map(|code| code.code).filter(|code| !shown.contains(code) && !elsewhere.contains(code)).collect();
+    let missing: Vec<&str> = codes::CODES
+        .iter()
+        .map(|code| code.code)
+        .filter(|code| !shown.contains(code) && !elsewhere.contains(code))
+        .collect();
     assert!(missing.is_empty(), "no case shows {missing:?}");
 }

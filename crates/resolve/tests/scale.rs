@@ -14,12 +14,21 @@ const FILES: usize = 100;
 
 fn common() -> Tree {
     Tree::of([
-        ("fleet.yaml", "format: 1\nname: big\nchannels:\n  stable: {freshness: 24h}\ndefaults: {channel: stable}\n"),
+        (
+            "fleet.yaml",
+            "format: 1\nname: big\nchannels:\n  stable: {freshness: 24h}\ndefaults: {channel: stable}\n",
+        ),
         ("environments.yaml", "environments: {production: {vars: {web.workers: 4}}, staging: {}}\n"),
         ("roles/base.yaml", "modules: [base]\n"),
         ("roles/web.yaml", "modules: [web]\nvars: {web.workers: 3}\n"),
-        ("groups.yaml", "groups:\n  - where: labels.region == \"eu\"\n    vars: {base.ntp: [ntp.eu.example.com]}\n"),
-        ("modules/base/module.yaml", "params: {ntp: [a]}\nresources:\n  - file: /etc/motd\n    content: hi\n"),
+        (
+            "groups.yaml",
+            "groups:\n  - where: labels.region == \"eu\"\n    vars: {base.ntp: [ntp.eu.example.com]}\n",
+        ),
+        (
+            "modules/base/module.yaml",
+            "params: {ntp: [a]}\nresources:\n  - file: /etc/motd\n    content: hi\n",
+        ),
         (
             "modules/web/module.yaml",
             "depends_on: [base]\nparams: {port: 80, workers: 2, name: x}\nresources:\n  - file: /etc/site\n    content: ${{ params.port }}\n",
@@ -69,7 +78,11 @@ fn entries_in_files_of_a_thousand() {
     let part = start.elapsed();
     assert_eq!(changed.hostnames.len(), NODES / FILES);
     assert!(!changed.patterns && !changed.modules && !changed.channels);
-    println!("{NODES} entries, {} KiB: whole {whole:?}, one file {part:?}, peak {} MiB", bytes / 1024, resident_mib());
+    println!(
+        "{NODES} entries, {} KiB: whole {whole:?}, one file {part:?}, peak {} MiB",
+        bytes / 1024,
+        resident_mib()
+    );
     assert!(part * 5 < whole, "an edit of one file costs {part:?}, all of it {whole:?}");
 }
 

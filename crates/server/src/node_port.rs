@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use model::exchange::{Acked, Answer, CheckIn, Report};
 use model::log::{Cursor, MAX_FACTS};
 use model::{Digest, Incarnation, NodeId};
@@ -28,6 +28,8 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// When the next contact is further away than this, the connection is closed after the
 /// answer: an idle node then costs no memory here.
 const KEEP_OPEN: Duration = Duration::from_secs(45);
+/// How long a request's body may take to arrive; an agent waits no longer for its answer.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// The most of a blob that one response carries.
 const MAX_RANGE: u64 = 4 * 1024 * 1024;
 
@@ -79,7 +81,7 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
     }
 }
 
-async fn answer(plane: &ControlPlane, request: Request<Incoming>) -> Result<Reply, Problem> {
+async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
     match headers::version(request.headers()) {
         Version::Fits => {}
         Version::OtherProtocol => return Err(Code::ProtocolVersion.into()),
@@ -156,8 +158,10 @@ impl Caller {
         };
         let key = self.slot.lock().node.key;
         signed.verify(target, &key, now()).map_err(signature_problem)?;
-        // What was seen before this start is forgotten, so nothing from before it counts.
-        if signed.created.secs() < plane.started.secs() {
+        // What was seen before this start is forgotten, so nothing from before it counts. The
+        // number is the signer's clock in microseconds, or higher.
+        let started = u64::try_from(plane.started.0).unwrap_or(0).saturating_mul(1000);
+        if signed.nonce < started {
             return Err(signature_problem(SignatureError::Skew { created: signed.created }));
         }
         if !self.slot.lock().node.window.accept(signed.nonce) {
@@ -182,14 +186,12 @@ fn signature_problem(error: SignatureError) -> Problem {
 }
 
 async fn check_in(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     caller: &Caller,
     request: CheckIn,
     wait: Duration,
 ) -> Result<(Answer, bool), Problem> {
-    if let Some(why) = plane.not_ready() {
-        return Err(Problem::new(Code::NotReady, why));
-    }
+    ready(plane)?;
     check_facts(request.facts.len())?;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
@@ -204,6 +206,14 @@ async fn check_in(
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
     let idle = far && step.unchanged && wait.is_zero();
     Ok((step.answer, idle))
+}
+
+/// What depends on the signed artifacts waits until they are loaded (WIR-4).
+fn ready(plane: &ControlPlane) -> Result<(), Problem> {
+    match plane.not_ready() {
+        Some(why) => Err(Problem::new(Code::NotReady, why)),
+        None => Ok(()),
+    }
 }
 
 fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> Step {
@@ -239,16 +249,25 @@ async fn long_poll(
 
 /// Makes durable what a step says is new, before anything of it is acknowledged.
 async fn persist(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     caller: &Caller,
     incarnation: &Incarnation,
     step: &mut Step,
 ) -> Result<Option<Cursor>, Problem> {
     if step.first_use {
-        plane.store.certificate_used(&caller.id).await.map_err(store_problem)?;
+        let stored = plane.store.certificate_used(&caller.id).await;
+        if stored.is_err() {
+            // Not stored: the next request is the first one again (ENR-7).
+            caller.slot.lock().node.certificate_used = false;
+        }
+        stored.map_err(store_problem)?;
     }
     if let Some(push) = step.push_done {
-        plane.store.clear_push(&caller.id, push).await.map_err(store_problem)?;
+        let stored = plane.store.clear_push(&caller.id, push).await;
+        if stored.is_err() {
+            caller.slot.lock().node.push.get_or_insert(push);
+        }
+        stored.map_err(store_problem)?;
     }
     if let Some(traits) = step.traits.take() {
         let stored = plane.store.put_traits(&caller.id, traits, now()).await;
@@ -266,15 +285,29 @@ async fn persist(
 }
 
 async fn accept_facts(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     caller: &Caller,
     incarnation: &Incarnation,
     facts: Vec<model::log::Fact>,
 ) -> Result<Cursor, Problem> {
-    let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
-    let accepted = appended.map_err(store_problem)?;
-    caller.slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
-    Ok(accepted.cursor)
+    let (plane, id, slot) = (plane.clone(), caller.id.clone(), caller.slot.clone());
+    let incarnation = incarnation.clone();
+    // Whole, also when the node hangs up in the middle: what the store took and the index
+    // did not would be known to nobody until the next start.
+    whole(async move {
+        let appended = plane.store.append_facts(&id, &incarnation, facts, now()).await;
+        let accepted = appended.map_err(store_problem)?;
+        slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
+        Ok(accepted.cursor)
+    })
+    .await
+}
+
+/// Does something to its end, even when the request that it is for is given up.
+pub(crate) async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(Code::Internal.into()))
 }
 
 /// Puts the set into an offer that needs one.
@@ -288,7 +321,7 @@ async fn complete(plane: &ControlPlane, step: &mut Step) -> Result<(), Problem> 
     Ok(())
 }
 
-async fn report(plane: &ControlPlane, caller: &Caller, report: Report) -> Result<Acked, Problem> {
+async fn report(plane: &Arc<ControlPlane>, caller: &Caller, report: Report) -> Result<Acked, Problem> {
     check_facts(report.facts.len())?;
     let acked = accept_facts(plane, caller, &report.incarnation, report.facts).await?;
     Ok(Acked { acked })
@@ -303,6 +336,7 @@ fn check_facts(count: usize) -> Result<(), Problem> {
 
 /// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.
 async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answer, Problem> {
+    ready(plane)?;
     let heads = plane.heads();
     let mut step = {
         let mut node = caller.slot.lock().node.clone();
@@ -329,6 +363,7 @@ async fn blob(
     matched: &Matched,
     parts: &http::request::Parts,
 ) -> Result<Reply, Problem> {
+    ready(plane)?;
     let digest: Digest =
         matched.digest.as_deref().and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;
     let roots = {
@@ -389,17 +424,25 @@ pub(crate) async fn read(
     if parts.method == http::Method::POST && base != Some(JSON) {
         return Err(Code::MediaType.into());
     }
-    read_any(body, limit).await
+    read_any(body, limit, BODY_WITHIN).await
 }
 
-/// Reads a body of any type, within its bound.
-pub(crate) async fn read_any(body: Incoming, limit: usize) -> Result<Bytes, Problem> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+/// Reads a body of any type, within its bound of bytes and time.
+pub(crate) async fn read_any<B>(body: B, limit: usize, within: Duration) -> Result<Bytes, Problem>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match tokio::time::timeout(within, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(body::BodyError::TooLarge { limit }.into())
         }
-        Err(_) => Err(Problem::new(Code::BadBody, "the body broke off")),
+        Ok(Err(_)) => Err(Problem::new(Code::BadBody, "the body broke off")),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", within.as_secs());
+            Err(Problem::new(Code::BadBody, detail))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -27,6 +28,8 @@ use crate::node_port::{accepts_gzip, read, read_any, unpacked};
 use crate::releases;
 use crate::state::{ControlPlane, now};
 
+/// How long a body of contents may take to arrive.
+const CONTENTS_WITHIN: Duration = Duration::from_secs(600);
 /// Hostnames named for one cause.
 const NAMED: usize = 5;
 
@@ -42,7 +45,7 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
     }
 }
 
-async fn answer(plane: &ControlPlane, request: Request<Incoming>) -> Result<Reply, Problem> {
+async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
     let operator = match request.extensions().get::<Connection>().and_then(|c| c.peer.as_deref()) {
         Some(peer) => match &peer.role {
             Role::Operator(name) => name.clone(),
@@ -85,7 +88,7 @@ async fn answer(plane: &ControlPlane, request: Request<Incoming>) -> Result<Repl
         }
         (Method::GET, ["v1", "contents", digest]) => content(plane, digest).await,
         (Method::POST, ["v1", "contents"]) => {
-            let bytes = read_any(body, MAX_CONTENTS).await?;
+            let bytes = read_any(body, MAX_CONTENTS, CONTENTS_WITHIN).await?;
             put_contents(plane, unpacked(&parts, bytes, MAX_CONTENTS)?).await
         }
         (Method::POST, ["v1", order]) => {
@@ -98,7 +101,7 @@ async fn answer(plane: &ControlPlane, request: Request<Incoming>) -> Result<Repl
 
 /// Orders: everything that changes something and comes as JSON.
 async fn order_of(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     order: &str,
     bytes: &[u8],
     operator: &str,
@@ -119,7 +122,7 @@ async fn order_of(
         }
         "releases" => {
             let commit: Commit = body::decode(bytes)?;
-            json(&releases::commit(plane, commit, operator).await?, false)
+            json(&releases::commit(plane.clone(), commit, operator.to_owned()).await?, false)
         }
         "beacons" => {
             let sent: Beacons = body::decode(bytes)?;

@@ -253,11 +253,17 @@ fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), Fou
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FoundError> {
     let failed = |source| FoundError::Write { path: path.to_owned(), source };
     let temporary = path.with_extension("new");
+    // One left over from a crash may have another mode, and a key must not get it.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
     let mut options = fs::OpenOptions::new();
-    let mut file =
-        options.write(true).create(true).truncate(true).mode(mode).open(&temporary).map_err(failed)?;
+    let mut file = options.write(true).create_new(true).mode(mode).open(&temporary).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)
+    fs::rename(&temporary, path).map_err(failed)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(directory.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all()).map_err(failed)
 }
 
 /// Random bytes of the operating system.

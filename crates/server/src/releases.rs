@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use model::exchange::Signed;
+use model::time::SLACK;
 use model::{Channel, Digest, Selection};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
@@ -15,6 +16,7 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::{Commit, Summary};
+use crate::node_port::whole;
 use crate::state::{ControlPlane, now};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -90,9 +92,15 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
     })
 }
 
-/// Commits a release: every header verified, all of one number and selection, everything
-/// below it stored; then the channels point to it.
-pub(crate) async fn commit(plane: &ControlPlane, commit: Commit, by: &str) -> Result<u64, Problem> {
+/// Commits a release and points the channels to it, also when the publisher hangs up in the
+/// middle: a release that is stored is one that nodes are pointed to.
+pub(crate) async fn commit(plane: Arc<ControlPlane>, sent: Commit, by: String) -> Result<u64, Problem> {
+    whole(async move { commit_whole(&plane, sent, &by).await }).await
+}
+
+/// Every header verified, all of one number and selection, everything below it stored; then
+/// the channels point to it.
+async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<u64, Problem> {
     let _one = plane.publishing.lock().await;
     let first = check(plane, &commit)?;
     // Refused before it is stored if a pattern cannot be read.
@@ -122,7 +130,7 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
         if header.channel != *channel || header.fleet != plane.trust.fleet {
             return Err(refused("a header is of another channel or fleet"));
         }
-        if header.created > now().plus(model::time::SLACK) {
+        if header.created > now().plus(SLACK) {
             return Err(refused("a header is dated in the future; check the clock of who signed it"));
         }
         match &first {
@@ -149,6 +157,11 @@ fn commit_problem(error: CommitError) -> Problem {
 pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
     for document in beacons {
         let beacon: Beacon = verified(plane, &document)?;
+        if beacon.at > now().plus(SLACK) {
+            // Every node would refuse it, and the release with it.
+            let detail = "a beacon is dated in the future; check the clock of who signed it";
+            return Err(Problem::new(Code::ReleaseRefused, detail));
+        }
         let heads = plane.heads();
         let head = heads.channels.get(&beacon.channel);
         if head.is_none_or(|head| head.header.seq != beacon.seq || head.digest != beacon.header) {

@@ -273,7 +273,9 @@ impl BlobStore {
         let mut all = Vec::new();
         for directory in entries(&self.whole)? {
             if directory.is_dir() {
-                all.extend(files(&directory)?.into_iter().filter_map(|path| Some((digest_of_name(&path)?, path))));
+                all.extend(
+                    files(&directory)?.into_iter().filter_map(|path| Some((digest_of_name(&path)?, path))),
+                );
             }
         }
         Ok(all)

@@ -48,9 +48,10 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<(u64, PathBuf)>> {
     };
     for entry in entries {
         let path = entry.map_err(|error| failed(Op::Read, directory, error))?.path();
-        let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| {
-            name.strip_prefix(NAME.0)?.strip_suffix(NAME.1)?.parse().ok()
-        });
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_prefix(NAME.0)?.strip_suffix(NAME.1)?.parse().ok());
         found.extend(number.map(|number: u64| (number, path)));
     }
     found.sort();

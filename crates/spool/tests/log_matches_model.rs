@@ -91,7 +91,8 @@ fn step(log: &mut FactLog, model: &mut Model, step: &Step, count: u64) {
                 Ok(()) => {
                     model.pending.drain(..part);
                     // Counted from the new beginning; those before it are sure now.
-                    model.maybe_acked = model.maybe_acked.iter().filter_map(|n| n.checked_sub(part)).collect();
+                    model.maybe_acked =
+                        model.maybe_acked.iter().filter_map(|n| n.checked_sub(part)).collect();
                 }
                 Err(_) => model.maybe_acked.push(part),
             }

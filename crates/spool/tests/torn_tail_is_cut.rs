@@ -96,9 +96,14 @@ fn a_journal_cut_anywhere_holds_what_was_whole() {
         let opened = Journal::<String, u32>::open(&Disk::new(), &path).unwrap();
         assert_eq!(opened.set_aside, None, "cut at {end}");
         let mut journal = opened.journal;
-        assert_eq!(journal.entries(), &[("a".to_owned(), 1)].into(), "cut at {end}: a batch is whole or not there");
+        assert_eq!(
+            journal.entries(),
+            &[("a".to_owned(), 1)].into(),
+            "cut at {end}: a batch is whole or not there"
+        );
         journal.put("c".into(), 3).unwrap();
-        let journal = Journal::<String, u32>::open(&Disk::new(), &path).unwrap().journal;
-        assert_eq!(journal.entries(), &[("a".to_owned(), 1), ("c".to_owned(), 3)].into());
+        let again = Journal::<String, u32>::open(&Disk::new(), &path).unwrap();
+        assert_eq!(again.journal.entries(), &[("a".to_owned(), 1), ("c".to_owned(), 3)].into());
+        assert_eq!(again.set_aside, None, "cut at {end}: nothing is left of it");
     }
 }

@@ -77,8 +77,13 @@ pub(crate) fn check(
     chunks: &BTreeMap<Digest, Prepared>,
     known: &mut dyn Known,
 ) -> Result<BTreeMap<Digest, u32>, PutError> {
-    let mut check =
-        Check { chunks, known, heights: BTreeMap::new(), sizes: BTreeMap::new(), missing: Default::default() };
+    let mut check = Check {
+        chunks,
+        known,
+        heights: BTreeMap::new(),
+        sizes: BTreeMap::new(),
+        missing: Default::default(),
+    };
     for digest in chunks.keys() {
         check.height(digest, 0)?;
     }

@@ -19,7 +19,11 @@ pub(crate) struct Marked {
 
 impl Marked {
     /// Marks `roots` and everything below them. Cost: what is newly marked.
-    pub(crate) fn mark(&mut self, roots: impl IntoIterator<Item = Digest>, needs_of: NeedsOf<'_>) -> Result<()> {
+    pub(crate) fn mark(
+        &mut self,
+        roots: impl IntoIterator<Item = Digest>,
+        needs_of: NeedsOf<'_>,
+    ) -> Result<()> {
         let mut stack: Vec<Digest> = roots.into_iter().collect();
         while let Some(chunk) = stack.pop() {
             if !self.chunks.insert(chunk) {

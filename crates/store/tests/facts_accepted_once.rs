@@ -27,7 +27,7 @@ fn batches() -> impl Strategy<Value = Vec<Batch>> {
 
 /// The fact of a number, the same in every repetition.
 fn fact(seq: u64) -> Fact {
-    if seq % 3 == 0 { started(seq) } else { run(seq, u32::from(seq % 2 == 0), false) }
+    if seq.is_multiple_of(3) { started(seq) } else { run(seq, u32::from(seq.is_multiple_of(2)), false) }
 }
 
 #[derive(Default)]
@@ -47,8 +47,8 @@ impl Model {
             self.accepted.push((batch.node, batch.life, *cursor));
             let streak = self.streaks.entry(batch.node).or_default();
             match *cursor {
-                seq if seq % 3 == 0 => {}
-                seq if seq % 2 == 0 => *streak += 1,
+                seq if seq.is_multiple_of(3) => {}
+                seq if seq.is_multiple_of(2) => *streak += 1,
                 _ => *streak = 0,
             }
         }

@@ -27,12 +27,14 @@ async fn publishers_at_once() {
                     let mut head: Option<u64> = None;
                     let mut done = Vec::new();
                     while (done.len() as u64) < EACH {
-                        let seq = head.map_or(1, |head| head + 1);
+                        // Each has numbers of its own, so that only what it was built on
+                        // can be in the way.
+                        let seq = head.map_or(0, |head| head / PUBLISHERS + 1) * PUBLISHERS + publisher;
                         let mut new = release(seq, root, head);
                         new.ref_label = format!("of {publisher}");
                         match store.commit_release(new).await {
                             Ok(()) => {
-                                done.push(seq);
+                                done.push((head, seq));
                                 head = Some(seq);
                             }
                             Err(CommitError::HeadMoved { head: now }) => head = now,
@@ -46,15 +48,19 @@ async fn publishers_at_once() {
         let mut all = Vec::new();
         for publisher in publishers {
             let (publisher, done) = publisher.await.unwrap();
-            for seq in &done {
+            for (_, seq) in &done {
                 let label = store.release(*seq).await.unwrap().unwrap().ref_label;
                 assert_eq!(label, format!("of {publisher}"), "r{seq} was overwritten");
             }
             all.extend(done);
         }
         all.sort_unstable();
-        assert_eq!(all, (1..=PUBLISHERS * EACH).collect::<Vec<_>>());
-        assert_eq!(store.heads().await.unwrap()[0].seq, PUBLISHERS * EACH);
+        let mut head = None;
+        for (built_on, seq) in all {
+            assert_eq!(built_on, head, "r{seq} was not built on the one before it");
+            head = Some(seq);
+        }
+        assert_eq!(Some(store.heads().await.unwrap()[0].seq), head);
     }
 }
 

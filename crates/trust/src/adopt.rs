@@ -94,7 +94,9 @@ pub enum Refusal {
     #[error("two different headers bear the number {0}; one of them was accepted before")]
     TwoHeaders(u64),
     /// Neither header nor beacon is within the freshness window.
-    #[error("release {seq} was last signed for at {signed}, which is past its freshness of {freshness_secs} s")]
+    #[error(
+        "release {seq} was last signed for at {signed}, which is past its freshness of {freshness_secs} s"
+    )]
     Stale {
         /// The release offered.
         seq: u64,
@@ -154,16 +156,14 @@ impl Refusal {
 /// # Errors
 /// The first [`Refusal`] found; nothing of the offer may be used then.
 pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
-    let header: Header =
-        signed::verify(&offer.header, &by.trust.release).map_err(Refusal::Header)?;
+    let header: Header = signed::verify(&offer.header, &by.trust.release).map_err(Refusal::Header)?;
     let digest = signed::digest(&offer.header);
     let beacon = match &offer.beacon {
         Some(beacon) => Some(verify_beacon(beacon, &header, &digest, by.trust)?),
         None => None,
     };
     check_identity(&header, offer, by)?;
-    let fallback =
-        by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
+    let fallback = by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
     check_number(&header, &digest, fallback, by.floor)?;
     check_dates(&header, beacon.as_ref(), fallback, by.time)?;
     offer.proof.verify(&header.selection, by.hostname, &offer.entry, by.matches)?;
@@ -202,12 +202,7 @@ fn check_identity(header: &Header, offer: &Offer, by: Judge<'_>) -> Result<(), R
     Ok(())
 }
 
-fn check_number(
-    header: &Header,
-    digest: &Digest,
-    fallback: bool,
-    floor: &Floor,
-) -> Result<(), Refusal> {
+fn check_number(header: &Header, digest: &Digest, fallback: bool, floor: &Floor) -> Result<(), Refusal> {
     if header.seq < floor.seq && !fallback {
         return Err(Refusal::Older { offered: header.seq, accepted: floor.seq });
     }

@@ -54,10 +54,8 @@ pub enum VerifyError {
 pub fn sign<D: Document>(document: &D, keys: &[&SigningKey]) -> Result<Signed, CanonicalError> {
     let bytes = canonical::to_bytes(document)?;
     let message = message(D::TYPE, &bytes);
-    let signatures = keys.iter().map(|key| Signature {
-        key: key.public().id(),
-        sig: BASE64.encode(&key.sign(&message)),
-    });
+    let signatures =
+        keys.iter().map(|key| Signature { key: key.public().id(), sig: BASE64.encode(&key.sign(&message)) });
     let signatures = signatures.collect();
     let payload = String::from_utf8(bytes)
         .map_err(|_| CanonicalError::NotAllowed("canonical JSON is UTF-8".to_owned()))?;

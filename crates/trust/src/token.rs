@@ -161,8 +161,7 @@ pub fn verify(
 
 fn check_life(claims: &Claims) -> Result<(), TokenError> {
     let life = claims.expires_at.since(claims.issued_at);
-    let limit =
-        if claims.expected_pubkey_fingerprint.is_some() { MAX_LIFE } else { MAX_UNBOUND_LIFE };
+    let limit = if claims.expected_pubkey_fingerprint.is_some() { MAX_LIFE } else { MAX_UNBOUND_LIFE };
     if life > limit { Err(TokenError::TooLong) } else { Ok(()) }
 }
 
@@ -176,8 +175,7 @@ fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {
         return Err(if cut { TokenError::Truncated } else { TokenError::NotAToken });
     };
     let (claims, signature) = rest.split_once('.').ok_or(TokenError::Truncated)?;
-    let signature =
-        BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| TokenError::Truncated)?;
+    let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| TokenError::Truncated)?;
     if signature.len() != 64 {
         return Err(TokenError::Truncated);
     }

@@ -1,8 +1,9 @@
 //! Signed requests: RFC 9421 signatures over RFC 9530 digests (IDN-4).
 //!
 //! Covered are method, path, query and, when there is a body, its digest. `created` is
-//! the signer's time; `nonce` is a number that only rises, so that the receiver needs to
-//! remember one small window a node to refuse every replay.
+//! the signer's time; `nonce` is a number that only rises (its clock in microseconds, or one
+//! more than the last), so that the receiver needs to remember one small window a node to
+//! refuse every replay, and can refuse what was signed before it began to remember.
 
 use data_encoding::BASE64;
 use http::HeaderMap;

@@ -9,7 +9,8 @@ use super::read::Read;
 use super::{ResourceType, find, read, rules};
 use crate::module::{Command, FileRef};
 use crate::spec::{
-    Content, CustomSpec, DirectorySpec, Ensure, ExecSpec, FileSpec, LineSpec, Ownership, Script, Spec, SymlinkSpec,
+    Content, CustomSpec, DirectorySpec, Ensure, ExecSpec, FileSpec, LineSpec, Ownership, Script, Spec,
+    SymlinkSpec,
 };
 
 /// Reads evaluated attributes into what the type means. `files` are the module's files by
@@ -65,7 +66,10 @@ struct Bag(BTreeMap<&'static str, Read>);
 impl Bag {
     fn read(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Result<Bag, String> {
         let given = kind.attributes.iter().filter_map(|a| attributes.get(a.name).map(|value| (a, value)));
-        given.map(|(a, value)| Ok((a.name, read::read(a.kind, value)?))).collect::<Result<_, String>>().map(Bag)
+        given
+            .map(|(a, value)| Ok((a.name, read::read(a.kind, value)?)))
+            .collect::<Result<_, String>>()
+            .map(Bag)
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -106,7 +110,9 @@ fn file(
     rendered: Option<String>,
 ) -> Result<FileSpec, String> {
     let content = if let Some(source) = bag.text("source") {
-        let file = files.get(&format!("files/{source}")).ok_or_else(|| format!("files/{source} is not in the module"))?;
+        let file = files
+            .get(&format!("files/{source}"))
+            .ok_or_else(|| format!("files/{source} is not in the module"))?;
         Some(Content::Blob { digest: file.digest, size: file.size })
     } else if let Some(template) = bag.text("template") {
         let text = rendered.ok_or_else(|| format!("template {template} was not rendered"))?;

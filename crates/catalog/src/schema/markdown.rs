@@ -47,7 +47,10 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
         Short::Path => writeln!(out, "The name is an absolute path.")?,
         Short::Name => writeln!(out, "The name is any text.")?,
         Short::Attribute(attribute) => {
-            writeln!(out, "In the short form the value is `{attribute}`; without `name:`, the name is made of it.")?;
+            writeln!(
+                out,
+                "In the short form the value is `{attribute}`; without `name:`, the name is made of it."
+            )?;
         }
     }
     if kind.guarded {

@@ -117,7 +117,9 @@ impl Kind {
             Kind::Path => "absolute path".into(),
             Kind::Mode => "octal mode".into(),
             Kind::Bool => "bool".into(),
-            Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
+            Kind::Word(words) => {
+                words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
+            }
             Kind::Account => "name or number".into(),
             Kind::Argv => "argv list".into(),
             Kind::Shell => "shell text".into(),

@@ -43,7 +43,10 @@ pub(super) fn read(kind: Kind, value: &Value) -> Result<Read, String> {
         Kind::Account => account(value).map(Read::Text),
         Kind::Argv => match value {
             Value::List(_) => command(value).map(Read::Command),
-            _ => Err("an argv list is needed, such as [systemctl, reload, nginx]; the `shell` type takes a text".into()),
+            _ => Err(
+                "an argv list is needed, such as [systemctl, reload, nginx]; the `shell` type takes a text"
+                    .into(),
+            ),
         },
         Kind::Shell => match value {
             Value::List(_) => Err("a text is needed; the `exec` type takes an argv list".into()),
@@ -63,7 +66,9 @@ pub(super) fn read(kind: Kind, value: &Value) -> Result<Read, String> {
         Kind::Codes => codes(value).map(Read::Codes),
         Kind::Sha256 => {
             let text = short_text(value)?;
-            text.parse().map(Read::Digest).map_err(|_| format!("`{text}` is not a SHA-256 (64 lower-case hex digits)"))
+            text.parse()
+                .map(Read::Digest)
+                .map_err(|_| format!("`{text}` is not a SHA-256 (64 lower-case hex digits)"))
         }
         Kind::Source | Kind::Template => relative(value).map(Read::Text),
         Kind::Script => script(value).map(Read::Text),
@@ -154,12 +159,18 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
 }
 
 fn codes(value: &Value) -> Result<Vec<i32>, String> {
-    let Value::List(items) = value else { return Err("a list of exit codes is needed, such as [0, 2]".into()) };
+    let Value::List(items) = value else {
+        return Err("a list of exit codes is needed, such as [0, 2]".into());
+    };
     let code = |item: &Value| match params::int(item) {
         Ok(code @ 0..=255) => i32::try_from(code).map_err(|error| error.to_string()),
         _ => Err(format!("`{item}` is not an exit code (0 to 255)")),
     };
-    if items.is_empty() { Err("an empty list means that nothing succeeds".into()) } else { items.iter().map(code).collect() }
+    if items.is_empty() {
+        Err("an empty list means that nothing succeeds".into())
+    } else {
+        items.iter().map(code).collect()
+    }
 }
 
 fn relative(value: &Value) -> Result<String, String> {
@@ -175,7 +186,9 @@ fn script(value: &Value) -> Result<String, String> {
     } else {
         relative(value)?;
         if !text.starts_with("executors/") {
-            return Err(format!("`{text}` is neither below executors/ nor an absolute path; write executors/{text}"));
+            return Err(format!(
+                "`{text}` is neither below executors/ nor an absolute path; write executors/{text}"
+            ));
         }
     }
     Ok(text)

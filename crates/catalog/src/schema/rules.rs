@@ -59,10 +59,11 @@ pub(super) fn problems(
 ) -> Vec<Problem> {
     let mut found = Vec::new();
     let as_name = Value::Str(name.to_owned());
-    if kind.short == Short::Path && !skip(&as_name) {
-        if let Err(message) = params::path(name).and_then(|()| no_root(name)) {
-            found.push(Problem { attribute: Some("name".into()), kind: ProblemKind::Value, message, help: None });
-        }
+    if kind.short == Short::Path
+        && !skip(&as_name)
+        && let Err(message) = params::path(name).and_then(|()| no_root(name))
+    {
+        found.push(Problem { attribute: Some("name".into()), kind: ProblemKind::Value, message, help: None });
     }
     for (key, value) in attributes {
         found.extend(value_problem(kind, key, value, skip));
@@ -84,9 +85,11 @@ fn no_root(path: &str) -> Result<(), String> {
 }
 
 fn value_problem(kind: &ResourceType, key: &str, value: &Value, skip: fn(&Value) -> bool) -> Option<Problem> {
-    let blame = |kind, message: String, help| Some(Problem { attribute: Some(key.to_owned()), kind, message, help });
+    let blame =
+        |kind, message: String, help| Some(Problem { attribute: Some(key.to_owned()), kind, message, help });
     let Some(attribute) = kind.attribute(key) else {
-        let names = kind.attributes.iter().map(|a| a.name).chain(super::COMMON.iter().map(|(name, _, _)| *name));
+        let names =
+            kind.attributes.iter().map(|a| a.name).chain(super::COMMON.iter().map(|(name, _, _)| *name));
         let near = lang::nearest(key, names).map(|near| format!("did you mean `{near}`?"));
         let all: Vec<&str> = kind.attributes.iter().map(|a| a.name).collect();
         let help = near.unwrap_or_else(|| format!("it has {}", all.join(", ")));
@@ -115,7 +118,8 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Pro
         ("line", "line") => is_absent(attributes) && attributes.contains_key("matching"),
         _ => is_absent(attributes),
     };
-    let needed = kind.attributes.iter().filter(|a| a.required && !attributes.contains_key(a.name) && !spared(a.name));
+    let needed =
+        kind.attributes.iter().filter(|a| a.required && !attributes.contains_key(a.name) && !spared(a.name));
     let mut found: Vec<Problem> = needed
         .map(|a| Problem {
             attribute: None,
@@ -124,7 +128,8 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Pro
             help: Some(format!("add `{}:` ({}): {}", a.name, a.kind.describe(), a.summary)),
         })
         .collect();
-    let host_script = attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with('/'));
+    let host_script =
+        attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with('/'));
     if kind.name == "custom" && host_script && !attributes.contains_key("sha256") {
         found.push(Problem {
             attribute: Some("script".into()),
@@ -145,8 +150,10 @@ fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<P
     };
     let mut found = Vec::new();
     if kind.name == "file" {
-        let bodies: Vec<&str> =
-            ["content", "source", "template"].into_iter().filter(|key| attributes.contains_key(*key)).collect();
+        let bodies: Vec<&str> = ["content", "source", "template"]
+            .into_iter()
+            .filter(|key| attributes.contains_key(*key))
+            .collect();
         if let [first, second, ..] = bodies.as_slice() {
             let message = format!("`{first}` and `{second}` both say what the file holds");
             found.push(conflict(second, message, "keep one of content, source and template"));
@@ -156,7 +163,8 @@ fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<P
             found.push(conflict(body, message, "drop it, or drop `state: absent`"));
         }
     }
-    let shipped = attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with("executors/"));
+    let shipped =
+        attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with("executors/"));
     if kind.name == "custom" && shipped && attributes.contains_key("sha256") {
         let message = "a script of the module is pinned by itself".to_owned();
         found.push(conflict("sha256", message, "drop `sha256`"));

@@ -143,6 +143,10 @@ impl Watch {
             if name.starts_with('.') || event.events().contains(ReadFlags::IGNORED) {
                 continue;
             }
+            // A new file is of interest once it is written.
+            if event.events() == ReadFlags::CREATE {
+                continue;
+            }
             let folder = self.folders.get(&event.wd());
             let whole = event.events().intersects(ReadFlags::ISDIR | ReadFlags::QUEUE_OVERFLOW);
             match (folder, seen as &mut Seen) {

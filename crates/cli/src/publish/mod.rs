@@ -4,7 +4,7 @@ mod publisher;
 mod upload;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,6 +19,10 @@ use crate::screen::{Screen, aside};
 use crate::server::ServerError;
 
 pub use publisher::{Broken, Comparison, Prepared, PublishError, Published, Publisher};
+
+/// How long a resident publisher waits before it tries again what did not reach the control
+/// plane.
+const RETRY: Duration = Duration::from_secs(5);
 
 const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
@@ -161,24 +165,25 @@ async fn resident(
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
     aside(&format!("watching {}; every edit is published", folder.root().display()));
+    let edit = PublishArgs { yes: true, ..args.again() };
+    let mut again = false;
     loop {
-        let seen = tokio::select! {
-            seen = watch.next() => seen?,
+        let changes = tokio::select! {
+            seen = watch.next() => match seen? {
+                Seen::Files(files) => folder.reread(&files),
+                Seen::Everything => folder.scan(),
+            },
+            () = tokio::time::sleep(RETRY), if again => Ok(Changes::new()),
             _ = terminate.recv() => return Ok(Exit::Ok),
             _ = interrupt.recv() => return Ok(Exit::Ok),
         };
-        let changes = match seen {
-            Seen::Files(files) => folder.reread(&files),
-            Seen::Everything => folder.scan(),
+        let done = match changes {
+            Ok(changes) if changes.is_empty() && !again => continue,
+            Ok(changes) => once(publisher, changes, &edit, screen).await,
+            Err(error) => Err(error.into()),
         };
-        match changes {
-            Ok(changes) if changes.is_empty() => {}
-            Ok(changes) => {
-                let edit = PublishArgs { yes: true, ..args.again() };
-                tell(once(publisher, changes, &edit, screen).await)?;
-            }
-            Err(error) => tell(Err(error.into()))?,
-        }
+        again = done.as_ref().is_err_and(|failure| failure.exit() == Exit::Unreachable);
+        tell(done)?;
     }
 }
 

@@ -75,7 +75,12 @@ type Files = BTreeMap<String, Arc<Parsed>>;
 
 impl Context {
     /// Builds and checks it. `others` are all files but those of nodes and hosts.
-    pub(crate) fn build(files: &Files, modules: &Modules, labels: BTreeSet<String>, sink: &mut Sink) -> Context {
+    pub(crate) fn build(
+        files: &Files,
+        modules: &Modules,
+        labels: BTreeSet<String>,
+        sink: &mut Sink,
+    ) -> Context {
         let (clashes, reaches) = (modules.clashes.clone(), modules.reaches.clone());
         let mut context = Context { labels, clashes, reaches, ..Context::default() };
         for (name, decl) in &modules.decls {
@@ -202,8 +207,11 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
 fn read_roles(files: &Files, context: &mut Context, sink: &mut Sink) {
     for (path, file) in files {
         let (Content::Role(role), FileKind::Role(name)) = (&file.content, tree::kind(path)) else { continue };
-        let modules =
-            role.modules.iter().filter(|module| context.known_module(path, module, sink)).map(|m| m.value.as_str().into());
+        let modules = role
+            .modules
+            .iter()
+            .filter(|module| context.known_module(path, module, sink))
+            .map(|m| m.value.as_str().into());
         let modules = modules.collect();
         let vars = layer(context, path, &role.vars, sink);
         context.roles.insert(name.to_owned(), RoleInfo { file: path.as_str().into(), modules, vars });
@@ -248,7 +256,9 @@ pub(crate) fn check_var_use(path: &str, used: &crate::exprs::VarUse, context: &C
         sink.error(path, "E061", used.at, message).help(help);
         return;
     };
-    if let Some(param) = used.param.as_ref().filter(|param| !module.params.contains_key(*param) && !module.broken) {
+    if let Some(param) =
+        used.param.as_ref().filter(|param| !module.params.contains_key(*param) && !module.broken)
+    {
         let help = near_or_all(param, module.params.keys().map(String::as_str));
         let message = format!("module `{}` has no param `{param}`", used.module);
         sink.error(path, "E061", used.at, message).help(help);
@@ -259,7 +269,8 @@ pub(crate) fn check_var_use(path: &str, used: &crate::exprs::VarUse, context: &C
         return;
     }
     let message = format!("module `{own}` uses a var of `{}` and does not depend on it", used.module);
-    let help = format!("add `{}` to its depends_on, or write `vars.{}... | default(...)`", used.module, used.module);
+    let help =
+        format!("add `{}` to its depends_on, or write `vars.{}... | default(...)`", used.module, used.module);
     sink.error(path, "E061", used.at, message).help(help);
 }
 

@@ -58,7 +58,8 @@ impl<'e> Walk<'e> {
     }
 
     fn close(&mut self, path: &[(&'e str, usize)], target: &str) {
-        let members: Vec<&str> = path.iter().map(|(node, _)| *node).skip_while(|node| *node != target).collect();
+        let members: Vec<&str> =
+            path.iter().map(|(node, _)| *node).skip_while(|node| *node != target).collect();
         let first = members.iter().enumerate().min_by_key(|(_, name)| **name).map_or(0, |(i, _)| i);
         let ordered = members[first..].iter().chain(&members[..first]).map(|name| (*name).to_owned());
         self.found.push(ordered.collect());

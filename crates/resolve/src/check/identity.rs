@@ -43,7 +43,8 @@ fn line_path(placed: &Placed) -> Option<&str> {
 /// The file is written whole, so that no other resource may write in it.
 fn whole(placed: &Placed) -> bool {
     let attributes = &placed.resource.attributes;
-    placed.resource.kind == "file" && ["content", "source", "template"].iter().any(|key| attributes.contains_key(*key))
+    placed.resource.kind == "file"
+        && ["content", "source", "template"].iter().any(|key| attributes.contains_key(*key))
 }
 
 /// Checks one module and drops the second of two declarations that are alike.
@@ -73,16 +74,25 @@ pub(crate) fn within(name: &str, decl: &mut ModuleDecl, sink: &mut Sink) {
 
 fn different(first: &Placed, second: &Placed) -> String {
     let (a, b) = (first.resource.label(), second.resource.label());
-    if a == b { format!("`{b}` is declared twice, differently") } else { format!("`{b}` is declared already, as `{a}`") }
+    if a == b {
+        format!("`{b}` is declared twice, differently")
+    } else {
+        format!("`{b}` is declared already, as `{a}`")
+    }
 }
 
 fn lines_in_whole_files(file: &str, resources: &[Placed], sink: &mut Sink) {
     for line in resources {
         let Some(path) = line_path(line) else { continue };
         if let Some(whole) = resources.iter().find(|other| whole(other) && other.resource.name == path) {
-            sink.error(file, "E084", line.at, format!("a line in `{path}`, which another resource writes whole"))
-                .help("put the line into that file's content")
-                .label(whole.at, "written whole here");
+            sink.error(
+                file,
+                "E084",
+                line.at,
+                format!("a line in `{path}`, which another resource writes whole"),
+            )
+            .help("put the line into that file's content")
+            .label(whole.at, "written whole here");
         }
     }
 }
@@ -100,9 +110,14 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
     let mut labels: BTreeMap<String, At> = BTreeMap::new();
     for handler in &decl.handlers {
         if let Some(first) = labels.insert(handler.resource.label(), handler.at) {
-            sink.error(file, "E084", handler.at, format!("the handler `{}` is declared twice", handler.resource.label()))
-                .help("keep one, or give each a `name`")
-                .label(first, "first here");
+            sink.error(
+                file,
+                "E084",
+                handler.at,
+                format!("the handler `{}` is declared twice", handler.resource.label()),
+            )
+            .help("keep one, or give each a `name`")
+            .label(first, "first here");
         }
     }
 }
@@ -126,17 +141,27 @@ pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     for declared in known.values() {
         for (i, (first, a)) in declared.iter().enumerate() {
             for (second, b) in declared.iter().skip(i + 1).filter(|(_, b)| !alike(a, b)) {
-                let message = format!("`{}` is declared in module `{first}` too, differently", b.resource.label());
+                let message =
+                    format!("`{}` is declared in module `{first}` too, differently", b.resource.label());
                 let help = "keep one declaration, or keep the modules apart";
                 found.push(clash(first, a, second, b, message, help));
             }
         }
     }
     for (module, line, path) in lines {
-        for (other, whole) in known.get(&format!("path {path}")).into_iter().flatten().filter(|(_, p)| whole(p)) {
+        for (other, whole) in
+            known.get(&format!("path {path}")).into_iter().flatten().filter(|(_, p)| whole(p))
+        {
             if *other != module {
                 let message = format!("a line in `{path}`, which module `{other}` writes whole");
-                found.push(clash(other, whole, module, line, message, "put the line into that file's content"));
+                found.push(clash(
+                    other,
+                    whole,
+                    module,
+                    line,
+                    message,
+                    "put the line into that file's content",
+                ));
             }
         }
     }

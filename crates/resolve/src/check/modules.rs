@@ -107,7 +107,10 @@ fn files_exist(name: &str, decl: &ModuleDecl, files: &BTreeMap<String, Arc<Parse
     for placed in decl.resources.iter().chain(&decl.handlers) {
         for (key, folder) in [("template", "templates/"), ("source", "files/"), ("script", "")] {
             let Some(value) = placed.resource.attributes.get(key) else { continue };
-            let Some(text) = value.as_str().filter(|text| !is_dynamic(value) && !text.starts_with('/')) else { continue };
+            let Some(text) = value.as_str().filter(|text| !is_dynamic(value) && !text.starts_with('/'))
+            else {
+                continue;
+            };
             let path = format!("{folder}{text}");
             let wanted = if key == "script" { "executors/" } else { folder };
             if files.contains_key(&path) || !path.starts_with(wanted) {
@@ -116,7 +119,8 @@ fn files_exist(name: &str, decl: &ModuleDecl, files: &BTreeMap<String, Arc<Parse
             let at = placed.attributes.get(key).copied().unwrap_or(placed.at);
             let code = if key == "template" { "E090" } else { "E092" };
             let there = files.keys().filter_map(|other| other.strip_prefix(wanted));
-            let help = near_or_all(path.strip_prefix(wanted).unwrap_or(text), there.collect::<Vec<_>>().into_iter());
+            let help =
+                near_or_all(path.strip_prefix(wanted).unwrap_or(text), there.collect::<Vec<_>>().into_iter());
             let message = format!("modules/{name}/{path} does not exist");
             sink.error(&module_file(name), code, at, message).help(help);
         }

@@ -61,7 +61,10 @@ struct Links<'d> {
 
 fn members(decl: &ModuleDecl) -> impl Iterator<Item = (usize, &Placed, bool)> {
     let resources = decl.resources.iter().map(|placed| (placed, false));
-    resources.chain(decl.handlers.iter().map(|placed| (placed, true))).enumerate().map(|(i, (p, handler))| (i, p, handler))
+    resources
+        .chain(decl.handlers.iter().map(|placed| (placed, true)))
+        .enumerate()
+        .map(|(i, (p, handler))| (i, p, handler))
 }
 
 fn member(decl: &ModuleDecl, index: usize) -> Option<&Placed> {
@@ -106,8 +109,13 @@ impl<'d> Links<'d> {
             [one] => return Some(*one),
             [] => {}
             _ => {
-                sink.error(&file, "E080", reference.at, format!("`{}` means more than one resource", reference.value))
-                    .help("give the one that is meant an `id`, or write `type:name`");
+                sink.error(
+                    &file,
+                    "E080",
+                    reference.at,
+                    format!("`{}` means more than one resource", reference.value),
+                )
+                .help("give the one that is meant an `id`, or write `type:name`");
                 return None;
             }
         }
@@ -177,12 +185,15 @@ impl<'d> Links<'d> {
             let (first, second) = (link.from.module, link.to.module);
             if needs && !depends(self.decls, first, second) {
                 let message = format!("module `{first}` refers to `{second}` and does not depend on it");
-                sink.error(&file, "E088", link.at, message).help(format!("add `{second}` to the module's depends_on"));
+                sink.error(&file, "E088", link.at, message)
+                    .help(format!("add `{second}` to the module's depends_on"));
                 return;
             }
             if !needs && depends(self.decls, first, second) {
                 let message = format!("module `{second}` comes earlier: `{first}` depends on it");
-                let help = format!("let the resource in `{second}` stand in `{first}`, or use a handler of `{first}`");
+                let help = format!(
+                    "let the resource in `{second}` stand in `{first}`, or use a handler of `{first}`"
+                );
                 sink.error(&file, "E086", link.at, message).help(help);
                 return;
             }
@@ -193,8 +204,12 @@ impl<'d> Links<'d> {
     /// One relation said from both sides.
     fn both_directions(&self, sink: &mut Sink) {
         for (one, other) in [("notify", "subscribes"), ("before", "depends_on")] {
-            let said: BTreeMap<(Target<'_>, Target<'_>), &Link<'_>> =
-                self.all.iter().filter(|link| link.key == one).map(|link| ((link.from, link.to), link)).collect();
+            let said: BTreeMap<(Target<'_>, Target<'_>), &Link<'_>> = self
+                .all
+                .iter()
+                .filter(|link| link.key == one)
+                .map(|link| ((link.from, link.to), link))
+                .collect();
             for link in self.all.iter().filter(|link| link.key == other) {
                 if let Some(first) = said.get(&(link.to, link.from)) {
                     let message = format!("`{one}` there and `{other}` here say the same of one pair");
@@ -222,10 +237,16 @@ impl<'d> Links<'d> {
                 edges.entry(label(later)).or_default().push(label(earlier));
             }
             for cycle in graph::cycles(&edges) {
-                let first = members(decl).find(|(_, placed, _)| cycle.first() == Some(&placed.resource.label()));
+                let first =
+                    members(decl).find(|(_, placed, _)| cycle.first() == Some(&placed.resource.label()));
                 let at = first.map_or(At::default(), |(_, placed, _)| placed.at);
-                sink.error(&module_file(module), "E082", at, format!("these wait for each other: {}", ring(&cycle)))
-                    .help("drop one of the references between them");
+                sink.error(
+                    &module_file(module),
+                    "E082",
+                    at,
+                    format!("these wait for each other: {}", ring(&cycle)),
+                )
+                .help("drop one of the references between them");
             }
         }
     }
@@ -270,8 +291,13 @@ impl<'d> Links<'d> {
         let reference = Spanned { value: id.to_owned(), at };
         let Some(target) = self.resolve(module, &reference, sink) else { return };
         if !notifiers.contains(&target) {
-            sink.error(&file, "E089", at, format!("`{id}` does not notify this resource, so it is never asked"))
-                .help(format!("add `subscribes: [{id}]`"));
+            sink.error(
+                &file,
+                "E089",
+                at,
+                format!("`{id}` does not notify this resource, so it is never asked"),
+            )
+            .help(format!("add `subscribes: [{id}]`"));
         }
     }
 }
@@ -322,8 +348,14 @@ fn modules(decls: &Decls, links: &Links<'_>, sink: &mut Sink) {
     }
     for cycle in graph::cycles(&edges) {
         let Some(first) = cycle.first() else { continue };
-        let at = decls.get(first).and_then(|decl| decl.depends_on.first()).map(|item| item.at).unwrap_or_default();
-        sink.error(&module_file(first), "E083", at, format!("these modules wait for each other: {}", ring(&cycle)))
-            .help("drop one of the references between them");
+        let at =
+            decls.get(first).and_then(|decl| decl.depends_on.first()).map(|item| item.at).unwrap_or_default();
+        sink.error(
+            &module_file(first),
+            "E083",
+            at,
+            format!("these modules wait for each other: {}", ring(&cycle)),
+        )
+        .help("drop one of the references between them");
     }
 }

@@ -47,8 +47,13 @@ fn one(context: &Context, file: &str, var: &Var, sink: &mut Sink) -> Option<Type
     }
     if params::is_dynamic(&var.value) {
         if decl.merge != Merge::Replace && matches!(var.value, Value::Str(_)) {
-            sink.error(file, "E048", var.value_at, format!("`{}` merges, and an expression cannot be merged", var.name))
-                .help("write the list or map itself, with expressions inside it");
+            sink.error(
+                file,
+                "E048",
+                var.value_at,
+                format!("`{}` merges, and an expression cannot be merged", var.name),
+            )
+            .help("write the list or map itself, with expressions inside it");
             return None;
         }
         return Some(Typed { name: var.name.as_str().into(), value: var.value.clone(), at: var.name_at });

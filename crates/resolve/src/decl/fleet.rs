@@ -60,7 +60,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
     if root.is_bad() {
         return fleet;
     }
-    let present = |name: &str| matches!(&root.kind, Kind::Map(all) if all.iter().any(|(key, _)| key.value == name));
+    let present =
+        |name: &str| matches!(&root.kind, Kind::Map(all) if all.iter().any(|(key, _)| key.value == name));
     if !format {
         reading.missing_key(at, "fleet.yaml", "format", "begin with `format: 1`");
     }
@@ -74,12 +75,12 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
 }
 
 fn check_format(reading: &mut Reading<'_>, node: &Node) {
-    if let Some(text) = reading.text(node, "format") {
-        if text.value != FORMAT {
-            reading
-                .error("E022", node.at, format!("format `{}` is not known", text.value))
-                .help("this version reads `format: 1`");
-        }
+    if let Some(text) = reading.text(node, "format")
+        && text.value != FORMAT
+    {
+        reading
+            .error("E022", node.at, format!("format `{}` is not known", text.value))
+            .help("this version reads `format: 1`");
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Group> {
     for (key, node) in reading.map(root, "groups.yaml") {
         match key.value.as_str() {
             "groups" => {
-                groups = reading.list(node, "groups").iter().filter_map(|item| group(reading, item)).collect();
+                groups =
+                    reading.list(node, "groups").iter().filter_map(|item| group(reading, item)).collect();
             }
             _ => reading.unknown_key(key, &["groups"], "groups.yaml"),
         }
@@ -54,19 +55,30 @@ fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
             "observe" => observe = reading.bool(value, "observe").unwrap_or(false),
             "roles" | "modules" => {
                 reading
-                    .error("E015", key.at, format!("a group has no `{}`: roles and modules come from the node entry", key.value))
+                    .error(
+                        "E015",
+                        key.at,
+                        format!("a group has no `{}`: roles and modules come from the node entry", key.value),
+                    )
                     .help("name them in nodes.yaml");
             }
             _ => reading.unknown_key(key, &KEYS, "a group"),
         }
     }
     if !said && matches!(node.kind, Kind::Map(_)) {
-        reading.missing_key(node.at, "a group", "where", "say which nodes are meant, as in `where: labels.region == \"eu\"`");
+        reading.missing_key(
+            node.at,
+            "a group",
+            "where",
+            "say which nodes are meant, as in `where: labels.region == \"eu\"`",
+        );
     }
     let condition = condition?;
     let (mut labels, mut assumed) = (BTreeSet::new(), BTreeSet::new());
     for used in condition.names() {
-        let Some(label) = used.path.strip_prefix(&["labels".to_owned()]).and_then(|rest| rest.first()) else { continue };
+        let Some(label) = used.path.strip_prefix(&["labels".to_owned()]).and_then(|rest| rest.first()) else {
+            continue;
+        };
         labels.insert(label.clone());
         if !used.guarded {
             assumed.insert(label.clone());

@@ -5,6 +5,7 @@
 
 pub(crate) mod fleet;
 pub(crate) mod groups;
+mod kind;
 pub(crate) mod layers;
 pub(crate) mod module;
 pub(crate) mod nodes;

@@ -114,7 +114,9 @@ fn resources(
     let items = reading.list(node, what);
     if items.len() > MAX_RESOURCES {
         let at: At = node.at;
-        reading.error("E099", at, format!("more than {MAX_RESOURCES} {what} in one module")).help("split the module");
+        reading
+            .error("E099", at, format!("more than {MAX_RESOURCES} {what} in one module"))
+            .help("split the module");
         return Vec::new();
     }
     let maps = items.iter().filter(|item| !matches!(item.kind, Kind::Bad));

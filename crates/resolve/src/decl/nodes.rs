@@ -92,7 +92,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Entry> {
     for (key, node) in reading.map(root, "the file") {
         match key.value.as_str() {
             "nodes" => {
-                entries = reading.list(node, "nodes").iter().filter_map(|item| entry(reading, item)).collect();
+                entries =
+                    reading.list(node, "nodes").iter().filter_map(|item| entry(reading, item)).collect();
             }
             _ => reading.unknown_key(key, &["nodes"], "a nodes file"),
         }
@@ -134,7 +135,8 @@ fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<Entry> {
 /// An exact name that the entry's own `except` takes out again.
 fn own_exceptions(reading: &mut Reading<'_>, entry: &Entry) {
     for item in entry.matches.iter().filter(|item| item.pattern.is_exact()) {
-        if let Some(except) = entry.except.iter().find(|except| except.pattern.matches(item.pattern.as_str())) {
+        if let Some(except) = entry.except.iter().find(|except| except.pattern.matches(item.pattern.as_str()))
+        {
             reading
                 .error("E035", item.at, format!("`{}` is matched and excepted in one entry", item.pattern))
                 .help("drop it from `match`, or narrow `except`")
@@ -152,11 +154,12 @@ fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Item> {
     for text in texts {
         match Pattern::parse(&text.value) {
             Ok(pattern) => {
-                if what == "match" && pattern.is_exact() {
-                    if let Err(why) = hostname(&text.value) {
-                        reading.error("E034", text.at, format!("`{}` is not a hostname: {why}", text.value));
-                        continue;
-                    }
+                if what == "match"
+                    && pattern.is_exact()
+                    && let Err(why) = hostname(&text.value)
+                {
+                    reading.error("E034", text.at, format!("`{}` is not a hostname: {why}", text.value));
+                    continue;
                 }
                 items.push(Item { pattern, at: text.at });
             }
@@ -250,7 +253,11 @@ fn conditional(reading: &mut Reading<'_>, node: &Node) -> Vec<Conditional> {
 fn refuse_conditional(reading: &mut Reading<'_>, key: &Spanned<String>) {
     if matches!(key.value.as_str(), "roles" | "modules" | "exclude_modules") {
         reading
-            .error("E063", key.at, format!("observed traits choose no `{}`: they may only tune vars", key.value))
+            .error(
+                "E063",
+                key.at,
+                format!("observed traits choose no `{}`: they may only tune vars", key.value),
+            )
             .help("declare a label or an environment and decide by that");
         return;
     }

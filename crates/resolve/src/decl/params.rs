@@ -24,8 +24,12 @@ const TYPES: [(&str, ParamType); 11] = [
     ("map", ParamType::Map),
     ("secret", ParamType::Secret),
 ];
-const MERGES: [(&str, Merge); 4] =
-    [("replace", Merge::Replace), ("deep", Merge::Deep), ("append", Merge::Append), ("unique", Merge::Unique)];
+const MERGES: [(&str, Merge); 4] = [
+    ("replace", Merge::Replace),
+    ("deep", Merge::Deep),
+    ("append", Merge::Append),
+    ("unique", Merge::Unique),
+];
 
 /// Reads `params:`.
 pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ParamDecl> {
@@ -43,7 +47,9 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, P
 
 fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
     match &node.kind {
-        Kind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => typed(reading, name, entries),
+        Kind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => {
+            typed(reading, name, entries)
+        }
         _ => plain(reading, node),
     }
 }

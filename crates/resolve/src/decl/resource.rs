@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use catalog::module::{OnRemove, ParamDecl, Resource};
-use catalog::schema::{self, COMMON, LATER_COMMON, LATER_TYPES, ProblemKind, ResourceType, Short, TYPES};
+use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Short, TYPES};
 use lang::{Expr, Value};
 
+use super::kind;
 use crate::exprs::{self, Place};
-use crate::shape::{Reading, near_or_all};
+use crate::shape::Reading;
 use crate::yaml::{At, Node, Spanned};
 
 /// The longest name that is made of a resource's attributes, in characters.
@@ -30,8 +31,6 @@ pub(crate) struct Placed {
     pub(crate) changed: Vec<(Option<String>, At)>,
 }
 
-type Entries = [(Spanned<String>, Node)];
-
 /// Reads one resource; `None` when its type is unknown.
 pub(crate) fn read(
     reading: &mut Reading<'_>,
@@ -43,7 +42,7 @@ pub(crate) fn read(
     if entries.is_empty() {
         return None;
     }
-    let (kind, short) = find_type(reading, node, entries)?;
+    let (kind, short) = kind::find(reading, node, entries)?;
     let mut placed = empty(kind, node.at);
     if let Some(entry) = short {
         short_value(reading, kind, entry, &mut placed);
@@ -101,74 +100,12 @@ fn empty(kind: &ResourceType, at: At) -> Placed {
     }
 }
 
-type Found<'n> = (&'static ResourceType, Option<&'n (Spanned<String>, Node)>);
-
-/// The type: what `type:` says, or the first key that is a type's name.
-fn find_type<'n>(reading: &mut Reading<'_>, node: &Node, entries: &'n Entries) -> Option<Found<'n>> {
-    if let Some((_, value)) = entries.iter().find(|(key, _)| key.value == "type") {
-        let name = reading.text(value, "type")?;
-        let Some(kind) = schema::find(&name.value) else {
-            unknown_type(reading, &name.value, name.at);
-            return None;
-        };
-        return Some((kind, None));
-    }
-    let is_type = |key: &str| schema::find(key).is_some() || LATER_TYPES.contains(&key);
-    let first = entries.iter().find(|(key, _)| is_type(&key.value));
-    let Some(entry) = first else {
-        let near = entries.iter().find_map(|(key, _)| lang::nearest(&key.value, type_names()).map(|near| (key, near)));
-        match near {
-            Some((key, near)) => {
-                reading
-                    .error("E070", key.at, format!("there is no resource type `{}`", key.value))
-                    .help(format!("did you mean `{near}`?"));
-            }
-            None => {
-                reading
-                    .error("E070", At { len: 1, ..node.at }, "the resource says no type")
-                    .help("write `- file: /etc/motd`, or `type: file` and `name: /etc/motd`");
-            }
-        }
-        return None;
-    };
-    match schema::find(&entry.0.value) {
-        Some(kind) => Some((kind, Some(entry))),
-        None => {
-            later_type(reading, &entry.0, entries);
-            None
-        }
-    }
-}
-
-fn type_names() -> impl Iterator<Item = &'static str> + Clone {
-    TYPES.iter().map(|kind| kind.name)
-}
-
-fn unknown_type(reading: &mut Reading<'_>, name: &str, at: At) {
-    if LATER_TYPES.contains(&name) {
-        let all: Vec<&str> = type_names().collect();
-        reading
-            .error("E024", at, format!("the type `{name}` is not available in this version"))
-            .help(format!("there are {}", all.join(", ")));
-    } else {
-        let help = near_or_all(name, type_names());
-        reading.error("E070", at, format!("there is no resource type `{name}`")).help(help);
-    }
-}
-
-fn later_type(reading: &mut Reading<'_>, key: &Spanned<String>, entries: &Entries) {
-    let owner = entries.iter().find_map(|(other, _)| schema::find(&other.value).filter(|kind| kind.attribute(&key.value).is_some()));
-    match owner {
-        Some(kind) => {
-            reading
-                .error("E070", key.at, format!("the type's key comes first, and `{}` is no type here", key.value))
-                .help(format!("begin the resource with `{}:`", kind.name));
-        }
-        None => unknown_type(reading, &key.value, key.at),
-    }
-}
-
-fn short_value(reading: &mut Reading<'_>, kind: &ResourceType, entry: &(Spanned<String>, Node), placed: &mut Placed) {
+fn short_value(
+    reading: &mut Reading<'_>,
+    kind: &ResourceType,
+    entry: &(Spanned<String>, Node),
+    placed: &mut Placed,
+) {
     let (key, node) = entry;
     match kind.short {
         Short::Path | Short::Name => {
@@ -203,10 +140,10 @@ fn common(
         }
         "id" => {
             placed.id_at = node.at;
-            if let Some(id) = reading.text(node, "id") {
-                if reading.name(&id.value, id.at, "a resource") {
-                    resource.id = Some(id.value);
-                }
+            if let Some(id) = reading.text(node, "id")
+                && reading.name(&id.value, id.at, "a resource")
+            {
+                resource.id = Some(id.value);
             }
         }
         "when" => when(reading, node, placed, params),
@@ -243,9 +180,12 @@ fn changed_uses(expr: &Expr) -> Vec<Option<String>> {
     let source = expr.source();
     let mut found = Vec::new();
     for (at, word) in source.match_indices("changed") {
-        let boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\''));
+        let boundary =
+            |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\''));
         let rest = &source[at + word.len()..];
-        if !boundary(source[..at].chars().next_back()) || rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+        if !boundary(source[..at].chars().next_back())
+            || rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        {
             continue;
         }
         let argument = rest.trim_start().strip_prefix('(').map(str::trim_start).and_then(|inner| {
@@ -274,7 +214,8 @@ fn on_remove(reading: &mut Reading<'_>, node: &Node, kind: &str) -> Option<OnRem
     match known.iter().find(|(name, _)| *name == text.value) {
         Some((_, value)) if allowed.contains(value) => Some(*value),
         found => {
-            let can: Vec<&str> = known.iter().filter(|(_, value)| allowed.contains(value)).map(|(name, _)| *name).collect();
+            let can: Vec<&str> =
+                known.iter().filter(|(_, value)| allowed.contains(value)).map(|(name, _)| *name).collect();
             let message = match found {
                 Some(_) => format!("`{kind}` cannot `{}`: it leaves nothing that could be", text.value),
                 None => format!("`{}` is not a way to leave a node's set", text.value),
@@ -317,8 +258,16 @@ fn name(reading: &mut Reading<'_>, kind: &ResourceType, placed: &mut Placed) {
             Short::Path | Short::Name => String::new(),
         };
     }
-    if resource.name.is_empty() && matches!(kind.short, Short::Path | Short::Name) && !placed.attributes.contains_key("name") {
-        reading.missing_key(placed.at, "a resource in the long form", "name", "say what it is, as in `name: /etc/motd`");
+    if resource.name.is_empty()
+        && matches!(kind.short, Short::Path | Short::Name)
+        && !placed.attributes.contains_key("name")
+    {
+        reading.missing_key(
+            placed.at,
+            "a resource in the long form",
+            "name",
+            "say what it is, as in `name: /etc/motd`",
+        );
     }
     if resource.name.len() > MAX_NAME {
         let at = placed.attributes.get("name").copied().unwrap_or(placed.at);
@@ -352,7 +301,11 @@ fn limits(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handl
     for (key, references) in lists {
         if let Some(first) = references.first() {
             reading
-                .error("E087", first.at, format!("a handler has no `{key}`: handlers run in their own order, at the end"))
+                .error(
+                    "E087",
+                    first.at,
+                    format!("a handler has no `{key}`: handlers run in their own order, at the end"),
+                )
                 .help("put them in the order in which they should run");
         }
     }
@@ -377,7 +330,9 @@ fn problems(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, han
             ProblemKind::Regex => "E077",
         };
         let message = match blamed {
-            Some(name) if matches!(problem.kind, ProblemKind::Value | ProblemKind::Mode | ProblemKind::Regex) => {
+            Some(name)
+                if matches!(problem.kind, ProblemKind::Value | ProblemKind::Mode | ProblemKind::Regex) =>
+            {
                 format!("{name}: {}", problem.message)
             }
             _ => problem.message,

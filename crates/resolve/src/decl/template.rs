@@ -1,7 +1,7 @@
 //! A template body: does it parse, and which names does it use?
 
-use lang::template::TemplateName;
 use lang::Template;
+use lang::template::TemplateName;
 
 use crate::shape::Reading;
 use crate::yaml::At;

@@ -41,5 +41,6 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Va
 }
 
 fn is_full_name(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(module, param)| !module.is_empty() && !param.is_empty() && !param.contains('.'))
+    name.split_once('.')
+        .is_some_and(|(module, param)| !module.is_empty() && !param.is_empty() && !param.contains('.'))
 }

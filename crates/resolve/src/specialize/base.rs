@@ -238,11 +238,18 @@ fn module_set(context: &Context, wanted: &Wanted, blame: (&str, At), sink: &mut 
     for reach in context.reaches.iter().filter(|r| members.contains(&*r.from) && !members.contains(&*r.to)) {
         clashed = true;
         let (from, to) = (&reach.from, &reach.to);
-        sink.error(&crate::check::modules::module_file(from), "E088", reach.at, format!("a node has `{from}` without `{to}`, which this refers to"))
-            .help(format!("give the node `{to}`, or drop the reference"))
-            .label_in(file, at, "this one");
+        sink.error(
+            &crate::check::modules::module_file(from),
+            "E088",
+            reach.at,
+            format!("a node has `{from}` without `{to}`, which this refers to"),
+        )
+        .help(format!("give the node `{to}`, or drop the reference"))
+        .label_in(file, at, "this one");
     }
-    for clash in context.clashes.iter().filter(|c| members.contains(&*c.first) && members.contains(&*c.second)) {
+    for clash in
+        context.clashes.iter().filter(|c| members.contains(&*c.first) && members.contains(&*c.second))
+    {
         clashed = true;
         let path = |module: &str| crate::check::modules::module_file(module);
         sink.error(&path(&clash.second), "E084", clash.second_at, clash.message.clone())
@@ -265,8 +272,12 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
     let mut vars = BTreeMap::new();
     let has = |module: &str| modules.has(module);
     lay(context, &context.vars, has, &mut vars);
-    let roles: Vec<(&str, &RoleInfo)> =
-        key.wanted.roles.iter().filter_map(|name| context.roles.get(name).map(|role| (name.as_str(), role))).collect();
+    let roles: Vec<(&str, &RoleInfo)> = key
+        .wanted
+        .roles
+        .iter()
+        .filter_map(|name| context.roles.get(name).map(|role| (name.as_str(), role)))
+        .collect();
     conflicts(context, &roles, sink);
     for (_, role) in &roles {
         lay(context, &role.vars, has, &mut vars);
@@ -292,7 +303,8 @@ fn conflicts(context: &Context, roles: &[(&str, &RoleInfo)], sink: &mut Sink) {
                 continue;
             };
             if other.value != var.value {
-                let message = format!("role `{name}` sets `{}` and role `{first}` sets it differently", var.name);
+                let message =
+                    format!("role `{name}` sets `{}` and role `{first}` sets it differently", var.name);
                 sink.error(&role.file, "E046", var.at, message)
                     .help("set it in one role, or in the node entry")
                     .label_in(&info.file, other.at, format!("role `{first}` here"));

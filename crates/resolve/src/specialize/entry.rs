@@ -52,7 +52,12 @@ pub(crate) struct ReadHost<'e> {
 }
 
 /// Reads and checks an entry.
-pub(crate) fn read_entry<'e>(context: &Context, file: &Arc<str>, decl: &'e Entry, sink: &mut Sink) -> ReadEntry<'e> {
+pub(crate) fn read_entry<'e>(
+    context: &Context,
+    file: &Arc<str>,
+    decl: &'e Entry,
+    sink: &mut Sink,
+) -> ReadEntry<'e> {
     let mut sound = facts(context, file, &decl.facts, sink);
     let mut overrides = BTreeMap::new();
     for one in &decl.overrides {
@@ -74,7 +79,12 @@ pub(crate) fn read_entry<'e>(context: &Context, file: &Arc<str>, decl: &'e Entry
 }
 
 /// Reads and checks a host file.
-pub(crate) fn read_host<'e>(context: &Context, file: &Arc<str>, decl: &'e Host, sink: &mut Sink) -> ReadHost<'e> {
+pub(crate) fn read_host<'e>(
+    context: &Context,
+    file: &Arc<str>,
+    decl: &'e Host,
+    sink: &mut Sink,
+) -> ReadHost<'e> {
     let mut sound = facts(context, file, &decl.facts, sink);
     for module in &decl.exclude {
         sound &= context.known_module(file, module, sink);
@@ -105,7 +115,12 @@ fn facts(context: &Context, file: &str, facts: &Facts, sink: &mut Sink) -> bool 
     sound
 }
 
-fn conditional<'e>(context: &Context, file: &str, decl: &'e Conditional, sink: &mut Sink) -> ReadConditional<'e> {
+fn conditional<'e>(
+    context: &Context,
+    file: &str,
+    decl: &'e Conditional,
+    sink: &mut Sink,
+) -> ReadConditional<'e> {
     let used = decl.when.names();
     let needs = used
         .iter()
@@ -118,12 +133,10 @@ fn conditional<'e>(context: &Context, file: &str, decl: &'e Conditional, sink: &
 /// Vars of the entry for modules that its nodes have in no environment.
 fn useless_vars(context: &Context, entry: &ReadEntry<'_>, sink: &mut Sink) {
     let facts = &entry.decl.facts;
-    let layers = entry.conditional.iter().map(|one| &one.vars).chain(entry.overrides.values().map(|one| &one.vars));
-    let all: Vec<(&str, At)> = std::iter::once(&entry.vars)
-        .chain(layers)
-        .flatten()
-        .map(|var| (var.module(), var.at))
-        .collect();
+    let layers =
+        entry.conditional.iter().map(|one| &one.vars).chain(entry.overrides.values().map(|one| &one.vars));
+    let all: Vec<(&str, At)> =
+        std::iter::once(&entry.vars).chain(layers).flatten().map(|var| (var.module(), var.at)).collect();
     if all.is_empty() {
         return;
     }
@@ -137,7 +150,8 @@ fn useless_vars(context: &Context, entry: &ReadEntry<'_>, sink: &mut Sink) {
         return;
     }
     for (module, at) in all {
-        let has = direct.iter().any(|name| *name == module || crate::check::context::needs(context, name, module));
+        let has =
+            direct.iter().any(|name| *name == module || crate::check::context::needs(context, name, module));
         if !has {
             report_useless(&entry.file, module, at, sink);
         }

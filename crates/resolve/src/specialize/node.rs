@@ -132,7 +132,11 @@ fn facts(declared: &Declared<'_>) -> NodeFacts {
         environment: declared.environment.map(str::to_owned),
         owner: declared.owner.map(str::to_owned),
         roles: declared.roles.iter().map(|role| (*role).to_owned()).collect(),
-        labels: declared.labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        labels: declared
+            .labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
     }
 }
 
@@ -188,7 +192,12 @@ fn required(
             continue;
         }
         let secret = context.param(name).is_some_and(|decl| decl.kind == catalog::module::ParamType::Secret);
-        let help = if secret { catalog::params::NO_SECRETS.to_owned() } else { format!("add  {name}: ...  to its vars") };
-        sink.error(blame.0, "E047", blame.1, format!("`{name}` is required and nothing sets it for {whom}")).help(help);
+        let help = if secret {
+            catalog::params::NO_SECRETS.to_owned()
+        } else {
+            format!("add  {name}: ...  to its vars")
+        };
+        sink.error(blame.0, "E047", blame.1, format!("`{name}` is required and nothing sets it for {whom}"))
+            .help(help);
     }
 }

@@ -29,8 +29,11 @@ pub(crate) fn read(bytes: &[u8], sink: &mut FileSink) -> Option<Node> {
 pub(crate) fn text<'b>(bytes: &'b [u8], sink: &mut FileSink) -> Option<&'b str> {
     if bytes.len() > MAX_FILE {
         let size = bytes.len() / (1024 * 1024);
-        sink.whole_file("E003", format!("the file is larger than {} MiB ({size} MiB)", MAX_FILE / (1024 * 1024)))
-            .help("split it: nodes/*.yaml and hosts/*.yaml are read together");
+        sink.whole_file(
+            "E003",
+            format!("the file is larger than {} MiB ({size} MiB)", MAX_FILE / (1024 * 1024)),
+        )
+        .help("split it: nodes/*.yaml and hosts/*.yaml are read together");
         return None;
     }
     match std::str::from_utf8(bytes) {
@@ -96,11 +99,15 @@ impl<'s> Reader<'s, '_> {
         let at = place(&span);
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            self.sink.error("E004", at, format!("more than {MAX_NODES} values in one file")).help("split the file");
+            self.sink
+                .error("E004", at, format!("more than {MAX_NODES} values in one file"))
+                .help("split the file");
             return Err(Stop::Reported);
         }
         if depth > MAX_DEPTH {
-            self.sink.error("E004", at, format!("nested deeper than {MAX_DEPTH} levels")).help("nothing needs that");
+            self.sink
+                .error("E004", at, format!("nested deeper than {MAX_DEPTH} levels"))
+                .help("nothing needs that");
             return Err(Stop::Reported);
         }
         let refused = self.refuse_extras(&event, at);
@@ -124,9 +131,9 @@ impl<'s> Reader<'s, '_> {
                     .help("write the value out, or put it in a var that several layers share");
                 return true;
             }
-            Event::Scalar(_, _, anchor, tag) | Event::SequenceStart(anchor, tag) | Event::MappingStart(anchor, tag) => {
-                (*anchor, tag)
-            }
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(anchor, tag)
+            | Event::MappingStart(anchor, tag) => (*anchor, tag),
             _ => return false,
         };
         if let Some(tag) = tag {
@@ -198,12 +205,11 @@ impl<'s> Reader<'s, '_> {
     /// `{{ x }}` without a dollar sign.
     fn braces(&mut self, line: u32, column: u32) {
         let text: String = nth_line(self.source, line).chars().skip(column as usize - 1).collect();
-        let inner = text.strip_prefix("{{").and_then(|rest| rest.split("}}").next()).unwrap_or_default().trim();
+        let inner =
+            text.strip_prefix("{{").and_then(|rest| rest.split("}}").next()).unwrap_or_default().trim();
         let width = text.find("}}").map_or(2, |end| text[..end].chars().count() + 2);
         let at = At { line, column, len: clamp(width) };
-        self.sink
-            .error("E012", at, "{{ in YAML is read as a map")
-            .help(format!("write  ${{{{ {inner} }}}}"));
+        self.sink.error("E012", at, "{{ in YAML is read as a map").help(format!("write  ${{{{ {inner} }}}}"));
     }
 
     /// Skips the rest of a node whose first event was `event`.
@@ -228,7 +234,8 @@ impl<'s> Reader<'s, '_> {
             self.braces(clamp(marker.line()), clamp(line[..found].chars().count() + 1));
             return;
         }
-        let problem = self.sink.error("E001", at(marker.line(), marker.col() + 1, 1), plain_words(error.info()));
+        let problem =
+            self.sink.error("E001", at(marker.line(), marker.col() + 1, 1), plain_words(error.info()));
         if line.contains("${{") {
             problem.help("quote the whole value: \"${{ ... }}\"");
         } else if error.info().contains("illegal placement of ':'") {
@@ -245,7 +252,9 @@ fn plain_words(info: &str) -> String {
         "mapping values are not allowed in this context" => {
             "this is not YAML: a second `: ` on the line, or a wrong indent".into()
         }
-        "simple key expected ':'" | "simple key expect ':'" => "this is not YAML: a key without its `:`".into(),
+        "simple key expected ':'" | "simple key expect ':'" => {
+            "this is not YAML: a key without its `:`".into()
+        }
         other => format!("this is not YAML: {other}"),
     }
 }

@@ -35,12 +35,17 @@ fn scalar(text: &str, plain: bool, at: At, sink: &mut FileSink) -> Option<Value>
     if plain {
         match text {
             "" => {
-                sink.error("E010", at, "there is no value here").help("write \"\" for an empty text, or drop the line");
+                sink.error("E010", at, "there is no value here")
+                    .help("write \"\" for an empty text, or drop the line");
                 return None;
             }
             "null" | "~" | "Null" | "NULL" => {
-                sink.error("E010", at, format!("`{text}` is no value: absence is written by leaving a thing out"))
-                    .help(format!("drop the line, or write \"{text}\" for the text"));
+                sink.error(
+                    "E010",
+                    at,
+                    format!("`{text}` is no value: absence is written by leaving a thing out"),
+                )
+                .help(format!("drop the line, or write \"{text}\" for the text"));
                 return None;
             }
             "true" => return Some(Value::Bool(true)),
@@ -55,7 +60,8 @@ fn scalar(text: &str, plain: bool, at: At, sink: &mut FileSink) -> Option<Value>
         return Some(Value::Str(format!("secret:{literal}")));
     }
     if text.starts_with("secret:") {
-        sink.error("E050", at, params::NO_SECRETS).help("write `secret::` for a text that begins with `secret:`");
+        sink.error("E050", at, params::NO_SECRETS)
+            .help("write `secret::` for a text that begins with `secret:`");
         return None;
     }
     if let Some(inner) = template_words(text) {

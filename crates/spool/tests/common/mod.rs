@@ -44,7 +44,11 @@ impl Faults for Full {
         if !self.on.load(Ordering::Relaxed) || !matches!(point.op, Append | Write | MakeDir | Open) {
             return FaultAction::Go;
         }
-        if self.tear { FaultAction::Tear(ErrorKind::StorageFull) } else { FaultAction::Fail(ErrorKind::StorageFull) }
+        if self.tear {
+            FaultAction::Tear(ErrorKind::StorageFull)
+        } else {
+            FaultAction::Fail(ErrorKind::StorageFull)
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+//! Chunks and contents.
+
 use bytes::Bytes;
 use model::Digest;
 use model::chunk::Chunk;
@@ -79,8 +81,20 @@ pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
     }
     assert_eq!(children[0], Digest::ZERO, "a tower of 300 chunks was accepted");
 
+    // The same in one call.
+    let mut chunks = Vec::new();
+    children[0] = tree.root;
+    for _ in 0..crate::MAX_CHUNKS_IN_PUT {
+        let chunk = Chunk::Branch { children: children.clone() };
+        children[0] = chunk.hash().unwrap();
+        chunks.push(chunk);
+    }
+    let refused = store.put_chunks(chunks, at(0)).await.unwrap_err();
+    assert!(matches!(refused, PutError::Malformed(_)), "{refused:?}");
+
     // A content of another size than the chunk says.
-    let Some(Chunk::Set { mut sections }) = store.chunk(&tree.sets.values().next().unwrap().root()).await.unwrap()
+    let Some(Chunk::Set { mut sections }) =
+        store.chunk(&tree.sets.values().next().unwrap().root()).await.unwrap()
     else {
         panic!("the set is there")
     };

@@ -1,3 +1,5 @@
+//! Facts.
+
 use super::fixture::{DAY, at, enrolled, life, run, started};
 use crate::record::{Retention, RunFilter};
 use crate::{Store, StoreError};

@@ -1,7 +1,9 @@
-use model::exchange::{Held, RunNote, TraitReport};
-use model::Digest;
+//! Nodes.
 
-use super::fixture::{at, enrolled, life, new_node, started, token, DAY};
+use model::Digest;
+use model::exchange::{Held, RunNote, TraitReport};
+
+use super::fixture::{DAY, at, enrolled, life, new_node, started, token};
 use crate::record::{Enrolled, Retention, Touch};
 use crate::{EnrollError, Store, StoreError};
 
@@ -111,7 +113,8 @@ pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.enrolled, record.removed, record.cursor), (at(5), None, None));
     // Its log goes on where it was.
-    let accepted = store.append_facts(&node, &life("one"), vec![started(1), started(2)], at(6)).await.unwrap();
+    let accepted =
+        store.append_facts(&node, &life("one"), vec![started(1), started(2)], at(6)).await.unwrap();
     assert_eq!(accepted.new, [started(2)]);
 
     store.remove_node(&node, at(7)).await.unwrap();
@@ -133,7 +136,8 @@ pub(super) async fn contacts_are_kept(store: &dyn Store) {
         root: Digest::of(b"root"),
     };
     let run = RunNote { at: at(9), outcome: Digest::of(b"outcome") };
-    let touch = |secs, held, run| Touch { node: node.clone(), last_seen: at(secs), held, run, promised_secs: 60 };
+    let touch =
+        |secs, held, run| Touch { node: node.clone(), last_seen: at(secs), held, run, promised_secs: 60 };
     let stranger = Touch { node: new_node(9).node_id, ..touch(10, None, None) };
     let first = touch(10, Some(held.clone()), Some(run.clone()));
     store.touch(vec![stranger, first]).await.unwrap();

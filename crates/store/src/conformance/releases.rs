@@ -1,3 +1,5 @@
+//! Releases and what they reach.
+
 use std::time::Duration;
 
 use model::Digest;

@@ -65,8 +65,7 @@ impl State {
         kept.mark(roots, &mut |digest| self.needs(digest))?;
         let (chunks, contents) = (self.chunks.len(), self.contents.len());
         self.chunks.retain(|digest, _| kept.chunks.contains(digest));
-        self.contents
-            .retain(|digest, content| content.touched >= cutoff || kept.contents.contains(digest));
+        self.contents.retain(|digest, content| content.touched >= cutoff || kept.contents.contains(digest));
         Ok(((chunks - self.chunks.len()) as u64, (contents - self.contents.len()) as u64))
     }
 

@@ -7,9 +7,7 @@ use model::{Incarnation, NodeId, Timestamp};
 use super::{Node, State, derived};
 use crate::enrollment::{self, Before, Known};
 use crate::error::{EnrollError, Result, StoreError};
-use crate::record::{
-    Accepted, Enrolled, FactRecord, NewNode, NodeRecord, RunRecord, TokenUse, Touch,
-};
+use crate::record::{Accepted, Enrolled, FactRecord, NewNode, NodeRecord, RunRecord, TokenUse, Touch};
 use crate::{MAX_LISTED, log};
 
 impl State {

@@ -7,10 +7,10 @@ use rusqlite::{Connection, Row, params};
 use super::cell::{Json, Text, int, uint};
 use super::nodes::active;
 use super::query::{self, change};
+use crate::MAX_LISTED;
 use crate::error::Result;
 use crate::log::{self, Derived};
 use crate::record::{Accepted, FactRecord, RunFilter, RunRecord};
-use crate::MAX_LISTED;
 
 pub(super) fn append(
     db: &Connection,
@@ -105,8 +105,7 @@ pub(super) fn of_node(
 }
 
 pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>> {
-    const ALL: &str =
-        select_facts!("WHERE fact.is_run = 1 AND fact.id < ?1 ORDER BY fact.id DESC LIMIT ?2");
+    const ALL: &str = select_facts!("WHERE fact.is_run = 1 AND fact.id < ?1 ORDER BY fact.id DESC LIMIT ?2");
     const OF_NODE: &str = select_facts!(
         "WHERE fact.node = (SELECT no FROM node WHERE id = ?3) AND fact.is_run = 1 AND fact.id < ?1
         ORDER BY fact.id DESC LIMIT ?2"

@@ -150,10 +150,8 @@ impl Store for SqliteStore {
     async fn touch(&self, mut touches: Vec<Touch>) -> Result<()> {
         while !touches.is_empty() {
             let batch: Vec<Touch> = touches.drain(..touches.len().min(TOUCHES_IN_BATCH)).collect();
-            self.write(0, move |session| {
-                batch.iter().try_for_each(|touch| nodes::touch(&session.db, touch))
-            })
-            .await?;
+            self.write(0, move |session| batch.iter().try_for_each(|touch| nodes::touch(&session.db, touch)))
+                .await?;
         }
         Ok(())
     }

@@ -33,7 +33,10 @@ impl Readers {
             let thread = std::thread::Builder::new()
                 .name("store-reader".into())
                 .spawn(move || work_off(&db, &jobs))
-                .map_err(|error| StoreError::Backend { operation: "start a reader", source: Arc::new(error) })?;
+                .map_err(|error| StoreError::Backend {
+                    operation: "start a reader",
+                    source: Arc::new(error),
+                })?;
             readers.threads.push(thread);
         }
         Ok(readers)

@@ -75,7 +75,8 @@ pub(super) fn garbage(db: &Connection, cutoff: Timestamp) -> Result<Garbage> {
     let touched = digests(db, "SELECT digest FROM chunk WHERE touched >= ?1", [cutoff])?;
     kept.mark(touched, &mut |digest| needs(db, digest))?;
     // A chunk is higher than any below it.
-    let mut chunks = digests(db, "SELECT digest FROM chunk WHERE touched < ?1 ORDER BY height DESC", [cutoff])?;
+    let mut chunks =
+        digests(db, "SELECT digest FROM chunk WHERE touched < ?1 ORDER BY height DESC", [cutoff])?;
     chunks.retain(|digest| !kept.chunks.contains(digest));
     let mut contents = digests(db, "SELECT digest FROM content WHERE touched < ?1", [cutoff])?;
     contents.retain(|digest| !kept.contents.contains(digest));
@@ -111,4 +112,108 @@ fn needs(db: &Connection, chunk: &Digest) -> Result<Option<Needs>> {
 
 fn digests(db: &Connection, sql: &'static str, bounds: impl Params) -> Result<Vec<Digest>> {
     query::all(db, "read digests", sql, bounds, |row| Ok(Digest(row.get::<_, Bytes32>(0)?.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::closure;
+    use crate::conformance::fixture::{DAY, Tree, at, tree};
+    use crate::sqlite::migrate::migrate;
+
+    fn session() -> Session {
+        let db = Connection::open_in_memory().unwrap();
+        migrate(&db).unwrap();
+        Session { db, recent: None, sweeps: 0 }
+    }
+
+    fn put(session: &mut Session, tree: &Tree, now: Timestamp) {
+        let digests = closure::prepare_contents(&tree.contents).unwrap();
+        chunks::put_contents(session, &digests, &tree.contents, now).unwrap();
+        let (_, prepared) = closure::prepare(&tree.chunks).unwrap();
+        chunks::put_chunks(session, &prepared, now).unwrap();
+    }
+
+    /// How many chunks there are; panics when one lacks something below it.
+    fn closed(session: &Session, tree: &Tree) -> usize {
+        let mut there = 0;
+        for chunk in &tree.chunks {
+            let digest = chunk.hash().unwrap();
+            if chunks::chunk(&session.db, &digest).unwrap().is_none() {
+                continue;
+            }
+            there += 1;
+            for below in chunk.needs().chunks {
+                assert!(
+                    chunks::chunk(&session.db, &below).unwrap().is_some(),
+                    "{below:?} went before {digest:?}"
+                );
+            }
+            for (content, _) in chunk.needs().contents {
+                assert!(chunks::size(&session.db, &content).unwrap().is_some(), "{content:?} is gone");
+            }
+        }
+        there
+    }
+
+    /// Takes everything away in batches of one, with something done before one of them.
+    fn sweep_with(session: &mut Session, tree: &Tree, when: usize, what: &dyn Fn(&mut Session)) -> usize {
+        let sweep = begin(session);
+        let garbage = garbage(&session.db, at(DAY)).unwrap();
+        assert_eq!(garbage.chunks.len(), tree.chunks.len());
+        for (n, digest) in garbage.chunks.iter().enumerate() {
+            if n == when {
+                what(session);
+            }
+            batch(session, sweep, Table::Chunk, &[*digest]).unwrap().unwrap();
+            closed(session, tree);
+        }
+        batch(session, sweep, Table::Content, &garbage.contents).unwrap().unwrap();
+        end(session, sweep);
+        assert!(session.recent.is_none());
+        closed(session, tree)
+    }
+
+    #[test]
+    fn what_is_asked_for_during_a_sweep_stays_with_all_below_it() {
+        let tree = tree(12, "a");
+        for when in 0..tree.chunks.len() {
+            let mut session = session();
+            put(&mut session, &tree, at(0));
+            let set = tree.sets.values().next().unwrap().root();
+            let roots = [tree.root, set];
+            let asked = std::cell::Cell::new(0);
+            let left = sweep_with(&mut session, &tree, when, &|session| {
+                let missing = chunks::missing(session, Table::Chunk, &roots, at(DAY)).unwrap();
+                asked.set(roots.len() - missing.len());
+            });
+            for root in roots.iter().skip(roots.len() - asked.get()) {
+                assert!(chunks::chunk(&session.db, root).unwrap().is_some(), "it was said to be there");
+            }
+            assert_eq!(left > 0, asked.get() > 0, "asked before batch {when}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_during_a_sweep_stays_with_all_below_it() {
+        let tree = tree(12, "a");
+        for when in 0..tree.chunks.len() {
+            let mut session = session();
+            put(&mut session, &tree, at(0));
+            let left = sweep_with(&mut session, &tree, when, &|session| put(session, &tree, at(DAY)));
+            assert_eq!(left, tree.chunks.len(), "put before batch {when}");
+        }
+    }
+
+    #[test]
+    fn a_later_sweep_ends_the_one_before() {
+        let mut session = session();
+        let first = begin(&mut session);
+        let second = begin(&mut session);
+        assert_eq!(batch(&mut session, first, Table::Chunk, &[]).unwrap(), None);
+        end(&mut session, first);
+        assert_eq!(batch(&mut session, second, Table::Chunk, &[]).unwrap(), Some(0));
+    }
 }

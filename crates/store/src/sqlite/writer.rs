@@ -91,7 +91,10 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || work_off(session, &jobs, &of_thread))
-            .map_err(|error| StoreError::Backend { operation: "start the writer", source: Arc::new(error) })?;
+            .map_err(|error| StoreError::Backend {
+                operation: "start the writer",
+                source: Arc::new(error),
+            })?;
         Ok(Writer { queue: Some(queue), gauge, thread: Some(thread) })
     }
 

@@ -1,0 +1,188 @@
+//! A node's set bound off the node, by the same code, and its resources as fields.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catalog::module::{Command, Module, OnRemove, Params};
+use catalog::spec::{Content, Ensure, Ownership, Script, Spec};
+use converge::bind::Inputs;
+use converge::{BoundModule, BoundResource, Desired, When, bind};
+use lang::Value;
+use model::delta::MAX_FIELD;
+use model::{Digest, Fields};
+
+/// The modules and params of a node's set.
+#[derive(Clone, Debug)]
+pub struct NodeSet {
+    /// By name.
+    pub modules: BTreeMap<String, Arc<Module>>,
+    /// The node's params.
+    pub params: Params,
+}
+
+impl NodeSet {
+    /// Binds the set as the node does.
+    pub fn bind(&self, hostname: &str, traits: &Value) -> Desired {
+        bind(&Inputs { modules: &self.modules, params: &self.params, hostname, traits })
+    }
+}
+
+/// Where the bytes of shipped files come from; those that are not there are named by digest.
+pub type Blobs<'a> = &'a dyn Fn(&Digest) -> Option<Arc<[u8]>>;
+
+/// What stands in for text that is not to be shown.
+pub const HIDDEN: &str = "(hidden: sensitive)";
+
+/// A bound resource as named texts. What is sensitive is in them: [`hide`] takes it out.
+pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
+    let mut fields = Fields::new();
+    match &resource.spec {
+        // Not wanted here, so there is nothing to bind.
+        Err(_) if matches!(resource.when, When::Never(_)) => {}
+        Err(why) => put(&mut fields, "error", why),
+        Ok(spec) => of_spec(&mut fields, spec, blobs),
+    }
+    match &resource.when {
+        When::Always => {}
+        When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
+        When::Ask(condition) => put(&mut fields, "when", format!("{}  (asked on the node)", condition.source())),
+        When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
+    }
+    let ids = |ids: &[converge::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    some(&mut fields, "depends_on", (!resource.depends_on.is_empty()).then(|| ids(&resource.depends_on)));
+    some(&mut fields, "notify", (!resource.notify.is_empty()).then(|| ids(&resource.notify)));
+    flag(&mut fields, "observe", resource.observe);
+    flag(&mut fields, "sensitive", resource.sensitive);
+    flag(&mut fields, "ignore_failure", resource.ignore_failure);
+    fields
+}
+
+/// A module's own part as named texts.
+pub fn module_fields(module: &BoundModule) -> Fields {
+    let mut fields = Fields::new();
+    some(&mut fields, "error", module.error.clone());
+    some(&mut fields, "depends_on", (!module.depends_on.is_empty()).then(|| module.depends_on.join(", ")));
+    match &module.when {
+        When::Always => {}
+        When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
+        When::Ask(condition) => put(&mut fields, "when", format!("{}  (asked on the node)", condition.source())),
+        When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
+    }
+    some(&mut fields, "verify", module.verify.as_ref().map(command));
+    flag(&mut fields, "observe", module.observe);
+    fields
+}
+
+/// Puts [`HIDDEN`] in the place of every text that says what a sensitive resource holds.
+pub fn hide(fields: &mut Fields) {
+    for (name, text) in fields.iter_mut() {
+        if !matches!(name.as_str(), "mode" | "owner" | "group" | "when" | "sensitive" | "observe" | "notify" | "depends_on") {
+            HIDDEN.clone_into(text);
+        }
+    }
+}
+
+/// What becomes of a resource that is no longer declared.
+pub fn removal(on_remove: OnRemove) -> &'static str {
+    match on_remove {
+        OnRemove::Keep => "no longer declared -> kept as it is (on_remove: keep)",
+        OnRemove::Delete => "no longer declared -> DELETE (on_remove: delete)",
+        OnRemove::Restore => "no longer declared -> RESTORE what was there before (on_remove: restore)",
+    }
+}
+
+/// A command as it is written.
+pub fn command(command: &Command) -> String {
+    match command {
+        Command::Argv(argv) => format!("[{}]", argv.join(", ")),
+        Command::Shell(text) => text.clone(),
+    }
+}
+
+fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
+    match spec {
+        Spec::File(file) => {
+            state(fields, file.ensure);
+            some(fields, "content", file.content.as_ref().map(|content| text(content, blobs)));
+            ownership(fields, &file.ownership);
+            some(fields, "validate", file.validate.as_ref().map(command));
+            flag(fields, "backup", file.backup);
+        }
+        Spec::Directory(directory) => {
+            state(fields, directory.ensure);
+            ownership(fields, &directory.ownership);
+            flag(fields, "recurse", directory.recurse);
+        }
+        Spec::Symlink(link) => {
+            state(fields, link.ensure);
+            put(fields, "target", &link.target);
+        }
+        Spec::Line(line) => {
+            state(fields, line.ensure);
+            put(fields, "line", &line.line);
+            some(fields, "match", line.matching.clone());
+            some(fields, "after", line.after.clone());
+            flag(fields, "create", line.create);
+            ownership(fields, &line.ownership);
+        }
+        Spec::Exec(exec) => {
+            put(fields, "command", command(&exec.command));
+            some(fields, "creates", exec.creates.clone());
+            some(fields, "unless", exec.unless.as_ref().map(command));
+            some(fields, "onlyif", exec.onlyif.as_ref().map(command));
+            flag(fields, "always", exec.always);
+            some(fields, "cwd", exec.cwd.clone());
+            some(fields, "user", exec.user.clone());
+            let pairs = exec.environment.iter().map(|(name, value)| format!("{name}={value}"));
+            some(fields, "environment", (!exec.environment.is_empty()).then(|| pairs.collect::<Vec<_>>().join(" ")));
+        }
+        Spec::Custom(custom) => {
+            put(fields, "script", match &custom.script {
+                Script::Shipped { path, digest, .. } => format!("{path} (sha256:{})", digest.short()),
+                Script::Host { path, digest } => format!("{path} (sha256:{})", digest.short()),
+            });
+            put(fields, "state", &custom.state);
+            for (name, value) in &custom.params {
+                put(fields, &format!("params.{name}"), value.to_string());
+            }
+            flag(fields, "dry_run", custom.dry_run);
+        }
+    }
+}
+
+fn text(content: &Content, blobs: Blobs<'_>) -> String {
+    match content {
+        Content::Text { text, .. } => text.to_string(),
+        Content::Blob { digest, size } => {
+            let bytes = blobs(digest).filter(|bytes| bytes.len() <= MAX_FIELD);
+            let whole = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            whole.unwrap_or_else(|| format!("sha256:{} ({size} bytes)", digest.short()))
+        }
+    }
+}
+
+fn state(fields: &mut Fields, ensure: Ensure) {
+    if ensure == Ensure::Absent {
+        put(fields, "state", "absent");
+    }
+}
+
+fn ownership(fields: &mut Fields, ownership: &Ownership) {
+    some(fields, "mode", ownership.mode.map(|mode| format!("{mode:04o}")));
+    some(fields, "owner", ownership.owner.clone());
+    some(fields, "group", ownership.group.clone());
+}
+
+fn put(fields: &mut Fields, name: &str, text: impl Into<String>) {
+    fields.insert(name.to_owned(), text.into());
+}
+
+fn some(fields: &mut Fields, name: &str, text: Option<String>) {
+    if let Some(text) = text {
+        put(fields, name, text);
+    }
+}
+
+fn flag(fields: &mut Fields, name: &str, set: bool) {
+    some(fields, name, set.then(|| "true".to_owned()));
+}

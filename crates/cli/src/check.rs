@@ -1,0 +1,101 @@
+//! `muster check`: every mistake of a fleet repo at once.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lang::Diagnostics;
+use resolve::{Fleet, Tree};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::folder::{Folder, FolderError};
+use crate::screen::Screen;
+
+const AFTER: &str = "\
+Works offline. Ends with 1 when there are mistakes.
+
+Examples:
+  muster check
+  muster check fleet
+  muster help E012          what a code means";
+
+/// Arguments of `muster check`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct CheckArgs {
+    /// The fleet repo
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+}
+
+/// What is in a fleet repo that is right in every part.
+#[derive(Serialize)]
+struct Counted<'a> {
+    name: &'a str,
+    nodes: usize,
+    patterns: usize,
+    modules: usize,
+    channels: usize,
+    diagnostics: [(); 0],
+}
+
+#[derive(Serialize)]
+struct Mistakes<'a> {
+    diagnostics: &'a Diagnostics,
+}
+
+/// A fleet repo as it was read: what it means, or what is wrong with it.
+pub struct Checked {
+    /// The files.
+    pub tree: Tree,
+    /// What they mean.
+    pub fleet: Result<Fleet, Diagnostics>,
+}
+
+/// Reads and checks a folder.
+///
+/// # Errors
+/// When it cannot be read; mistakes are no error here.
+pub fn read(folder: &mut Folder) -> Result<Checked, FolderError> {
+    let files = folder.scan()?.into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
+    let tree = Tree { files: files.collect() };
+    let fleet = resolve::check(&tree);
+    Ok(Checked { tree, fleet })
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
+    let checked = read(&mut Folder::open(&args.dir)?)?;
+    match &checked.fleet {
+        Ok(fleet) => {
+            let specialized = fleet.specialize();
+            let counted = Counted {
+                name: fleet.name(),
+                nodes: specialized.exact.len(),
+                patterns: specialized.patterns.len(),
+                modules: specialized.modules.len(),
+                channels: specialized.channels.len(),
+                diagnostics: [],
+            };
+            screen.result(&counted, || {
+                let Counted { name, nodes, patterns, modules, channels, .. } = counted;
+                format!(
+                    "fleet {name} is right: {nodes} named nodes, {patterns} patterns, {modules} modules, {channels} channels\n"
+                )
+            })?;
+            Ok(Exit::Ok)
+        }
+        Err(diagnostics) => {
+            screen.result(&Mistakes { diagnostics }, || {
+                let count = diagnostics.len();
+                let end = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
+                format!("{}\n{end}; `muster help CODE` explains a code\n", resolve::render(diagnostics, &checked.tree))
+            })?;
+            Ok(Exit::Error)
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Which nodes get something else than now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lang::Pattern;
+use model::selection::{Entry, PatternEntry};
+use resolve::release::Built;
+
+use crate::operator::Operator;
+use crate::remote::{self, ExactChange, OldTop, RemoteError};
+
+/// A node that gets something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeChange {
+    /// Its hostname; a pattern's text where no enrolled node is classified by the pattern.
+    pub name: Arc<str>,
+    /// It stands for the nodes of a pattern.
+    pub is_pattern: bool,
+    /// What it has.
+    pub old: Option<Entry>,
+    /// What it gets.
+    pub new: Option<Entry>,
+}
+
+/// The nodes that were compared.
+#[derive(Clone, Debug, Default)]
+pub struct Population {
+    /// How many there are.
+    pub nodes: usize,
+    /// Those that get something else, by name.
+    pub changed: Vec<NodeChange>,
+}
+
+/// Patterns read once.
+struct Rules<'a>(Vec<(&'a PatternEntry, Pattern, Vec<Pattern>)>);
+
+impl<'a> Rules<'a> {
+    fn read(patterns: &'a [PatternEntry]) -> Rules<'a> {
+        // The control plane refuses a release with a pattern that cannot be read.
+        let read = |entry: &'a PatternEntry| {
+            let except = entry.except.iter().filter_map(|text| Pattern::parse(text).ok()).collect();
+            Some((entry, Pattern::parse(&entry.pattern).ok()?, except))
+        };
+        Rules(patterns.iter().filter_map(read).collect())
+    }
+
+    fn find(&self, name: &str) -> Option<&'a PatternEntry> {
+        let takes = |(_, pattern, except): &&(&PatternEntry, Pattern, Vec<Pattern>)| {
+            pattern.matches(name) && !except.iter().any(|except| except.matches(name))
+        };
+        self.0.iter().find(takes).map(|(entry, ..)| *entry)
+    }
+}
+
+/// Compares what every node has with what it gets: nodes named exactly, enrolled nodes that
+/// patterns classify, and patterns that no enrolled node needs.
+///
+/// # Errors
+/// When what is published cannot be read.
+pub async fn population(
+    operator: &Operator,
+    old: Option<&OldTop>,
+    built: &Built,
+    enrolled: BTreeSet<String>,
+    selector: Option<&Pattern>,
+) -> Result<Population, RemoteError> {
+    let nothing = OldTop { exact: model::Digest::ZERO, patterns: Vec::new() };
+    let old = old.unwrap_or(&nothing);
+    let exact = remote::changed(operator, old, built.selection().exact()).await?;
+    let wanted = |name: &str| selector.is_none_or(|selector| selector.matches(name));
+    let (was, is) = (Rules::read(&old.patterns), Rules::read(built.selection().patterns()));
+    let mut nodes: BTreeMap<Arc<str>, NodeChange> = BTreeMap::new();
+    let mut count = built.fleet().exact.keys().filter(|name| wanted(name)).count();
+    for (name, change) in exact.iter().filter(|(name, _)| wanted(name)) {
+        let new = change.new.clone().or_else(|| is.find(name).map(|pattern| pattern.entry.clone()));
+        let old = change.old.clone().or_else(|| was.find(name).map(|pattern| pattern.entry.clone()));
+        count += usize::from(change.new.is_none());
+        add(&mut nodes, NodeChange { name: name.clone(), is_pattern: false, old, new });
+    }
+    let mut used: BTreeSet<&str> = BTreeSet::new();
+    let named = |name: &str| built.fleet().exact.contains_key(name) || exact.contains_key(name);
+    for name in enrolled.iter().filter(|name| !named(name)) {
+        let (old, new) = (was.find(name), is.find(name));
+        used.extend(old.into_iter().chain(new).map(|pattern| pattern.pattern.as_str()));
+        if !wanted(name) || (old.is_none() && new.is_none()) {
+            continue;
+        }
+        count += 1;
+        let (old, new) = (old.map(|pattern| pattern.entry.clone()), new.map(|pattern| pattern.entry.clone()));
+        add(&mut nodes, NodeChange { name: name.as_str().into(), is_pattern: false, old, new });
+    }
+    let unused = |pattern: &&PatternEntry| !used.contains(pattern.pattern.as_str()) && wanted(&pattern.pattern);
+    for (name, change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
+        let ExactChange { old, new } = change;
+        add(&mut nodes, NodeChange { name: name.into(), is_pattern: true, old, new });
+    }
+    Ok(Population { nodes: count, changed: nodes.into_values().collect() })
+}
+
+fn add(nodes: &mut BTreeMap<Arc<str>, NodeChange>, change: NodeChange) {
+    if change.old != change.new {
+        nodes.insert(change.name.clone(), change);
+    }
+}
+
+fn pattern_changes<'a>(
+    old: &'a [PatternEntry],
+    new: &'a [PatternEntry],
+    counts: impl Fn(&&PatternEntry) -> bool,
+) -> BTreeMap<&'a str, ExactChange> {
+    let mut changes: BTreeMap<&str, ExactChange> = BTreeMap::new();
+    for pattern in old.iter().filter(|pattern| counts(pattern)) {
+        changes.entry(&pattern.pattern).or_default().old = Some(pattern.entry.clone());
+    }
+    for pattern in new.iter().filter(|pattern| counts(pattern)) {
+        changes.entry(&pattern.pattern).or_default().new = Some(pattern.entry.clone());
+    }
+    changes
+}

@@ -1,0 +1,123 @@
+//! `muster diff`: what a publish would change, on every node, before it is published.
+
+mod compare;
+mod group;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lang::Pattern;
+use lang::pattern::PatternError;
+use resolve::release::Builder;
+use resolve::{Changed, Fleet};
+
+use crate::args::Connect;
+use crate::check;
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::folder::Folder;
+use crate::operator::Operator;
+use crate::publish::{Broken, PublishError};
+use crate::remote::{self, RemoteError};
+use crate::screen::{Screen, aside};
+
+pub use compare::{NodeChange, Population};
+pub use group::{Compared, Group, GroupError, Line};
+
+const AFTER: &str = "\
+Nodes whose sets differ in the same way are one group; the first of them shows what that does
+to its resources, bound with the traits that it recorded. Ends with 2 when something differs.
+
+Examples:
+  muster diff --repo fleet
+  muster diff --repo fleet web-1.example.com
+  muster diff --repo fleet 'web-*'
+  muster diff --repo fleet --json | jq '.groups[] | {count, nodes}'";
+
+/// Arguments of `muster diff`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct DiffArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// The fleet repo
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repo: PathBuf,
+    /// Only these nodes: a hostname, a glob or a /regular expression/
+    #[arg(value_name = "NODE|PATTERN")]
+    nodes: Option<String>,
+}
+
+/// Why there is no difference to show.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// The pattern cannot be read.
+    #[error("{0:?} is no pattern")]
+    Pattern(String, #[source] PatternError),
+    /// What is published now cannot be read.
+    #[error("the release that is published now cannot be read")]
+    Remote(#[from] RemoteError),
+    /// Old and new cannot be put side by side.
+    #[error("the difference cannot be worked out")]
+    Group(#[from] GroupError),
+    /// The new release cannot be built.
+    #[error("the release cannot be built")]
+    Build(#[from] resolve::release::ReleaseError),
+}
+
+impl Told for DiffError {
+    fn exit(&self) -> Exit {
+        match self {
+            DiffError::Remote(RemoteError::Call(error)) => error.exit(),
+            _ => Exit::Error,
+        }
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the repo has mistakes, or the control plane cannot be asked.
+pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
+    let selector = match &args.nodes {
+        Some(text) => Some(Pattern::parse(text).map_err(|error| DiffError::Pattern(text.clone(), error))?),
+        None => None,
+    };
+    let checked = check::read(&mut Folder::open(&args.repo)?)?;
+    let fleet = match checked.fleet {
+        Ok(fleet) => fleet,
+        Err(diagnostics) => {
+            let text = resolve::render(&diagnostics, &checked.tree);
+            aside(text.trim_end());
+            return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })).into());
+        }
+    };
+    let operator = args.connect.dial().await?;
+    let compared = against_published(&operator, &fleet, selector.as_ref()).await?;
+    screen.result(&compared, || text::text(&compared, screen))?;
+    Ok(if compared.change == 0 { Exit::Ok } else { Exit::Differences })
+}
+
+/// Compares what a fleet repo means with what the control plane points to.
+///
+/// # Errors
+/// When what is published cannot be read.
+pub async fn against_published(
+    operator: &Operator,
+    fleet: &Fleet,
+    selector: Option<&Pattern>,
+) -> Result<Compared, Failure> {
+    let fleet = fleet.specialize();
+    let everything = Changed { patterns: true, modules: true, channels: true, hostnames: Vec::new() };
+    let built = Builder::new().build(fleet, &everything).map_err(DiffError::Build)?;
+    let head = operator.head().await?;
+    let old = match &head.selection {
+        Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
+        None => None,
+    };
+    let enrolled = operator.all_nodes(None).await?.into_iter().map(|node| node.hostname.to_string()).collect();
+    let population = compare::population(operator, old.as_ref(), &built, enrolled, selector).await;
+    let population = population.map_err(DiffError::Remote)?;
+    Ok(group::group(operator, &built, head.seq, population).await.map_err(DiffError::Group)?)
+}

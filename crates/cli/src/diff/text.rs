@@ -1,0 +1,73 @@
+//! A fleet-wide difference as people read it.
+
+use model::delta::render;
+
+use super::group::{Assigned, Compared, Group, MAX_SHOWN};
+use crate::screen::{Mark, Screen};
+
+/// Prints a comparison: totals, then group by group, the biggest first.
+pub fn text(compared: &Compared, screen: Screen) -> String {
+    let Compared { from, nodes, same, change, observe, groups } = compared;
+    let from = from.map_or_else(|| "nothing".to_owned(), |seq| format!("r{seq}"));
+    if *change == 0 {
+        return format!("{from} -> this repo   {nodes} nodes: all the same\n");
+    }
+    let observing = if *observe > 0 { format!(" ({observe} only observe)") } else { String::new() };
+    let mut out = format!("{from} -> this repo   {nodes} nodes: {same} same, {change} change{observing}\n");
+    for group in groups {
+        out.push('\n');
+        out.push_str(&one(group, screen));
+    }
+    let shown: usize = groups.iter().map(|group| group.count).sum();
+    if shown < *change {
+        out.push_str(&format!("\n... {} more, in groups beyond the first {MAX_SHOWN}\n", change - shown));
+    }
+    out
+}
+
+fn one(group: &Group, screen: Screen) -> String {
+    let first = group.nodes.first().map(|name| name.to_string()).unwrap_or_default();
+    let who = match (group.pattern, group.count) {
+        (true, _) => format!("pattern {first} (no enrolled node)"),
+        (false, 1) => first,
+        (false, count) => format!("{first} +{}", count - 1),
+    };
+    let mut said = Vec::new();
+    match group.assigned {
+        Assigned::Kept => {}
+        Assigned::New => said.push("gets its first set".to_owned()),
+        Assigned::Lost => said.push("no entry matches any more: nothing is applied, what was made stays".to_owned()),
+    }
+    said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
+    if group.observe {
+        said.push("only observes".to_owned());
+    }
+    let said = if said.is_empty() { String::new() } else { format!("  ({})", said.join("; ")) };
+    let mut out = format!("{:>6}  {}{said}\n", group.count, screen.mark(Mark::Bold, &who));
+    if group.assigned == Assigned::Lost {
+        return out;
+    }
+    out.push_str(&indented(&render(&group.resources), screen));
+    if group.resources.is_empty() {
+        out.push_str("        no resource of it differs; what is declared does:\n");
+        out.push_str(&indented(&render(&group.params), screen));
+    }
+    if !group.traits.starts_with("what ") {
+        out.push_str(&format!("        (bound with {})\n", group.traits));
+    }
+    out
+}
+
+fn indented(text: &str, screen: Screen) -> String {
+    let line = |line: &str| {
+        let mark = match line.trim_start().chars().next() {
+            Some('+') => Some(Mark::Good),
+            Some('-') => Some(Mark::Bad),
+            Some('~') => Some(Mark::Warn),
+            _ => None,
+        };
+        let shown = mark.map_or_else(|| line.to_owned(), |mark| screen.mark(mark, line));
+        format!("        {shown}\n")
+    };
+    text.lines().map(line).collect()
+}

@@ -1,0 +1,122 @@
+//! The traits to bind with: recorded ones, a file's, or a sample.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lang::Value;
+use serde_json::json;
+
+use crate::failure::Told;
+use crate::operator::Operator;
+
+/// What the built-in sample stands for.
+pub const SAMPLE: &str = "the built-in sample (debian 12, 2 processors, 2048 MiB)";
+/// How long recorded traits are waited for before the sample serves.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Traits, and where they are from.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// A map of groups.
+    pub traits: Value,
+    /// For people.
+    pub source: String,
+}
+
+/// Why traits cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TraitsError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file holds no traits.
+    #[error("{} does not hold traits as JSON", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Told for TraitsError {
+    fn hint(&self) -> Option<String> {
+        Some("traits are a map of groups: {\"os\": {\"family\": \"debian\"}, ...}".to_owned())
+    }
+}
+
+/// Reads traits from a file: a map of groups, or what the control plane recorded.
+///
+/// # Errors
+/// When the file cannot be read or holds something else.
+pub fn of_file(path: &Path) -> Result<Observed, TraitsError> {
+    let bytes = fs::read(path).map_err(|source| TraitsError::Read { path: path.to_owned(), source })?;
+    let parsed = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(&bytes);
+    let groups = parsed.and_then(|mut map| {
+        let recorded = map.contains_key("digest").then(|| map.remove("values")).flatten();
+        serde_json::from_value(recorded.unwrap_or(json!(map)))
+    });
+    let traits = groups.map_err(|source| TraitsError::Parse { path: path.to_owned(), source })?;
+    Ok(Observed { traits, source: path.display().to_string() })
+}
+
+/// What the node itself recorded; `None` when it recorded nothing, or nobody answers.
+pub async fn recorded(operator: &Operator, hostname: &str) -> Option<Observed> {
+    let asked = tokio::time::timeout(PATIENCE, operator.traits(hostname)).await;
+    let report = match asked {
+        Ok(Ok(report)) => report?,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, hostname, "no recorded traits");
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let traits = serde_json::from_value(report.values).ok()?;
+    Some(Observed { traits, source: format!("what {hostname} recorded") })
+}
+
+/// A machine that does not exist, for binding where nothing is recorded. Holds every trait.
+pub fn sample(hostname: &str) -> Observed {
+    let values = json!({
+        "os": {
+            "family": "debian", "distro": "Debian GNU/Linux", "version": "12", "id": "debian",
+            "arch": "x86_64", "kernel": "6.1.0", "codename": "bookworm",
+        },
+        "hardware": { "arch": "x86_64", "machine": "x86_64", "vendor": "Sample", "model": "Sample" },
+        "cpu": { "count": 2, "model": "Sample" },
+        "memory": { "total_mb": 2048, "swap_mb": 0 },
+        "network": {
+            "hostname": hostname, "fqdn": hostname, "addresses": ["192.0.2.10"], "interfaces": ["eth0"],
+        },
+        "uptime": { "seconds": 3600, "boot_id": "00000000-0000-0000-0000-000000000000" },
+        "time": { "timezone": "UTC" },
+        "agent": { "version": env!("CARGO_PKG_VERSION"), "rooted": false },
+    });
+    // Literals without null and floats are a value.
+    let traits = serde_json::from_value(values).unwrap_or(Value::Map(BTreeMap::new()));
+    Observed { traits, source: SAMPLE.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sample_holds_every_trait() {
+        let sample = super::sample("web-1");
+        for (group, members) in catalog::traits::TRAITS {
+            for member in *members {
+                let path = format!("{group}.{}", member.name);
+                assert!(sample.traits.path(&path).is_some(), "{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `muster render NODE`: what one node gets, bound as the node binds it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use converge::{BoundModule, BoundResource, Desired};
+use model::{Digest, Fields};
+use resolve::{NodeSpec, Specialized};
+use serde::Serialize;
+
+use crate::args::Connect;
+use crate::bound::{self, NodeSet};
+use crate::check;
+use crate::credentials;
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::folder::Folder;
+use crate::observed::{self, Observed};
+use crate::operator::Operator;
+use crate::publish::{Broken, PublishError};
+use crate::screen::{Mark, Screen, aside};
+
+/// How long a control plane is waited for before the built-in sample serves.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
+const AFTER: &str = "\
+Traits are those that the node recorded, when the control plane can be asked; else a built-in
+sample, which the output names. What is sensitive is not shown.
+
+Examples:
+  muster render web-1.example.com
+  muster render web-1.example.com --repo fleet --traits traits.json
+  muster render web-1.example.com --json | jq '.modules[].resources[].id'";
+
+/// Arguments of `muster render`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct RenderArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Its hostname
+    node: String,
+    /// The fleet repo
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repo: PathBuf,
+    /// Bind with the traits of this JSON file
+    #[arg(long, value_name = "FILE")]
+    traits: Option<PathBuf>,
+}
+
+/// Why a node cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// Nothing classifies it.
+    #[error("no entry of the fleet repo matches {node:?}; nothing would be applied to it")]
+    Unassigned {
+        /// The node asked for.
+        node: String,
+        /// A name that is nearly the same.
+        near: Option<String>,
+    },
+    /// Its params cannot be read.
+    #[error("the params of {0} cannot be read")]
+    Params(String, #[source] model::canonical::CanonicalError),
+}
+
+impl Told for RenderError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            RenderError::Unassigned { near: Some(near), .. } => Some(format!("did you mean {near}?")),
+            RenderError::Unassigned { near: None, .. } => Some("add an entry to nodes.yaml".to_owned()),
+            RenderError::Params(..) => None,
+        }
+    }
+}
+
+/// What a node gets.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rendered {
+    node: String,
+    channel: String,
+    roles: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<String>,
+    observe: bool,
+    traits: String,
+    modules: Vec<RenderedModule>,
+}
+
+#[derive(Serialize)]
+struct RenderedModule {
+    name: String,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    fields: Fields,
+    resources: Vec<RenderedResource>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    handlers: Vec<RenderedResource>,
+}
+
+#[derive(Serialize)]
+struct RenderedResource {
+    id: String,
+    fields: Fields,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the repo has mistakes, or no entry matches the node.
+pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
+    let checked = check::read(&mut Folder::open(&args.repo)?)?;
+    let fleet = match checked.fleet {
+        Ok(fleet) => fleet,
+        Err(diagnostics) => {
+            let text = resolve::render(&diagnostics, &checked.tree);
+            aside(text.trim_end());
+            return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })).into());
+        }
+    };
+    let fleet = fleet.specialize();
+    let spec = fleet.node(&args.node).ok_or_else(|| unassigned(fleet, &args.node))?;
+    let set = node_set(fleet, spec).map_err(|source| RenderError::Params(args.node.clone(), source))?;
+    let observed = match &args.traits {
+        Some(path) => observed::of_file(path)?,
+        None => recorded(&args.connect, &args.node).await.unwrap_or_else(|| observed::sample(&args.node)),
+    };
+    let desired = set.bind(&args.node, &observed.traits);
+    let rendered = rendered(&args.node, &set, &desired, &observed, fleet);
+    screen.result(&rendered, || text(&rendered, screen))?;
+    Ok(Exit::Ok)
+}
+
+fn unassigned(fleet: &Specialized, node: &str) -> RenderError {
+    let near = lang::nearest(node, fleet.exact.keys().map(|name| &**name)).map(str::to_owned);
+    RenderError::Unassigned { node: node.to_owned(), near }
+}
+
+async fn recorded(connect: &Connect, node: &str) -> Option<Observed> {
+    let (_, credentials) = credentials::operator(connect.operator.as_deref()).ok()?;
+    match tokio::time::timeout(PATIENCE, Operator::dial(&credentials)).await {
+        Ok(Ok(operator)) => observed::recorded(&operator, node).await,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no control plane to ask for recorded traits");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// The set that the fleet repo gives to a node or a pattern.
+///
+/// # Errors
+/// When the params cannot be read.
+pub fn node_set(fleet: &Specialized, spec: &NodeSpec) -> Result<NodeSet, model::canonical::CanonicalError> {
+    let named = spec.modules.iter().filter_map(|name| Some((name.to_string(), fleet.modules.get(&**name)?)));
+    let modules = named.map(|(name, shared)| (name, Arc::new(shared.module.clone())));
+    Ok(NodeSet { modules: modules.collect(), params: spec.read_params()? })
+}
+
+fn rendered(node: &str, set: &NodeSet, desired: &Desired, observed: &Observed, fleet: &Specialized) -> Rendered {
+    let blobs = |digest: &Digest| fleet.blobs.get(digest).cloned();
+    let resource = |resource: &Arc<BoundResource>| {
+        let mut fields = bound::fields(resource, &blobs);
+        if resource.sensitive {
+            bound::hide(&mut fields);
+        }
+        RenderedResource { id: resource.id.to_string(), fields }
+    };
+    let module = |module: &Arc<BoundModule>| RenderedModule {
+        name: module.name.clone(),
+        fields: bound::module_fields(module),
+        resources: module.resources.iter().map(resource).collect(),
+        handlers: module.handlers.iter().map(resource).collect(),
+    };
+    let declared = &set.params.node;
+    Rendered {
+        node: node.to_owned(),
+        channel: declared.channel.clone(),
+        roles: declared.roles.clone(),
+        environment: declared.environment.clone(),
+        observe: desired.observe,
+        traits: observed.source.clone(),
+        modules: desired.modules.iter().map(module).collect(),
+    }
+}
+
+fn text(rendered: &Rendered, screen: Screen) -> String {
+    let Rendered { node, channel, roles, environment, observe, traits, modules } = rendered;
+    let environment = environment.as_ref().map(|name| format!("  environment {name}")).unwrap_or_default();
+    let mut out = format!(
+        "{}  channel {channel}  roles {}{environment}\ntraits: {traits}\n",
+        screen.mark(Mark::Bold, node),
+        roles.join(", "),
+    );
+    if *observe {
+        out.push_str(&screen.mark(Mark::Warn, "observes only: nothing is changed on this node\n"));
+    }
+    for module in modules {
+        out.push_str(&format!("\nmodule {}\n", screen.mark(Mark::Bold, &module.name)));
+        lines(&mut out, &module.fields, "  ");
+        for resource in &module.resources {
+            out.push_str(&format!("  {}\n", screen.mark(Mark::Bold, &resource.id)));
+            lines(&mut out, &resource.fields, "    ");
+        }
+        for handler in &module.handlers {
+            out.push_str(&format!("  {}  (handler)\n", screen.mark(Mark::Bold, &handler.id)));
+            lines(&mut out, &handler.fields, "    ");
+        }
+    }
+    out
+}
+
+fn lines(out: &mut String, fields: &BTreeMap<String, String>, indent: &str) {
+    for (name, value) in fields {
+        if !value.contains('\n') {
+            out.push_str(&format!("{indent}{name}: {value}\n"));
+            continue;
+        }
+        out.push_str(&format!("{indent}{name}:\n"));
+        for line in value.lines() {
+            out.push_str(format!("{indent}  | {line}").trim_end());
+            out.push('\n');
+        }
+    }
+}
