@@ -12,7 +12,7 @@ use converge::Mode;
 use host::Cancel;
 use lang::Value;
 use model::exchange::{Answer, CheckIn, TraitReport};
-use model::log::{FactBody, MAX_FACT_BYTES, MAX_FACTS};
+use model::log::{Cursor, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::{Digest, Timestamp};
 use node::{Adoption, Effect, Input, Node, RunOrder};
 use resources::traits::Collectors;
@@ -150,7 +150,12 @@ impl Daemon {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let (version, boot_id) = (env!("CARGO_PKG_VERSION").to_owned(), boot_id.trim().to_owned());
         self.append(FactBody::Started { version, boot_id });
+        self.say_repaired();
+    }
+
+    fn say_repaired(&mut self) {
         for message in self.durable.take_repairs() {
+            tracing::warn!(message, "repaired");
             self.append(FactBody::Repaired { message });
         }
     }
@@ -181,11 +186,7 @@ impl Daemon {
             Effect::Adopt(adoption) => return Some(self.adopt(&adoption)),
             Effect::Run(order) => self.start_run(order),
             Effect::Append(body) => self.append(body),
-            Effect::Ack(cursor) => match self.durable.ack(&cursor) {
-                Ok(true) => return Some(Input::FactsWait),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(error = %chain(&error), "the log could not be trimmed"),
-            },
+            Effect::Ack(cursor) => return self.ack(&cursor),
             Effect::SaveRun(last) => {
                 if let Err(error) = self.durable.save_last_run(&last) {
                     tracing::warn!(error = %chain(&error), "the last run could not be recorded");
@@ -194,6 +195,18 @@ impl Daemon {
             Effect::Warn(text) => tracing::warn!("{text}"),
         }
         None
+    }
+
+    fn ack(&mut self, cursor: &Cursor) -> Option<Input> {
+        let waiting = self.durable.ack(cursor);
+        self.say_repaired();
+        match waiting {
+            Ok(waiting) => waiting.then_some(Input::FactsWait),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the log could not be trimmed");
+                None
+            }
+        }
     }
 
     fn collect_traits(&self) {
@@ -212,6 +225,8 @@ impl Daemon {
     }
 
     fn check_in(&self, mut message: CheckIn) {
+        // The log may have begun a new life since the start.
+        message.incarnation = self.durable.incarnation();
         match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
             Ok(facts) => message.facts = facts,
             Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),

@@ -88,6 +88,12 @@ impl Runner {
             return Ok(known.desired.clone());
         }
         let held = HeldSet::read(adoption, &self.durable)?;
+        if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root)
+            && let Err(error) = self.durable.collect_garbage(adoption)
+        {
+            // Only space: it is tried again when the next set is bound.
+            tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
+        }
         let desired = bind(&Inputs {
             modules: &held.modules,
             params: &held.params,

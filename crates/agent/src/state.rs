@@ -186,22 +186,27 @@ impl Durable {
         self.load(&self.adoption, "read the release held")
     }
 
-    /// Makes an adoption durable; gives the channel's settings in it. Contents that nothing
-    /// needs any more are taken away afterwards.
+    /// Makes an adoption durable; gives the channel's settings in it.
     ///
     /// # Errors
     /// When it cannot be written, or its set lacks something; the release held before is
     /// held still.
     pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
         let policy = self.policy(adoption)?;
-        let mut keep = self.needed(adoption)?;
+        self.needed(adoption)?;
         self.adoption.store(adoption).map_err(spool("record the release"))?;
-        keep.extend(self.kept_for_undo()?);
-        // Only space: what cannot be removed now is removed after the next adoption.
-        if let Err(error) = self.contents.retain(&keep) {
-            tracing::warn!(%error, "contents that nothing needs could not be removed");
-        }
         Ok(policy)
+    }
+
+    /// Takes away contents that neither the held set nor an undo needs. Not while a run on
+    /// an earlier set may still read them.
+    ///
+    /// # Errors
+    /// When the state cannot be read, or something cannot be removed.
+    pub fn collect_garbage(&self, adoption: &Adoption) -> Result<(), StateError> {
+        let mut keep = self.needed(adoption)?;
+        keep.extend(self.kept_for_undo()?);
+        self.contents.retain(&keep).map(drop).map_err(spool("remove contents that nothing needs"))
     }
 
     /// The channel's settings in a held release.
@@ -320,6 +325,10 @@ impl Durable {
 
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
     ///
+    /// A cursor behind what was acknowledged before is of a control plane restored from an
+    /// old backup: it would wait for ever for facts that are gone here. What is left begins
+    /// anew, in another life of the log.
+    ///
     /// # Errors
     /// When that cannot be recorded; they are sent again then.
     pub fn ack(&self, cursor: &Cursor) -> Result<bool, StateError> {
@@ -327,9 +336,13 @@ impl Durable {
         if *log.incarnation() != cursor.incarnation {
             return Ok(log.last() > log.acked());
         }
-        let seq = cursor.seq.min(log.last());
-        log.ack(seq).map_err(spool("trim the log"))?;
-        Ok(log.last() > seq)
+        if cursor.seq < log.acked() || cursor.seq > log.last() {
+            log.begin_anew(&fresh_incarnation()?).map_err(spool("begin the log anew"))?;
+            locked(&self.repairs).push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());
+            return Ok(log.last() > 0);
+        }
+        log.ack(cursor.seq).map_err(spool("trim the log"))?;
+        Ok(log.last() > cursor.seq)
     }
 
     /// The bytes of a content, verified.

@@ -45,10 +45,13 @@ pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
     match &resource.when {
         When::Always => {}
         When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
-        When::Ask(condition) => put(&mut fields, "when", format!("{}  (asked on the node)", condition.source())),
+        When::Ask(condition) => {
+            put(&mut fields, "when", format!("{}  (asked on the node)", condition.source()))
+        }
         When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
     }
-    let ids = |ids: &[converge::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ids =
+        |ids: &[converge::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     some(&mut fields, "depends_on", (!resource.depends_on.is_empty()).then(|| ids(&resource.depends_on)));
     some(&mut fields, "notify", (!resource.notify.is_empty()).then(|| ids(&resource.notify)));
     flag(&mut fields, "observe", resource.observe);
@@ -65,7 +68,9 @@ pub fn module_fields(module: &BoundModule) -> Fields {
     match &module.when {
         When::Always => {}
         When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
-        When::Ask(condition) => put(&mut fields, "when", format!("{}  (asked on the node)", condition.source())),
+        When::Ask(condition) => {
+            put(&mut fields, "when", format!("{}  (asked on the node)", condition.source()))
+        }
         When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
     }
     some(&mut fields, "verify", module.verify.as_ref().map(command));
@@ -76,7 +81,10 @@ pub fn module_fields(module: &BoundModule) -> Fields {
 /// Puts [`HIDDEN`] in the place of every text that says what a sensitive resource holds.
 pub fn hide(fields: &mut Fields) {
     for (name, text) in fields.iter_mut() {
-        if !matches!(name.as_str(), "mode" | "owner" | "group" | "when" | "sensitive" | "observe" | "notify" | "depends_on") {
+        if !matches!(
+            name.as_str(),
+            "mode" | "owner" | "group" | "when" | "sensitive" | "observe" | "notify" | "depends_on"
+        ) {
             HIDDEN.clone_into(text);
         }
     }
@@ -134,13 +142,21 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
             some(fields, "cwd", exec.cwd.clone());
             some(fields, "user", exec.user.clone());
             let pairs = exec.environment.iter().map(|(name, value)| format!("{name}={value}"));
-            some(fields, "environment", (!exec.environment.is_empty()).then(|| pairs.collect::<Vec<_>>().join(" ")));
+            some(
+                fields,
+                "environment",
+                (!exec.environment.is_empty()).then(|| pairs.collect::<Vec<_>>().join(" ")),
+            );
         }
         Spec::Custom(custom) => {
-            put(fields, "script", match &custom.script {
-                Script::Shipped { path, digest, .. } => format!("{path} (sha256:{})", digest.short()),
-                Script::Host { path, digest } => format!("{path} (sha256:{})", digest.short()),
-            });
+            put(
+                fields,
+                "script",
+                match &custom.script {
+                    Script::Shipped { path, digest, .. } => format!("{path} (sha256:{})", digest.short()),
+                    Script::Host { path, digest } => format!("{path} (sha256:{})", digest.short()),
+                },
+            );
             put(fields, "state", &custom.state);
             for (name, value) in &custom.params {
                 put(fields, &format!("params.{name}"), value.to_string());

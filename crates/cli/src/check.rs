@@ -93,7 +93,10 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             screen.result(&Mistakes { diagnostics }, || {
                 let count = diagnostics.len();
                 let end = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
-                format!("{}\n{end}; `muster help CODE` explains a code\n", resolve::render(diagnostics, &checked.tree))
+                format!(
+                    "{}\n{end}; `muster help CODE` explains a code\n",
+                    resolve::render(diagnostics, &checked.tree)
+                )
             })?;
             Ok(Exit::Error)
         }

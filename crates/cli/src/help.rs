@@ -174,7 +174,8 @@ fn exits() -> String {
 }
 
 fn unknown(topic: &str) -> UnknownTopic {
-    let verbs: Vec<String> = Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let verbs: Vec<String> =
+        Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let codes = Code::ALL.iter().map(|code| code.as_str());
     let refusals = REFUSALS.iter().map(|(code, ..)| *code);
     let all = codes.chain(refusals).chain(["exit", "posture"]).chain(verbs.iter().map(String::as_str));

@@ -101,8 +101,7 @@ fn log(cli: &Cli) {
     };
     let asked = std::env::var("MUSTER_LOG").ok().and_then(|asked| asked.parse().ok());
     let level = asked.unwrap_or(level);
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr())
-        && !std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr()) && screen::colour_wanted();
     let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour);
     // A second subscriber is refused; the first one serves.
     let _ = logs.try_init();

@@ -106,10 +106,13 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         }
         NodeVerb::Remove { node, yes } => {
             let view = operator.node(node).await?;
-            let what = format!("{} ({}) will be removed; it must join anew to come back", view.hostname, view.id);
+            let what =
+                format!("{} ({}) will be removed; it must join anew to come back", view.hostname, view.id);
             screen.confirm(&what, *yes)?;
             let removed = operator.remove(view.id.as_str()).await?;
-            screen.result(&removed, || format!("{} is removed; the host keeps its state\n", removed.hostname))?;
+            screen.result(&removed, || {
+                format!("{} is removed; the host keeps its state\n", removed.hostname)
+            })?;
         }
         NodeVerb::Push { pattern, yes } => push(&operator, pattern, *yes, screen).await?,
         NodeVerb::Facts { node, limit } => {
@@ -140,7 +143,10 @@ async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> 
     }
     let view = PushedView { nodes: nodes.len() };
     screen.result(&view, || {
-        format!("{} node(s) are asked to converge now; those that cannot be reached do it when they call\n", view.nodes)
+        format!(
+            "{} node(s) are asked to converge now; those that cannot be reached do it when they call\n",
+            view.nodes
+        )
     })?;
     Ok(())
 }

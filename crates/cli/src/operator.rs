@@ -89,7 +89,9 @@ impl Told for CallError {
         let policy = [Code::ReleaseRefused, Code::NotEntitled, Code::OtherNode, Code::CertificateRequired];
         match self {
             CallError::Unreachable(_) => Exit::Unreachable,
-            CallError::Refused(problem) if policy.iter().any(|code| code.as_str() == problem.code) => Exit::Refused,
+            CallError::Refused(problem) if policy.iter().any(|code| code.as_str() == problem.code) => {
+                Exit::Refused
+            }
             _ => Exit::Error,
         }
     }
@@ -97,7 +99,8 @@ impl Told for CallError {
     fn hint(&self) -> Option<String> {
         match self {
             CallError::Unreachable(ClientError::Handshake { .. }) => Some(
-                "the credentials are of another control plane; use the operator.json that this one wrote".to_owned(),
+                "the credentials are of another control plane; use the operator.json that this one wrote"
+                    .to_owned(),
             ),
             CallError::Unreachable(_) => {
                 Some("is `muster server` running, and can its operator port be reached from here?".to_owned())
@@ -233,7 +236,8 @@ impl Operator {
     /// Stores contents.
     pub async fn put_contents(&self, contents: &[&[u8]]) -> Called<()> {
         let body = pack_contents(contents.iter().copied());
-        let request = self.request(Method::POST, "/v1/contents", Some("application/octet-stream"), body.into())?;
+        let request =
+            self.request(Method::POST, "/v1/contents", Some("application/octet-stream"), body.into())?;
         self.send(request, MAX_JSON, UPLOAD).await.map(drop)
     }
 
@@ -261,9 +265,15 @@ impl Operator {
         self.json(Method::GET, path, Bytes::new(), CALL).await
     }
 
-    async fn post<M: Serialize, T: DeserializeOwned>(&self, order: &str, message: &M, timeout: Duration) -> Called<T> {
+    async fn post<M: Serialize, T: DeserializeOwned>(
+        &self,
+        order: &str,
+        message: &M,
+        timeout: Duration,
+    ) -> Called<T> {
         let path = format!("/v1/{order}");
-        let body = body::encode(message).map_err(|source| CallError::Answer { path: path.clone(), source })?;
+        let body =
+            body::encode(message).map_err(|source| CallError::Answer { path: path.clone(), source })?;
         self.json(Method::POST, &path, body.into(), timeout).await
     }
 

@@ -77,7 +77,9 @@ pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
             let before = seq.map(|seq| seq.saturating_add(1));
             let found = operator.releases(1, before).await?.into_iter().next();
             let release = match (found, seq) {
-                (Some(release), Some(seq)) if release.seq != *seq => return Err(ReleaseListError::NotKept(*seq).into()),
+                (Some(release), Some(seq)) if release.seq != *seq => {
+                    return Err(ReleaseListError::NotKept(*seq).into());
+                }
                 (Some(release), _) => release,
                 (None, Some(seq)) => return Err(ReleaseListError::NotKept(*seq).into()),
                 (None, None) => return Err(ReleaseListError::None.into()),
@@ -128,7 +130,8 @@ fn list(releases: &[Release]) -> String {
 
 fn show(view: &ReleaseView) -> String {
     let (release, summary) = (&view.release, summary(&view.release));
-    let label = if release.ref_label.is_empty() { String::new() } else { format!("  ref {}", release.ref_label) };
+    let label =
+        if release.ref_label.is_empty() { String::new() } else { format!("  ref {}", release.ref_label) };
     let mut out = format!(
         "release {}{label}\nmade {}, published by {}\n{} exact nodes, {} patterns, {} modules\nselection {}\n\n",
         release.seq,
@@ -141,7 +144,8 @@ fn show(view: &ReleaseView) -> String {
     );
     let row = |header: &Header| {
         let contact = summary.contact_secs.get(&header.channel).copied().unwrap_or(0);
-        let fallbacks: Vec<String> = header.fallbacks.iter().map(|fallback| fallback.seq.to_string()).collect();
+        let fallbacks: Vec<String> =
+            header.fallbacks.iter().map(|fallback| fallback.seq.to_string()).collect();
         vec![
             header.channel.to_string(),
             short(header.freshness()),

@@ -160,7 +160,13 @@ pub fn node_set(fleet: &Specialized, spec: &NodeSpec) -> Result<NodeSet, model::
     Ok(NodeSet { modules: modules.collect(), params: spec.read_params()? })
 }
 
-fn rendered(node: &str, set: &NodeSet, desired: &Desired, observed: &Observed, fleet: &Specialized) -> Rendered {
+fn rendered(
+    node: &str,
+    set: &NodeSet,
+    desired: &Desired,
+    observed: &Observed,
+    fleet: &Specialized,
+) -> Rendered {
     let blobs = |digest: &Digest| fleet.blobs.get(digest).cloned();
     let resource = |resource: &Arc<BoundResource>| {
         let mut fields = bound::fields(resource, &blobs);

@@ -161,7 +161,8 @@ pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
         resource(&mut out, item, screen);
     }
     let told = u32::try_from(report.items.len()).unwrap_or(u32::MAX);
-    let all = report.counts.changed + report.counts.failed + report.counts.skipped + report.counts.would_change;
+    let all =
+        report.counts.changed + report.counts.failed + report.counts.skipped + report.counts.would_change;
     if all > told {
         out.push_str(&format!("... and {} more\n", all - told));
     }

@@ -68,8 +68,7 @@ impl Screen {
     /// `NO_COLOR` is set to anything.
     pub fn of_process(json: bool) -> Screen {
         let terminal = io::stdout().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Screen { json, terminal, colour: terminal && !plain && !json }
+        Screen { json, terminal, colour: terminal && colour_wanted() && !json }
     }
 
     /// The result is wanted as JSON.
@@ -144,6 +143,11 @@ impl Screen {
             (Err(_), _) => Err(nobody()),
         }
     }
+}
+
+/// Nobody set `NO_COLOR` to anything.
+pub fn colour_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes a line of help for people to stderr, where it is in no pipe's way.

@@ -65,9 +65,9 @@ pub enum ServerError {
 impl Told for ServerError {
     fn hint(&self) -> Option<String> {
         match self {
-            ServerError::Start(StartError::Listen { .. }) => {
-                Some("another control plane may run here; choose with --listen and --operator-listen".to_owned())
-            }
+            ServerError::Start(StartError::Listen { .. }) => Some(
+                "another control plane may run here; choose with --listen and --operator-listen".to_owned(),
+            ),
             ServerError::Start(StartError::Database { .. }) => {
                 Some("one control plane at a time may use a directory; choose with --data".to_owned())
             }
@@ -147,13 +147,17 @@ fn banner(started: &Started, guessed: bool) -> String {
         out.push_str(&format!("fleet {fleet} in {}\n", data.display()));
     }
     out.push_str(match posture {
-        Posture::Lab => "posture: lab (keys that sign intent lie beside the control plane; `muster help posture`)\n",
+        Posture::Lab => {
+            "posture: lab (keys that sign intent lie beside the control plane; `muster help posture`)\n"
+        }
         Posture::Sealed => "posture: sealed (the keys that sign intent are elsewhere)\n",
     });
     let urls: Vec<String> = started.node_urls.iter().map(ToString::to_string).collect();
     out.push_str(&format!("nodes call {}; operators call {}\n", urls.join(" or "), started.operator_url));
     if guessed {
-        out.push_str("(tokens carry these names; choose with --name if hosts reach this machine by another)\n");
+        out.push_str(
+            "(tokens carry these names; choose with --name if hosts reach this machine by another)\n",
+        );
     }
     if started.new {
         out.push_str(&next(data));

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use model::status::Word;
-use server::api::{CauseView, StatusView};
 use server::Posture;
+use server::api::{CauseView, StatusView};
 
 use crate::args::Connect;
 use crate::clock::{ago, now, short};
@@ -47,11 +47,8 @@ pub fn exit(view: &StatusView) -> Exit {
 /// The fleet's state for people.
 pub fn text(view: &StatusView, screen: Screen) -> String {
     let mut out = String::new();
-    let words: Vec<String> = view
-        .words
-        .iter()
-        .map(|(word, count)| screen.mark(mark(*word), &format!("{count} {word}")))
-        .collect();
+    let words: Vec<String> =
+        view.words.iter().map(|(word, count)| screen.mark(mark(*word), &format!("{count} {word}"))).collect();
     let nodes = if view.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", view.nodes) };
     let words = if words.is_empty() { "none enrolled yet".to_owned() } else { words.join(", ") };
     out.push_str(&format!("{nodes}: {words}\n"));

@@ -51,7 +51,8 @@ mod tests {
             vec!["web-1".to_owned(), "\u{1b}[32mok\u{1b}[0m".to_owned(), "x".to_owned()],
             vec!["a".to_owned(), "failed".to_owned(), String::new()],
         ];
-        let plain = table(&["NODE", "STATE", "WHY"], &rows).replace("\u{1b}[32m", "").replace("\u{1b}[0m", "");
+        let plain =
+            table(&["NODE", "STATE", "WHY"], &rows).replace("\u{1b}[32m", "").replace("\u{1b}[0m", "");
         assert_eq!(plain, "NODE   STATE   WHY\nweb-1  ok      x\na      failed\n");
     }
 }

@@ -93,7 +93,9 @@ pub enum MintError {
 impl Told for MintError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            MintError::Fingerprint(_) => "copy it whole from `muster-agent fingerprint`: SHA256: and 44 characters".to_owned(),
+            MintError::Fingerprint(_) => {
+                "copy it whole from `muster-agent fingerprint`: SHA256: and 44 characters".to_owned()
+            }
             MintError::Mint(TokenError::TooLong) => {
                 "name the key with --fingerprint, or ask for at most one hour".to_owned()
             }

@@ -19,6 +19,8 @@ use crate::state::{Adoption, LastRun};
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 /// The longest wait that a control plane may ask for between contacts.
 pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long the check-in of a node that holds nothing is held open by the control plane.
+const FIRST_RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// How soon after new facts the node calls to deliver them, at the most.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
@@ -221,8 +223,7 @@ impl Node {
 
     /// When something is due next, and what. `None` while an effect is under way.
     pub fn next_deadline(&self) -> Option<(Timestamp, &'static str)> {
-        let contact =
-            matches!(self.talk, Talk::Idle).then_some((self.next_contact, "the next check-in"));
+        let contact = matches!(self.talk, Talk::Idle).then_some((self.next_contact, "the next check-in"));
         // Without traits no run can begin, so its time alone is no reason to wake up.
         let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
@@ -481,8 +482,7 @@ impl Node {
         self.refused = None;
         (self.stuck, self.want_full) = (0, false);
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
-        let body =
-            FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
+        let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
         if same {
             // Only the pointer moved (DLT-2): the next check-in says so, no row is needed.
@@ -530,6 +530,12 @@ impl Node {
     fn interval(&self) -> Duration {
         self.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
     }
+}
+
+/// How long the control plane may hold a check-in's answer back until there is something to
+/// say: a node that holds nothing waits for its first release instead of polling for it.
+pub fn wait_of(check_in: &CheckIn) -> Duration {
+    if check_in.held.is_none() { FIRST_RELEASE_WAIT } else { Duration::ZERO }
 }
 
 /// The digest of what a run binds: the set's root and the traits' digest.

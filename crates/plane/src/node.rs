@@ -15,6 +15,9 @@ use crate::replay::Window;
 
 /// The wait that a node without a channel is asked for, in seconds.
 pub const DEFAULT_CONTACT_SECS: u64 = 300;
+/// The wait that a node is asked for while no release has an entry for it, in seconds: its
+/// check-in is a long poll, so this is only the pause between two of them.
+pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
 /// The longest cause kept in memory for a node, in bytes.
 const MAX_CAUSE: usize = 240;
 
@@ -169,7 +172,7 @@ impl NodeState {
         self.held = request.held;
         self.run = request.run;
         let pointed = self.pointed(heads);
-        let contact_secs = pointed.as_ref().map_or(DEFAULT_CONTACT_SECS, |(head, _)| head.contact_secs);
+        let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);
         let full = request.full || self.push.is_some();
         let (offer, wanted) = match &pointed {
@@ -207,8 +210,7 @@ impl NodeState {
 
     fn offer(&self, head: &Head, entry: &Entry, full: bool) -> (Option<Offer>, Option<SetWanted>) {
         let held = self.held.as_ref();
-        let same_release =
-            held.is_some_and(|held| held.seq == head.header.seq && held.header == head.digest);
+        let same_release = held.is_some_and(|held| held.seq == head.header.seq && held.header == head.digest);
         let same_root = held.is_some_and(|held| held.root == entry.root);
         if same_release && same_root && !full {
             return (None, None);
@@ -256,8 +258,9 @@ impl NodeState {
             None => RunResult::None,
             Some(counts) => status::result_of(counts),
         };
-        let contact =
-            self.last_seen.map_or(status::Contact::Online, |seen| status::contact_of(seen, self.promised, now));
+        let contact = self
+            .last_seen
+            .map_or(status::Contact::Online, |seen| status::contact_of(seen, self.promised, now));
         Status {
             result,
             drift: status::drift_of(self.summary.streak),

@@ -7,15 +7,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use lang::Pattern;
+pub use model::selection::MAX_PATTERNS;
 
 use crate::by_name::ByName;
 use crate::decl::nodes::{Entry, Item};
 use crate::parse::{Content, Parsed};
 use crate::sink::Sink;
 use crate::yaml::At;
-
-/// The most patterns of a fleet; exact names do not count.
-pub const MAX_PATTERNS: usize = 1024;
 
 /// The place of an item of `match:`; places compare as nodes are classified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

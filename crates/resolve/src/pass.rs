@@ -203,6 +203,10 @@ impl<'p> Pass<'p> {
             return;
         }
         let Some(loc) = index.find(name).cloned() else {
+            if classify::nodes_files(files).any(|(_, file)| file.found.hides()) {
+                // The entry that it belongs to may be one that could not be read.
+                return;
+            }
             let at = At { line: 1, column: 1, len: 1 };
             let names = index.exact.keys().map(|name| &**name);
             let help = match lang::nearest(name, names) {

@@ -201,7 +201,11 @@ impl Builder {
         let few = changed.hostnames.len() * REBUILD_SHARE <= fleet.exact.len();
         let exact = match &kept {
             Some(known) if few => {
-                remember_lists(&mut shared, fleet, changed.hostnames.iter().filter_map(|name| fleet.exact.get(name)))?;
+                remember_lists(
+                    &mut shared,
+                    fleet,
+                    changed.hostnames.iter().filter_map(|name| fleet.exact.get(name)),
+                )?;
                 edit(known.selection.exact(), fleet, &shared, &changed.hostnames)?
             }
             _ => {
@@ -503,7 +507,11 @@ impl Shared {
 }
 
 impl ChannelPolicy {
-    fn of(name: &str, settings: &ChannelSettings, sections: &Sections) -> Result<ChannelPolicy, ReleaseError> {
+    fn of(
+        name: &str,
+        settings: &ChannelSettings,
+        sections: &Sections,
+    ) -> Result<ChannelPolicy, ReleaseError> {
         let policy = policy(settings);
         let bytes: Arc<[u8]> = canonical::to_bytes(&policy).map_err(ReleaseError::Canonical)?.into();
         let leaf = set::leaf(&sections.policy, POLICY_NAME.into(), Stub::of(&bytes));

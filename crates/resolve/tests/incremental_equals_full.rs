@@ -168,7 +168,9 @@ fn resolver_tree(resolver: &Resolver, changes: &BTreeMap<String, Option<Arc<[u8]
 fn walk(steps: &[(&str, &str)]) {
     let mut tree = with(fleet_with("  x: y\n"), [("nodes.yaml", "nodes: []\n")]);
     let mut resolver = Resolver::new();
-    resolver.update(tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect()).unwrap();
+    resolver
+        .update(tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect())
+        .unwrap();
     for (path, text) in steps {
         tree = with(tree, [(*path, *text)]);
         let ours = resolver.update(BTreeMap::from([((*path).to_owned(), Some(text.as_bytes().into()))]));

@@ -73,10 +73,8 @@ pub fn sign(
 ) -> SignatureHeaders {
     let content_digest = (!target.body.is_empty()).then(|| content_digest(target.body));
     let covered = if content_digest.is_some() { WITH_BODY } else { WITHOUT_BODY };
-    let params = format!(
-        r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#,
-        now.secs()
-    );
+    let params =
+        format!(r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#, now.secs());
     let signature = key.sign(base(target, content_digest.as_deref(), &params).as_bytes());
     SignatureHeaders {
         content_digest,
@@ -144,12 +142,7 @@ impl Parsed<'_> {
     ///
     /// # Errors
     /// [`SignatureError`] says what does not hold.
-    pub fn verify(
-        &self,
-        target: Target<'_>,
-        key: &PublicKey,
-        now: Timestamp,
-    ) -> Result<(), SignatureError> {
+    pub fn verify(&self, target: Target<'_>, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
         if self.covers_body == target.body.is_empty() {
             return Err(SignatureError::Missing);
         }

@@ -49,7 +49,7 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
         Short::Attribute(attribute) => {
             writeln!(
                 out,
-                "In the short form the value is `{attribute}`; without `name:`, the name is made of it."
+                "In the short form the value is `{attribute}`; the name is `name:`, else `id:`, else made of it."
             )?;
         }
     }

@@ -90,7 +90,8 @@ pub async fn population(
         let (old, new) = (old.map(|pattern| pattern.entry.clone()), new.map(|pattern| pattern.entry.clone()));
         add(&mut nodes, NodeChange { name: name.as_str().into(), is_pattern: false, old, new });
     }
-    let unused = |pattern: &&PatternEntry| !used.contains(pattern.pattern.as_str()) && wanted(&pattern.pattern);
+    let unused =
+        |pattern: &&PatternEntry| !used.contains(pattern.pattern.as_str()) && wanted(&pattern.pattern);
     for (name, change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
         let ExactChange { old, new } = change;
         add(&mut nodes, NodeChange { name: name.into(), is_pattern: true, old, new });

@@ -54,6 +54,13 @@ pub enum GroupError {
 
 impl Told for GroupError {}
 
+impl Compared {
+    /// Nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.change == 0 && self.patterns == 0
+    }
+}
+
 /// What would change, fleet-wide.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,10 +72,12 @@ pub struct Compared {
     pub nodes: usize,
     /// Those that get what they have.
     pub same: usize,
-    /// Those that get something else, and patterns that stand for no enrolled node.
+    /// Those that get something else.
     pub change: usize,
     /// Of these, those that only observe it.
     pub observe: usize,
+    /// Patterns that get something else and classify no enrolled node.
+    pub patterns: usize,
     /// The biggest first.
     pub groups: Vec<Group>,
 }
@@ -142,6 +151,7 @@ struct Alike {
     channels: (String, String),
     sets: String,
     params: String,
+    observe: bool,
 }
 
 /// One side of a comparison.
@@ -173,10 +183,12 @@ pub async fn group(
     for members in shown {
         groups.push(reader.shown(members).await?);
     }
-    let (change, nodes) = (population.changed.len(), population.nodes);
-    let changed_nodes = population.changed.iter().filter(|change| !change.is_pattern).count();
-    let observe = groups.iter().filter(|group| group.observe).map(|group| group.count).sum();
-    Ok(Compared { from, nodes, same: nodes - changed_nodes.min(nodes), change, observe, groups })
+    let nodes = population.nodes;
+    let change = population.changed.iter().filter(|change| !change.is_pattern).count();
+    let patterns = population.changed.len() - change;
+    let observing = groups.iter().filter(|group| group.observe && !group.pattern);
+    let observe = observing.map(|group| group.count).sum();
+    Ok(Compared { from, nodes, same: nodes.saturating_sub(change), change, observe, patterns, groups })
 }
 
 struct Reader<'a> {
@@ -189,7 +201,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads everything published that the comparison needs: sets, and params that differ.
     async fn load(&mut self, changes: &[NodeChange]) -> Result<(), GroupError> {
-        let roots: BTreeSet<Digest> = changes.iter().filter_map(|change| Some(change.old.as_ref()?.root)).collect();
+        let roots: BTreeSet<Digest> =
+            changes.iter().filter_map(|change| Some(change.old.as_ref()?.root)).collect();
         let roots: Vec<Digest> = roots.into_iter().collect();
         self.sets.load(self.operator, &roots).await?;
         let mut params = BTreeSet::new();
@@ -201,7 +214,11 @@ impl Reader<'_> {
 
     async fn fetch(&mut self, digests: BTreeSet<Digest>) -> Result<(), GroupError> {
         let mut under_way: JoinSet<Result<(Digest, Bytes), CallError>> = JoinSet::new();
-        let mut wanted = digests.into_iter().filter(|digest| !self.contents.contains_key(digest)).collect::<Vec<_>>().into_iter();
+        let mut wanted = digests
+            .into_iter()
+            .filter(|digest| !self.contents.contains_key(digest))
+            .collect::<Vec<_>>()
+            .into_iter();
         loop {
             while under_way.len() < FETCHES {
                 let Some(digest) = wanted.next() else { break };
@@ -218,7 +235,8 @@ impl Reader<'_> {
         let Some(entry) = entry else { return Ok(None) };
         let set = self.sets.get(&entry.root)?;
         let mut found = objects(&set, Kind::PARAMS);
-        let content = found.next().and_then(|(_, digest)| self.contents.get(&digest).cloned()).unwrap_or_default();
+        let content =
+            found.next().and_then(|(_, digest)| self.contents.get(&digest).cloned()).unwrap_or_default();
         drop(found);
         let params = canonical::parse(&content).map_err(GroupError::Content)?;
         Ok(Some(Side { set, params }))
@@ -229,7 +247,11 @@ impl Reader<'_> {
         change.new.as_ref()?;
         let fleet = self.built.fleet();
         if change.is_pattern {
-            return fleet.patterns.iter().find(|spec| spec.pattern.as_str() == &*change.name).map(|spec| spec.spec.clone());
+            return fleet
+                .patterns
+                .iter()
+                .find(|spec| spec.pattern.as_str() == &*change.name)
+                .map(|spec| spec.spec.clone());
         }
         fleet.node(&change.name).cloned()
     }
@@ -242,11 +264,15 @@ impl Reader<'_> {
 
     fn alike(&self, change: &NodeChange) -> Result<Alike, GroupError> {
         let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
-        let channel = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.channel.to_string()).unwrap_or_default();
-        let text = |error: serde_json::Error| GroupError::Content(CanonicalError::NotAllowed(error.to_string()));
+        let channel =
+            |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.channel.to_string()).unwrap_or_default();
+        let text =
+            |error: serde_json::Error| GroupError::Content(CanonicalError::NotAllowed(error.to_string()));
         let params = params_delta(old.as_ref(), new.as_ref());
+        let observe = new.as_ref().is_some_and(|side| side.params.observe);
         let sets = sets_delta(old, new);
         Ok(Alike {
+            observe,
             pattern: change.is_pattern,
             assigned: assigned(change),
             channels: (channel(&change.old), channel(&change.new)),
@@ -278,7 +304,8 @@ impl Reader<'_> {
             Some(spec) => Some(render::node_set(self.built.fleet(), &spec).map_err(GroupError::Content)?),
             None => None,
         };
-        let (old, new) = (bound(old, &first.name, &observed.traits), bound(new, &first.name, &observed.traits));
+        let (old, new) =
+            (bound(old, &first.name, &observed.traits), bound(new, &first.name, &observed.traits));
         self.load_files(&old).await?;
         let resources = self.resources(&old, &new);
         let channel = match (&first.old, &first.new) {
@@ -316,13 +343,18 @@ impl Reader<'_> {
     async fn load_files(&mut self, desired: &Desired) -> Result<(), GroupError> {
         let small = |resource: &Arc<BoundResource>| match &resource.spec {
             Ok(catalog::spec::Spec::File(file)) => match file.content {
-                Some(catalog::spec::Content::Blob { digest, size }) if size <= model::delta::MAX_FIELD as u64 => Some(digest),
+                Some(catalog::spec::Content::Blob { digest, size })
+                    if size <= model::delta::MAX_FIELD as u64 =>
+                {
+                    Some(digest)
+                }
                 _ => None,
             },
             _ => None,
         };
         let known = &self.built.fleet().blobs;
-        let wanted = desired.resources().filter_map(small).filter(|digest| !known.contains_key(digest)).collect();
+        let wanted =
+            desired.resources().filter_map(small).filter(|digest| !known.contains_key(digest)).collect();
         self.fetch(wanted).await
     }
 
@@ -341,7 +373,10 @@ impl Reader<'_> {
                 edit = hidden(edit);
             }
             let going = matches!(edit, Edit::Remove { .. });
-            let note = removals.get(&ResourceId::from(id.as_str())).filter(|_| going).map(|how| bound::removal(*how));
+            let note = removals
+                .get(&ResourceId::from(id.as_str()))
+                .filter(|_| going)
+                .map(|how| bound::removal(*how));
             (Line { id, note }, edit)
         });
         Delta { edits: edits.collect() }
@@ -387,7 +422,8 @@ fn parts(params: &Params) -> BTreeMap<String, Fields> {
         parts.extend(vars.iter().map(|(name, var)| (format!("{layer} {name}"), value(var))));
     }
     for (number, layer) in params.conditional.iter().enumerate() {
-        let mut fields: Fields = layer.vars.iter().map(|(name, var)| (name.clone(), var.to_string())).collect();
+        let mut fields: Fields =
+            layer.vars.iter().map(|(name, var)| (name.clone(), var.to_string())).collect();
         fields.insert("when".to_owned(), layer.when.clone());
         parts.insert(format!("conditional vars {}", number + 1), fields);
     }
@@ -405,8 +441,12 @@ fn parts(params: &Params) -> BTreeMap<String, Fields> {
 }
 
 fn all_fields(desired: &Desired, blobs: bound::Blobs<'_>) -> BTreeMap<String, Fields> {
-    let resources = desired.resources().map(|resource| (resource.id.to_string(), bound::fields(resource, blobs)));
-    let modules = desired.modules.iter().map(|module| (format!("module {}", module.name), bound::module_fields(module)));
+    let resources =
+        desired.resources().map(|resource| (resource.id.to_string(), bound::fields(resource, blobs)));
+    let modules = desired
+        .modules
+        .iter()
+        .map(|module| (format!("module {}", module.name), bound::module_fields(module)));
     resources.chain(modules.filter(|(_, fields)| !fields.is_empty())).collect()
 }
 
@@ -444,7 +484,9 @@ fn observes(old: &Desired, new: &Desired, resources: &Delta<Line, Fields>) -> bo
         return true;
     }
     let observing = |id: &str| {
-        let of = |desired: &Desired| desired.resources().find(|resource| resource.id.as_str() == id).map(|r| r.observe);
+        let of = |desired: &Desired| {
+            desired.resources().find(|resource| resource.id.as_str() == id).map(|r| r.observe)
+        };
         of(new).or_else(|| of(old)).unwrap_or(false)
     };
     !resources.is_empty() && resources.edits.keys().all(|line| observing(&line.id))

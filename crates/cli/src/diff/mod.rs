@@ -96,7 +96,7 @@ pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     let compared = against_published(&operator, &fleet, selector.as_ref()).await?;
     screen.result(&compared, || text::text(&compared, screen))?;
-    Ok(if compared.change == 0 { Exit::Ok } else { Exit::Differences })
+    Ok(if compared.is_same() { Exit::Ok } else { Exit::Differences })
 }
 
 /// Compares what a fleet repo means with what the control plane points to.
@@ -116,7 +116,8 @@ pub async fn against_published(
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled = operator.all_nodes(None).await?.into_iter().map(|node| node.hostname.to_string()).collect();
+    let enrolled =
+        operator.all_nodes(None).await?.into_iter().map(|node| node.hostname.to_string()).collect();
     let population = compare::population(operator, old.as_ref(), &built, enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
     Ok(group::group(operator, &built, head.seq, population).await.map_err(DiffError::Group)?)

@@ -7,20 +7,27 @@ use crate::screen::{Mark, Screen};
 
 /// Prints a comparison: totals, then group by group, the biggest first.
 pub fn text(compared: &Compared, screen: Screen) -> String {
-    let Compared { from, nodes, same, change, observe, groups } = compared;
+    let Compared { from, nodes, same, change, observe, patterns, groups } = compared;
     let from = from.map_or_else(|| "nothing".to_owned(), |seq| format!("r{seq}"));
-    if *change == 0 {
+    if compared.is_same() {
         return format!("{from} -> this repo   {nodes} nodes: all the same\n");
     }
     let observing = if *observe > 0 { format!(" ({observe} only observe)") } else { String::new() };
-    let mut out = format!("{from} -> this repo   {nodes} nodes: {same} same, {change} change{observing}\n");
+    let unused = match patterns {
+        0 => String::new(),
+        1 => "; 1 pattern without enrolled nodes changes".to_owned(),
+        count => format!("; {count} patterns without enrolled nodes change"),
+    };
+    let mut out =
+        format!("{from} -> this repo   {nodes} nodes: {same} same, {change} change{observing}{unused}\n");
     for group in groups {
         out.push('\n');
         out.push_str(&one(group, screen));
     }
     let shown: usize = groups.iter().map(|group| group.count).sum();
-    if shown < *change {
-        out.push_str(&format!("\n... {} more, in groups beyond the first {MAX_SHOWN}\n", change - shown));
+    if shown < change + patterns {
+        let more = change + patterns - shown;
+        out.push_str(&format!("\n... {more} more, in groups beyond the first {MAX_SHOWN}\n"));
     }
     out
 }
@@ -36,7 +43,9 @@ fn one(group: &Group, screen: Screen) -> String {
     match group.assigned {
         Assigned::Kept => {}
         Assigned::New => said.push("gets its first set".to_owned()),
-        Assigned::Lost => said.push("no entry matches any more: nothing is applied, what was made stays".to_owned()),
+        Assigned::Lost => {
+            said.push("no entry matches any more: nothing is applied, what was made stays".to_owned())
+        }
     }
     said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
     if group.observe {

@@ -82,9 +82,10 @@ impl Told for FolderError {
             FolderError::NoFolder(_) => "name the folder that holds fleet.yaml: --repo DIR".to_owned(),
             FolderError::Special(_) => "put a copy of the file there instead of a link".to_owned(),
             FolderError::Name(_) => "rename it".to_owned(),
-            FolderError::TooLarge(_) | FolderError::TooMany | FolderError::TooDeep(_) | FolderError::TooMuch => {
-                "is this the fleet repo? name its folder with --repo DIR".to_owned()
-            }
+            FolderError::TooLarge(_)
+            | FolderError::TooMany
+            | FolderError::TooDeep(_)
+            | FolderError::TooMuch => "is this the fleet repo? name its folder with --repo DIR".to_owned(),
             FolderError::List { .. } | FolderError::Read { .. } => return None,
         })
     }
@@ -139,7 +140,8 @@ impl Folder {
         if now.values().map(|stat| stat.size).sum::<u64>() > MAX_TOTAL {
             return Err(FolderError::TooMuch);
         }
-        let changed: Vec<&String> = now.iter().filter(|(path, stat)| before.get(*path) != Some(stat)).map(|(path, _)| path).collect();
+        let changed: Vec<&String> =
+            now.iter().filter(|(path, stat)| before.get(*path) != Some(stat)).map(|(path, _)| path).collect();
         let mut changes = read_all(&self.root, &changed)?;
         before.retain(|path, _| !now.contains_key(path));
         changes.extend(before.into_keys().map(|path| (path, None)));

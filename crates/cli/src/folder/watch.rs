@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
 
 use super::{MAX_DEPTH, is_read};
 use crate::failure::Told;
 
-/// Changes that come within this long of each other count as one edit.
-const SETTLE: Duration = Duration::from_millis(20);
+/// How often the kernel is asked; changes that come within this long of each other count as
+/// one edit.
+const TICK: Duration = Duration::from_millis(20);
 /// The longest that an edit is waited for to settle.
 const SETTLE_ROUNDS: usize = 50;
 /// Room for events read at once.
@@ -56,7 +56,7 @@ pub enum Seen {
 /// Watches a folder and all folders in it.
 pub struct Watch {
     root: PathBuf,
-    events: AsyncFd<OwnedFd>,
+    events: OwnedFd,
     folders: BTreeMap<i32, String>,
 }
 
@@ -68,8 +68,7 @@ impl Watch {
     pub fn start(root: &Path) -> Result<Watch, WatchError> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
         let fd = fd.map_err(|errno| WatchError::Start(errno.into()))?;
-        let events = AsyncFd::new(fd).map_err(WatchError::Start)?;
-        let mut watch = Watch { root: root.to_owned(), events, folders: BTreeMap::new() };
+        let mut watch = Watch { root: root.to_owned(), events: fd, folders: BTreeMap::new() };
         watch.add("", 0)?;
         Ok(watch)
     }
@@ -83,7 +82,7 @@ impl Watch {
             | WatchFlags::MOVE
             | WatchFlags::ONLYDIR
             | WatchFlags::DONT_FOLLOW;
-        match inotify::add_watch(self.events.get_ref(), &path, flags) {
+        match inotify::add_watch(&self.events, &path, flags) {
             Ok(number) => drop(self.folders.insert(number, relative.to_owned())),
             // It went while it was looked at; its going is an event of its parent.
             Err(Errno::NOENT | Errno::NOTDIR) if depth > 0 => return Ok(()),
@@ -110,12 +109,11 @@ impl Watch {
     pub async fn next(&mut self) -> Result<Seen, WatchError> {
         let mut seen = Seen::Files(BTreeSet::new());
         while seen == Seen::Files(BTreeSet::new()) {
-            let ready = self.events.readable().await.map_err(WatchError::Read);
-            ready?.clear_ready();
+            tokio::time::sleep(TICK).await;
             self.drain(&mut seen)?;
         }
         for _ in 0..SETTLE_ROUNDS {
-            tokio::time::sleep(SETTLE).await;
+            tokio::time::sleep(TICK).await;
             if !self.drain(&mut seen)? {
                 break;
             }
@@ -129,7 +127,7 @@ impl Watch {
     /// Reads the events that wait; says whether there were any.
     fn drain(&self, seen: &mut Seen) -> Result<bool, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); EVENTS];
-        let mut reader = Reader::new(self.events.get_ref(), &mut buffer);
+        let mut reader = Reader::new(&self.events, &mut buffer);
         let mut any = false;
         loop {
             let event = match reader.next() {

@@ -92,7 +92,9 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
 async fn beacon(publisher: &mut Publisher, screen: Screen) -> Result<Exit, Failure> {
     let beacons = publisher.beacon(now()).await?;
     screen.result(&beacons, || {
-        let line = |beacon: &trust::Beacon| format!("channel {}: release {} still counts\n", beacon.channel, beacon.seq);
+        let line = |beacon: &trust::Beacon| {
+            format!("channel {}: release {} still counts\n", beacon.channel, beacon.seq)
+        };
         beacons.iter().map(line).collect()
     })?;
     Ok(Exit::Ok)
@@ -115,7 +117,9 @@ async fn once(
     };
     let changed = publisher.compare(&prepared).await?;
     if args.dry_run {
-        screen.result(&changed, || format!("{}\nnothing is published (--dry-run)\n", would(publisher, &changed, &prepared)))?;
+        screen.result(&changed, || {
+            format!("{}\nnothing is published (--dry-run)\n", would(publisher, &changed, &prepared))
+        })?;
         return Ok(if changed.same { Exit::Ok } else { Exit::Differences });
     }
     if !changed.same {
@@ -128,7 +132,9 @@ async fn once(
 }
 
 fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> String {
-    let from = publisher.seq().map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
+    let from = publisher
+        .seq()
+        .map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lang::Diagnostics;
-use model::selection::Entry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection, Timestamp};
 use resolve::Resolver;
@@ -87,7 +86,9 @@ impl Told for PublishError {
             PublishError::Call(error) => error.hint(),
             PublishError::Remote(RemoteError::Call(error)) => error.hint(),
             PublishError::Folder(error) => error.hint(),
-            PublishError::Broken(_) => Some("`muster check` shows them; `muster help CODE` explains a code".to_owned()),
+            PublishError::Broken(_) => {
+                Some("`muster check` shows them; `muster help CODE` explains a code".to_owned())
+            }
             PublishError::OtherKey(_) => {
                 Some("sign with this fleet's release key: --key FILE or MUSTER_RELEASE_KEY".to_owned())
             }
@@ -229,7 +230,9 @@ impl Publisher {
         }
         if let Some(old) = &self.published {
             let mut nodes = 0;
-            Trie::diff(old.exact(), new.exact(), &mut |_: Option<&Arc<Leaf>>, _: Option<&Arc<Leaf>>| nodes += 1);
+            Trie::diff(old.exact(), new.exact(), &mut |_: Option<&Arc<Leaf>>, _: Option<&Arc<Leaf>>| {
+                nodes += 1
+            });
             return Ok(Comparison { nodes, patterns: patterns(old, new), same: false });
         }
         let old = remote::top(&self.operator, &root).await?;
@@ -283,7 +286,8 @@ impl Publisher {
             let digest = self.head.headers.get(&channel).map(signed::digest).unwrap_or(Digest::ZERO);
             beacons.push(Beacon { fleet: header.fleet, channel, seq: header.seq, header: digest, at: now });
         }
-        let signed: Result<Vec<_>, _> = beacons.iter().map(|beacon| signed::sign(beacon, &[&self.key])).collect();
+        let signed: Result<Vec<_>, _> =
+            beacons.iter().map(|beacon| signed::sign(beacon, &[&self.key])).collect();
         let signed = Beacons { beacons: signed.map_err(PublishError::Sign)? };
         self.operator.beacons(&signed).await?;
         Ok(beacons)
@@ -301,7 +305,8 @@ impl Publisher {
     fn headers(&self) -> Result<BTreeMap<Channel, Header>, PublishError> {
         let verified = self.head.headers.iter().map(|(channel, document)| {
             let header = signed::verify(document, &self.head.trust.release);
-            let header = header.map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
+            let header =
+                header.map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
             Ok((channel.clone(), header))
         });
         verified.collect()
@@ -367,12 +372,7 @@ impl Publisher {
 
 /// How many patterns came, went or get something else.
 fn patterns(old: &Selection, new: &Selection) -> usize {
-    type Said<'a> = (&'a str, &'a [String], &'a Entry);
-    let said = |selection: &'_ Selection| -> usize { selection.patterns().len() };
-    fn key(pattern: &model::selection::PatternEntry) -> Said<'_> {
-        (&pattern.pattern, &pattern.except, &pattern.entry)
-    }
-    let kept = new.patterns().iter().filter(|pattern| old.patterns().iter().any(|other| key(other) == key(pattern)));
-    let kept = kept.count();
-    said(old).max(said(new)) - kept
+    let (old, new) = (old.patterns(), new.patterns());
+    let kept = new.iter().filter(|pattern| old.contains(pattern)).count();
+    old.len().max(new.len()) - kept
 }

@@ -68,8 +68,12 @@ async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishE
         for piece in &missing {
             let below = built.below(piece)?;
             let new = |hash| !asked.contains(&hash);
-            next.extend(below.pieces.into_iter().filter(|piece| new(piece.hash()) && in_next.insert(piece.hash())));
-            lacking.contents.extend(below.contents.into_iter().map(|content| (content.digest, content.bytes)));
+            next.extend(
+                below.pieces.into_iter().filter(|piece| new(piece.hash()) && in_next.insert(piece.hash())),
+            );
+            lacking
+                .contents
+                .extend(below.contents.into_iter().map(|content| (content.digest, content.bytes)));
         }
         lacking.levels.push(missing);
         level = next;
@@ -101,7 +105,10 @@ async fn missing_contents(
     Ok(contents)
 }
 
-async fn send_contents(operator: &Operator, contents: BTreeMap<Digest, Arc<[u8]>>) -> Result<(), PublishError> {
+async fn send_contents(
+    operator: &Operator,
+    contents: BTreeMap<Digest, Arc<[u8]>>,
+) -> Result<(), PublishError> {
     let mut under_way = JoinSet::new();
     let mut batch: Vec<Arc<[u8]>> = Vec::new();
     let mut size = 0;

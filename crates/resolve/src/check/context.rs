@@ -65,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) groups_file: Arc<str>,
     /// Labels that some node declares.
     pub(crate) labels: BTreeSet<String>,
+    /// Some file of nodes or hosts may declare labels that could not be read.
+    pub(crate) labels_hidden: bool,
     /// Pairs of modules that no node may have together.
     pub(crate) clashes: Vec<Clash>,
     /// Modules that need another one on the same node, for a notification.
@@ -83,6 +85,9 @@ impl Context {
     ) -> Context {
         let (clashes, reaches) = (modules.clashes.clone(), modules.reaches.clone());
         let mut context = Context { labels, clashes, reaches, ..Context::default() };
+        context.labels_hidden = files
+            .values()
+            .any(|file| matches!(file.content, Content::Nodes(_) | Content::Host(_)) && file.found.hides());
         for (name, decl) in &modules.decls {
             context.modules.insert(name.clone(), module_info(name, &decl.interface, decl.broken));
         }
@@ -236,7 +241,7 @@ fn check_uses(files: &Files, modules: &Modules, context: &Context, sink: &mut Si
     let of_files = files.iter().map(|(path, file)| (path, &file.uses));
     for (path, uses) in of_files.chain(&modules.uses) {
         for used in &uses.labels {
-            if !context.labels.contains(&used.label) {
+            if !context.labels.contains(&used.label) && !context.labels_hidden {
                 let help = near_or_all(&used.label, context.labels.iter().map(String::as_str));
                 let message = format!("no node declares the label `{}`", used.label);
                 sink.error(path, "E061", used.at, message).help(help);

@@ -249,12 +249,12 @@ fn attribute(
     }
 }
 
-/// A resource without `name:` is named by what it is.
+/// A resource without `name:` is named by its id, else by what it is.
 fn name(reading: &mut Reading<'_>, kind: &ResourceType, placed: &mut Placed) {
     let resource = &mut placed.resource;
     if resource.name.is_empty() {
         resource.name = match kind.short {
-            Short::Attribute(_) => derived(kind, &resource.attributes),
+            Short::Attribute(_) => resource.id.clone().unwrap_or_else(|| derived(kind, &resource.attributes)),
             Short::Path | Short::Name => String::new(),
         };
     }

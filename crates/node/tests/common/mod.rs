@@ -1,0 +1,216 @@
+//! A node on a bench: its inputs given by hand, its effects looked at.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use std::time::Duration;
+
+use model::exchange::{Answer, CheckIn, Offer, SetOffer, TraitReport};
+use model::log::FactBody;
+use model::policy::Policy;
+use model::trie::Trie;
+use model::{Counts, Digest, Entry, Kind, ObjectKey, ObjectSet, RunReport, Selection, Stub, Timestamp};
+use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
+use trust::adopt::takes;
+use trust::signed::sign;
+use trust::{Header, SigningKey, Slots, TrustDocument};
+
+pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+pub const HOST: &str = "web-1";
+pub const FRESH: Duration = Duration::from_secs(86_400);
+
+pub fn release_key() -> SigningKey {
+    SigningKey::from_seed(&[1; 32])
+}
+
+/// A release that gives web-1 these modules.
+pub struct Release {
+    pub header: Header,
+    pub set: ObjectSet,
+    selection: Selection,
+    contents: Vec<String>,
+}
+
+impl Release {
+    pub fn new(seq: u64, created: Timestamp, modules: &[&str]) -> Release {
+        let objects = modules
+            .iter()
+            .map(|content| (ObjectKey::of(Kind::MODULE, content), Stub::of(content.as_bytes())));
+        let set = ObjectSet::of(objects);
+        let entry = Entry { channel: "main".parse().unwrap(), root: set.root() };
+        let leaf = Selection::leaf(&HOST.parse().unwrap(), &entry);
+        let selection = Selection::new(Trie::build([leaf]), vec![]);
+        let header = Header {
+            fleet: "acme-1".parse().unwrap(),
+            channel: entry.channel,
+            seq,
+            label: None,
+            created,
+            selection: selection.root().unwrap(),
+            freshness_secs: FRESH.as_secs(),
+            fallbacks: vec![],
+        };
+        let contents = modules.iter().map(|content| (*content).to_owned()).collect();
+        Release { header, set, selection, contents }
+    }
+
+    /// As offered to a node that holds a set; `None` offers the whole.
+    pub fn offer(&self, base: Option<&ObjectSet>) -> Offer {
+        let entry = self.selection.entry(HOST, &takes).unwrap();
+        let delta = base.cloned().unwrap_or_default().delta_to(&self.set);
+        let set = SetOffer { base: base.map(ObjectSet::root), delta, contents: self.contents.clone() };
+        let same = base.is_some_and(|base| base.root() == self.set.root());
+        Offer {
+            header: sign(&self.header, &[&release_key()]).unwrap(),
+            beacon: None,
+            entry,
+            proof: self.selection.prove(HOST, None).unwrap(),
+            set: (!same).then_some(set),
+        }
+    }
+}
+
+pub fn answer() -> Answer {
+    Answer {
+        next_checkin_secs: 300,
+        acked: None,
+        offer: None,
+        push: None,
+        stream_requested: false,
+        want_traits: false,
+    }
+}
+
+pub fn offering(offer: Offer) -> Answer {
+    Answer { offer: Some(offer), ..answer() }
+}
+
+pub fn traits(text: &str) -> TraitReport {
+    TraitReport { digest: Digest::of(text.as_bytes()), values: serde_json::json!({ "os": text }) }
+}
+
+pub fn report(changed: u32, ok: u32) -> RunReport {
+    let counts = Counts { ok, changed, ..Counts::default() };
+    RunReport {
+        started: START,
+        duration_ms: 3,
+        seq: 1,
+        root: Digest::ZERO,
+        intended: false,
+        counts,
+        items: vec![],
+    }
+}
+
+/// The node, and the time.
+pub struct Bench {
+    pub node: Node,
+    pub now: Timestamp,
+    pub traits: TraitReport,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::restored(Restored::default())
+    }
+
+    pub fn restored(restored: Restored) -> Bench {
+        let trust = TrustDocument {
+            fleet: "acme-1".parse().unwrap(),
+            version: 1,
+            release: Slots::of(release_key().public()),
+            root: Slots::of(SigningKey::from_seed(&[2; 32]).public()),
+        };
+        let (hostname, incarnation) = (HOST.parse().unwrap(), "i1".parse().unwrap());
+        let identity = Identity { hostname, incarnation, trust, built: Timestamp(0) };
+        Bench { node: Node::new(identity, restored, 7, START), now: START, traits: traits("debian") }
+    }
+
+    /// A node that adopted this release and made its first run.
+    pub fn holding(release: &Release) -> Bench {
+        let mut bench = Bench::new();
+        bench.adopt(release);
+        bench.give(Input::Ran(Box::new(report(1, 1))));
+        bench
+    }
+
+    pub fn give(&mut self, input: Input) -> Vec<Effect> {
+        self.node.handle(input, self.now)
+    }
+
+    pub fn pass(&mut self, time: Duration) -> Vec<Effect> {
+        self.now = self.now.plus(time);
+        self.give(Input::Tick)
+    }
+
+    /// Waits until a check-in is due, ending any run on the way, and lets it be sent.
+    pub fn check_in(&mut self) -> CheckIn {
+        for _ in 0..100 {
+            let (at, _) = self.node.next_deadline().expect("something is due");
+            self.now = self.now.max(at);
+            let effects = self.give(Input::Tick);
+            if effects.contains(&Effect::CollectTraits) {
+                let effects = self.give(Input::Traits(self.traits.clone()));
+                return sent(&effects).expect("a check-in").clone();
+            }
+            if run_of(&effects).is_some() {
+                self.give(Input::Ran(Box::new(report(0, 1))));
+            }
+        }
+        panic!("no check-in");
+    }
+
+    /// A whole exchange; what the answer leads to.
+    pub fn exchange(&mut self, answer: Answer) -> Vec<Effect> {
+        self.check_in();
+        self.give(Input::Answered(Box::new(answer)))
+    }
+
+    /// Adopts a release, with all in between.
+    pub fn adopt(&mut self, release: &Release) -> Vec<Effect> {
+        let held = self.node.adoption().map(Adoption::set);
+        self.exchange(offering(release.offer(held.as_ref())));
+        assert!(adoption_of(&self.give(Input::Fetched)).is_some());
+        self.give(Input::Adopted(Policy::default()))
+    }
+
+    /// How long until the next check-in or run.
+    pub fn wait(&self) -> Option<Duration> {
+        self.node.next_deadline().map(|(at, _)| at.since(self.now))
+    }
+}
+
+pub fn sent(effects: &[Effect]) -> Option<&CheckIn> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::CheckIn(check_in) => Some(&**check_in),
+        _ => None,
+    })
+}
+
+pub fn run_of(effects: &[Effect]) -> Option<&RunOrder> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Run(order) => Some(order),
+        _ => None,
+    })
+}
+
+pub fn adoption_of(effects: &[Effect]) -> Option<&Adoption> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Adopt(adoption) => Some(&**adoption),
+        _ => None,
+    })
+}
+
+pub fn facts(effects: &[Effect]) -> Vec<&FactBody> {
+    let fact = |effect| match effect {
+        &Effect::Append(ref body) => Some(body),
+        _ => None,
+    };
+    effects.iter().filter_map(fact).collect()
+}
+
+pub fn warnings(effects: &[Effect]) -> Vec<&str> {
+    let text = |effect| match effect {
+        &Effect::Warn(ref text) => Some(text.as_str()),
+        _ => None,
+    };
+    effects.iter().filter_map(text).collect()
+}

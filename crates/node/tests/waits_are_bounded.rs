@@ -1,0 +1,204 @@
+//! CNV-4, SYN-13: intervals with jitter, backoff with bounds, and never a busy loop.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bench, Release, START, answer, offering};
+use model::exchange::Answer;
+use model::policy::Policy;
+use node::backoff::{FIRST, LONGEST, Spread};
+use node::step::MAX_CONTACT;
+use node::{Input, Restored};
+use proptest::prelude::*;
+
+#[test]
+fn backoff_doubles_within_its_bounds() {
+    let mut spread = Spread::new(1);
+    let cap = Duration::from_secs(300);
+    for failures in 0..60 {
+        let full = FIRST.saturating_mul(1 << failures.max(1).min(20) >> 1).min(cap);
+        for _ in 0..50 {
+            let wait = spread.backoff(failures, cap);
+            assert!(wait >= full / 2 && wait <= full, "{failures} failures: {wait:?} of {full:?}");
+        }
+    }
+    assert!(spread.backoff(60, Duration::MAX) <= LONGEST);
+    assert!(spread.backoff(60, Duration::ZERO) >= FIRST / 2, "a cap of nothing is no busy loop");
+    assert!(spread.backoff(u32::MAX, Duration::MAX) >= LONGEST / 2);
+}
+
+#[test]
+fn jitter_stays_within_its_share_and_uses_it() {
+    let mut spread = Spread::new(1);
+    let interval = Duration::from_secs(300);
+    let waits: Vec<Duration> = (0..1000).map(|_| spread.jitter(interval, 20)).collect();
+    assert!(waits.iter().all(|wait| (240..=360).contains(&wait.as_secs())));
+    assert!(waits.iter().any(|wait| wait.as_secs() < 250) && waits.iter().any(|wait| wait.as_secs() > 350));
+    assert_eq!(spread.jitter(interval, 0), interval);
+    assert!(spread.jitter(interval, 255) <= interval * 2);
+}
+
+#[test]
+fn the_same_seed_waits_alike_and_another_does_not() {
+    let waits = |seed| {
+        (0..20).map(|_| seed).scan(Spread::new(seed), |spread, _| Some(spread.number())).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(7), waits(7));
+    assert_ne!(waits(7), waits(8));
+}
+
+#[test]
+fn without_an_answer_it_asks_ever_less_often() {
+    let mut bench = Bench::new();
+    let mut last = Duration::ZERO;
+    for failures in 1..20 {
+        bench.check_in();
+        bench.give(Input::Unreachable(String::new()));
+        let wait = bench.wait().unwrap();
+        let full = FIRST.saturating_mul(1 << (failures - 1)).min(Duration::from_secs(300));
+        assert!(wait >= full / 2 && wait <= full, "after {failures}: {wait:?}");
+        last = wait;
+    }
+    assert!(last >= Duration::from_secs(150));
+    bench.exchange(answer());
+    assert!(bench.wait().unwrap() >= Duration::from_secs(240), "an answer ends it");
+    bench.check_in();
+    bench.give(Input::Unreachable(String::new()));
+    assert!(bench.wait().unwrap() <= FIRST, "and the next failure begins anew");
+}
+
+/// Good answers in between do not make it hammer for what it cannot get or keep.
+#[test]
+fn what_cannot_be_fetched_or_kept_is_tried_ever_less_often() {
+    let release = Release::new(1, START, &["a"]);
+    for kept in [false, true] {
+        let mut bench = Bench::new();
+        for failures in 1..16 {
+            bench.exchange(offering(release.offer(None)));
+            if kept {
+                bench.give(Input::Fetched);
+                bench.give(Input::AdoptFailed("disk full".to_owned()));
+            } else {
+                bench.give(Input::FetchFailed("not there".to_owned()));
+            }
+            let wait = bench.wait().unwrap();
+            let full = FIRST.saturating_mul(1 << (failures - 1)).min(Duration::from_secs(300));
+            assert!(wait >= full / 2 && wait <= full, "after {failures}: {wait:?}");
+        }
+        bench.adopt(&release);
+    }
+}
+
+#[test]
+fn what_the_control_plane_asks_for_is_clamped() {
+    for (asked, least, most) in [
+        (0, Duration::ZERO, Duration::from_secs(2)),
+        (60, Duration::from_secs(48), Duration::from_secs(72)),
+        (u64::MAX, MAX_CONTACT - MAX_CONTACT / 5, MAX_CONTACT + MAX_CONTACT / 5),
+    ] {
+        let mut bench = Bench::new();
+        bench.exchange(Answer { next_checkin_secs: asked, ..answer() });
+        let wait = bench.wait().unwrap();
+        assert!(wait >= least && wait <= most, "asked {asked}: {wait:?}");
+    }
+}
+
+#[test]
+fn a_wild_policy_is_survived() {
+    let release = Release::new(1, START, &["a"]);
+    for secs in [0, 1, u64::MAX] {
+        let adoption = Bench::holding(&release).node.adoption().cloned();
+        let policy = Policy {
+            contact_secs: secs,
+            jitter_percent: 255,
+            converge_secs: secs,
+            bundle_max_age_secs: secs,
+            offline_grace_secs: secs,
+            metered: false,
+        };
+        let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
+        for _ in 0..20 {
+            bench.check_in();
+            bench.give(Input::Unreachable(String::new()));
+            bench.exchange(answer());
+        }
+    }
+}
+
+/// While something is under way, nothing that waits for it may be due.
+#[test]
+fn nothing_is_due_that_a_tick_cannot_start() {
+    let release = Release::new(1, START, &["a"]);
+    let adoption = Bench::holding(&release).node.adoption().cloned();
+    let mut bench = Bench::restored(Restored { adoption, ..Restored::default() });
+    bench.give(Input::Tick);
+    assert_eq!(bench.wait(), None, "traits are being collected; a run needs them");
+    bench.give(Input::Traits(bench.traits.clone()));
+    assert_eq!(bench.wait(), None, "a check-in and a run are under way");
+}
+
+#[derive(Clone, Debug)]
+enum Do {
+    Wait(u16),
+    Answer(Option<u64>),
+    Offer(bool),
+    Fail,
+    Fetched,
+    Adopted,
+    Traits(u8),
+    Ran(u8),
+    RunFailed,
+    Nudge,
+}
+
+fn doing() -> impl Strategy<Value = Do> {
+    prop_oneof![
+        4 => (0..2000_u16).prop_map(Do::Wait),
+        3 => prop::option::of(0..3_u64).prop_map(Do::Answer),
+        2 => any::<bool>().prop_map(Do::Offer),
+        1 => Just(Do::Fail),
+        2 => Just(Do::Fetched),
+        2 => Just(Do::Adopted),
+        3 => (0..3_u8).prop_map(Do::Traits),
+        3 => (0..3_u8).prop_map(Do::Ran),
+        1 => Just(Do::RunFailed),
+        1 => Just(Do::Nudge),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_tick_at_the_deadline_starts_something(steps in prop::collection::vec(doing(), 1..80)) {
+        let releases = [Release::new(1, START, &["a"]), Release::new(2, START, &["b"])];
+        let mut bench = Bench::new();
+        for step in steps {
+            let input = match step {
+                Do::Wait(secs) => {
+                    bench.now = bench.now.plus(Duration::from_secs(u64::from(secs)));
+                    Input::Tick
+                }
+                Do::Answer(push) => Input::Answered(Box::new(Answer { push, ..answer() })),
+                Do::Offer(second) => Input::Answered(Box::new(offering(releases[usize::from(second)].offer(None)))),
+                Do::Fail => Input::Unreachable(String::new()),
+                Do::Fetched => Input::Fetched,
+                Do::Adopted => Input::Adopted(Policy::default()),
+                Do::Traits(n) => Input::Traits(common::traits(&n.to_string())),
+                Do::Ran(changed) => Input::Ran(Box::new(common::report(changed.into(), 1))),
+                Do::RunFailed => Input::RunFailed(String::new()),
+                Do::Nudge => Input::Nudge,
+            };
+            bench.give(input);
+            if let Some((at, why)) = bench.node.next_deadline() {
+                let mut later = bench.now.max(at);
+                std::mem::swap(&mut later, &mut bench.now);
+                let effects = bench.give(Input::Tick);
+                prop_assert!(!effects.is_empty(), "{} was due and did nothing", why);
+                bench.now = later.max(bench.now);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! DLT-1, DLT-2, DLT-3, DLT-5: a node is sent what differs, and nothing when nothing does.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{CONTACT_SECS, CREATED, entry, head, heads, held, holding, name, node, root, selection};
+use model::Digest;
+use model::Selection;
+use model::exchange::{CheckIn, TraitReport};
+use model::log::{Cursor, Fact, FactBody};
+use plane::node::DEFAULT_CONTACT_SECS;
+use plane::{Heads, NodeState, SetWanted};
+
+fn web(content: &str) -> Selection {
+    selection(&[("web-1", entry("main", content))], vec![])
+}
+
+/// What the control plane makes of one check-in: offered, and the set that has to travel.
+fn answered(node: &mut NodeState, request: CheckIn, heads: &Heads) -> (bool, Option<SetWanted>) {
+    let step = node.check_in(request, heads, CREATED);
+    (step.answer.offer.is_some(), step.wanted)
+}
+
+#[test]
+fn level_by_level() {
+    let (old, same, new) =
+        (head(1, "main", &web("a")), head(2, "main", &web("a")), head(3, "main", &web("b")));
+    let full = |request: CheckIn| CheckIn { full: true, ..request };
+    let target =
+        |base: Option<&str>, target: &str| Some(SetWanted { base: base.map(root), target: root(target) });
+    for (what, head, request, want) in [
+        ("the release held", &same, holding(Some(held(&same, "a"))), (false, None)),
+        ("a new release, the same root", &same, holding(Some(held(&old, "a"))), (true, None)),
+        ("another root", &new, holding(Some(held(&same, "a"))), (true, target(Some("a"), "b"))),
+        ("a root nobody knows", &new, holding(Some(held(&same, "?"))), (true, target(Some("?"), "b"))),
+        (
+            "the right release, the wrong root",
+            &same,
+            holding(Some(held(&same, "?"))),
+            (true, target(Some("?"), "a")),
+        ),
+        ("nothing held", &new, holding(None), (true, target(None, "b"))),
+        ("all of it, please", &same, full(holding(Some(held(&same, "a")))), (true, target(None, "a"))),
+    ] {
+        let answer = answered(&mut node("web-1"), request, &heads(1, vec![head.clone()]));
+        assert_eq!(answer, want, "{what}");
+    }
+}
+
+#[test]
+fn an_unchanged_answer_is_empty() {
+    let head = head(2, "main", &web("a"));
+    let mut node = node("web-1");
+    node.traits = Some(Digest::ZERO);
+    let step = node.check_in(holding(Some(held(&head, "a"))), &heads(1, vec![head]), CREATED);
+    assert!(step.unchanged && step.facts.is_empty() && step.traits.is_none() && step.push_done.is_none());
+    assert_eq!(
+        serde_json::to_string(&step.answer).unwrap(),
+        format!(r#"{{"nextCheckinSecs":{CONTACT_SECS}}}"#)
+    );
+}
+
+#[test]
+fn an_offer_proves_itself() {
+    let head = head(2, "main", &web("a"));
+    let step = node("web-1").check_in(holding(None), &heads(1, vec![head.clone()]), CREATED);
+    let offer = step.answer.offer.unwrap();
+    assert_eq!(offer.header, *head.signed);
+    offer.proof.verify(&head.header.selection, &name("web-1"), &offer.entry, &trust::adopt::takes).unwrap();
+    assert_eq!(offer.set, None, "the shell puts it in");
+}
+
+#[test]
+fn a_push_overrides_and_is_cleared_when_confirmed() {
+    let head = head(2, "main", &web("a"));
+    let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
+    let holds = holding(Some(held(&head, "a")));
+    node.push = Some(9);
+    for confirmed in [None, Some(8)] {
+        let step = node.check_in(CheckIn { pushed: confirmed, ..holds.clone() }, &fleet, CREATED);
+        assert_eq!(
+            (step.answer.push, step.push_done, step.unchanged),
+            (Some(9), None, false),
+            "{confirmed:?}"
+        );
+        assert_eq!(step.wanted, Some(SetWanted { base: None, target: root("a") }));
+    }
+    let step = node.check_in(CheckIn { pushed: Some(9), ..holds.clone() }, &fleet, CREATED);
+    assert_eq!((step.answer.push, step.push_done, step.unchanged), (None, Some(9), true));
+    assert!(step.answer.offer.is_none());
+    let again = node.check_in(CheckIn { pushed: Some(9), ..holds }, &fleet, CREATED);
+    assert_eq!(again.push_done, None, "it is done once");
+}
+
+#[test]
+fn waiting_work_asks_for_a_stream_on_a_no_change_answer() {
+    let head = head(2, "main", &web("a"));
+    let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
+    node.work_waits = true;
+    let step = node.check_in(holding(Some(held(&head, "a"))), &fleet, CREATED);
+    assert!(step.answer.stream_requested && step.answer.offer.is_none());
+}
+
+#[test]
+fn a_node_without_entry_is_answered_and_offered_nothing() {
+    let fleet = heads(1, vec![head(2, "main", &web("a"))]);
+    for fleet in [fleet, Heads::default()] {
+        let step = node("stranger").check_in(holding(None), &fleet, CREATED);
+        assert!(step.answer.offer.is_none() && step.unchanged);
+        assert_eq!(step.answer.next_checkin_secs, DEFAULT_CONTACT_SECS);
+    }
+}
+
+#[test]
+fn a_new_head_is_seen_at_once() {
+    let (old, new) = (head(1, "main", &web("a")), head(2, "main", &web("b")));
+    let mut node = node("web-1");
+    let holds = holding(Some(held(&old, "a")));
+    assert_eq!(answered(&mut node, holds.clone(), &heads(1, vec![old])), (false, None));
+    let (offered, _) = answered(&mut node, holds, &heads(2, vec![new]));
+    assert!(offered, "what was worked out for the node is known to be old");
+}
+
+#[test]
+fn traits_are_taken_when_they_changed() {
+    let mut node = node("web-1");
+    let report = |text: &str| TraitReport { digest: root(text), values: serde_json::json!({ "os": text }) };
+    let mut take = |traits: Option<TraitReport>| {
+        let step = node.check_in(CheckIn { traits, ..holding(None) }, &Heads::default(), CREATED);
+        (step.traits.is_some(), step.answer.want_traits)
+    };
+    assert_eq!(take(None), (false, true), "unknown: asked for");
+    assert_eq!(take(Some(report("a"))), (true, false));
+    assert_eq!(take(Some(report("a"))), (false, false), "known: not stored again");
+    assert_eq!(take(Some(report("b"))), (true, false));
+    assert_eq!(take(None), (false, false));
+}
+
+#[test]
+fn a_refusal_is_shown_until_it_no_longer_holds() {
+    let (old, new) = (head(1, "main", &web("a")), head(2, "main", &web("a")));
+    let mut node = node("web-1");
+    let refused = FactBody::Refused { code: "release_stale".to_owned(), message: "stale".to_owned() };
+    let fact = Fact { seq: 1, at: CREATED, body: refused };
+    node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
+    let fleet = heads(1, vec![new.clone()]);
+    node.check_in(holding(Some(held(&old, "a"))), &fleet, CREATED);
+    assert_eq!(node.refusal.as_deref(), Some("stale"));
+    // A move of the pointer alone is no fact; that the node holds it says enough.
+    node.check_in(holding(Some(held(&new, "a"))), &fleet, CREATED);
+    assert_eq!(node.refusal, None);
+}
+
+#[test]
+fn first_use_is_said_once() {
+    let mut node = node("web-1");
+    assert!(node.check_in(holding(None), &Heads::default(), CREATED).first_use);
+    assert!(!node.check_in(holding(None), &Heads::default(), CREATED).first_use);
+}

@@ -1,0 +1,112 @@
+//! CFG-1, ROL-1: which release and entry a hostname is pointed to.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{CREATED, FRESH_SECS, entry, head, heads, held, holding, name, node, pattern, selection};
+use model::status::ReleaseState;
+use model::{Entry, Selection, Timestamp};
+use plane::Heads;
+use plane::heads::Patterns;
+
+fn fleet(selection: &Selection) -> Heads {
+    heads(1, vec![head(1, "main", selection), head(1, "canary", selection)])
+}
+
+fn pointed(heads: &Heads, hostname: &str) -> Option<Entry> {
+    heads.pointed(&name(hostname)).map(|(_, entry)| entry)
+}
+
+#[test]
+fn exact_wins_then_the_first_pattern() {
+    let patterns = vec![
+        pattern("edge-?", &["edge-9"], entry("main", "one digit")),
+        pattern("edge-*", &[], entry("canary", "edge")),
+        pattern("/db-[0-9]+/", &["db-13"], entry("main", "db")),
+    ];
+    let fleet = fleet(&selection(&[("edge-5", entry("main", "by name"))], patterns));
+    for (hostname, want) in [
+        ("edge-5", Some(entry("main", "by name"))),
+        ("edge-1", Some(entry("main", "one digit"))),
+        ("edge-9", Some(entry("canary", "edge"))),
+        ("edge-11", Some(entry("canary", "edge"))),
+        ("edge-1.eu", None),
+        ("db-7", Some(entry("main", "db"))),
+        ("db-13", None),
+        ("stranger", None),
+    ] {
+        assert_eq!(pointed(&fleet, hostname), want, "{hostname}");
+    }
+}
+
+#[test]
+fn each_channel_has_its_head() {
+    let both = selection(
+        &[("a", entry("main", "a")), ("b", entry("canary", "b")), ("c", entry("lab", "c"))],
+        vec![],
+    );
+    let fleet = fleet(&both);
+    for (hostname, channel) in [("a", "main"), ("b", "canary")] {
+        let (head, entry) = fleet.pointed(&name(hostname)).unwrap();
+        assert_eq!((head.header.channel.as_str(), entry.channel.as_str()), (channel, channel));
+    }
+    assert_eq!(pointed(&fleet, "c"), None, "a channel that nothing was published to");
+    assert_eq!(pointed(&Heads::default(), "a"), None);
+    assert_eq!(fleet.seq(), 1);
+}
+
+#[test]
+fn a_channel_that_lags_keeps_its_own_selection() {
+    let old = selection(&[("a", entry("main", "old")), ("b", entry("canary", "old b"))], vec![]);
+    let new = selection(
+        &[("a", entry("main", "new")), ("b", entry("canary", "new b")), ("c", entry("main", "c"))],
+        vec![],
+    );
+    let fleet = heads(1, vec![head(1, "main", &old), head(2, "canary", &new)]);
+    assert_eq!(pointed(&fleet, "a"), Some(entry("main", "old")), "main's head says what main's nodes get");
+    assert_eq!(pointed(&fleet, "b"), Some(entry("canary", "new b")));
+    assert_eq!(pointed(&fleet, "c"), None, "the older head has no entry for it yet");
+    assert_eq!(fleet.seq(), 2);
+}
+
+#[test]
+fn a_node_follows_the_channel_that_the_newest_release_gives_it() {
+    let old = selection(&[("a", entry("main", "a"))], vec![]);
+    let new = selection(&[("a", entry("canary", "a"))], vec![]);
+    let fleet = heads(1, vec![head(1, "main", &old), head(2, "canary", &new)]);
+    assert_eq!(pointed(&fleet, "a"), Some(entry("canary", "a")));
+}
+
+#[test]
+fn a_pattern_that_cannot_be_read_refuses_the_release() {
+    for text in ["", "edge[1]", "/(/", "a b"] {
+        let selection = selection(&[], vec![pattern(text, &[], entry("main", "x"))]);
+        assert!(Patterns::read(&selection).is_err(), "{text:?}");
+        let selection = common::selection(&[], vec![pattern("ok", &[text], entry("main", "x"))]);
+        assert!(Patterns::read(&selection).is_err(), "except {text:?}");
+    }
+}
+
+#[test]
+fn how_a_node_stands_to_its_release() {
+    let selection = selection(&[("a", entry("main", "new"))], vec![]);
+    let (old, new) = (head(1, "main", &selection), head(2, "main", &selection));
+    let fleet = heads(1, vec![new.clone()]);
+    let late = CREATED.plus(Duration::from_secs(FRESH_SECS + 1));
+    for (what, hostname, holds, now, want) in [
+        ("nothing yet", "a", None, CREATED, ReleaseState::Behind),
+        ("the one", "a", Some(held(&new, "new")), CREATED, ReleaseState::Current),
+        ("an older one with the same set", "a", Some(held(&old, "new")), late, ReleaseState::Current),
+        ("an older one", "a", Some(held(&old, "old")), CREATED, ReleaseState::Behind),
+        ("an older one, and the offer is stale", "a", Some(held(&old, "old")), late, ReleaseState::Stale),
+        ("no entry", "b", None, CREATED, ReleaseState::Unassigned),
+    ] {
+        let mut node = node(hostname);
+        node.check_in(holding(holds), &fleet, now);
+        assert_eq!(node.status(&fleet, now).release, want, "{what}");
+    }
+    let mut never = node("a");
+    assert_eq!(never.status(&fleet, Timestamp(0)).word().to_string(), "changing");
+}

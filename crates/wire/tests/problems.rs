@@ -1,0 +1,127 @@
+//! WIR-1, WIR-2: every refusal has a stable code, a sane status and a way out.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+
+use http::{HeaderMap, HeaderValue};
+use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL_HEADER, Version, version};
+use wire::problem::RETRY_AFTER_SECS;
+use wire::{BodyError, Code, Problem};
+
+#[test]
+fn codes_are_unique_and_explained() {
+    let codes: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(codes.len(), Code::ALL.len());
+    for code in Code::ALL {
+        let text = code.as_str();
+        assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && !text.is_empty(), "{text}");
+        assert!((400..=599).contains(&code.status()), "{text}: {}", code.status());
+        assert!(http::StatusCode::from_u16(code.status()).unwrap().canonical_reason().is_some(), "{text}");
+        assert!(code.title().len() > 10 && !code.title().ends_with('.'), "{text}: {}", code.title());
+        assert!(code.help().len() > 20 && code.help().ends_with('.'), "{text}: {}", code.help());
+    }
+}
+
+/// Codes are promised: this list only grows.
+#[test]
+fn codes_never_change_their_meaning() {
+    let known: Vec<(&str, u16)> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
+    for promised in [
+        ("protocol_version", 400),
+        ("agent_too_old", 400),
+        ("bad_body", 400),
+        ("body_too_large", 413),
+        ("media_type", 415),
+        ("unsigned", 401),
+        ("bad_signature", 401),
+        ("bad_digest", 401),
+        ("clock_skew", 401),
+        ("replayed", 401),
+        ("certificate_required", 401),
+        ("other_node", 403),
+        ("not_found", 404),
+        ("token_malformed", 400),
+        ("token_forged", 401),
+        ("token_expired", 401),
+        ("token_other_host", 403),
+        ("token_other_key", 403),
+        ("token_used", 409),
+        ("not_ready", 503),
+        ("busy", 503),
+    ] {
+        assert!(known.contains(&promised), "{promised:?}");
+    }
+}
+
+#[test]
+fn a_problem_on_the_wire() {
+    let mut problem = Problem::new(Code::TokenUsed, "burned at noon");
+    problem.request_id = Some("r-1".to_owned());
+    assert_eq!(
+        serde_json::to_string(&problem).unwrap(),
+        r#"{"title":"The token was used","status":409,"code":"token_used","detail":"burned at noon","help":"Each token enrolls one node once. Mint a new one.","requestId":"r-1"}"#
+    );
+    assert_eq!(problem.to_string(), "The token was used (token_used): burned at noon");
+    assert_eq!(Problem::from(Code::TokenUsed).to_string(), "The token was used (token_used)");
+    let later =
+        serde_json::from_str::<Problem>(r#"{"title":"New","status":418,"code":"not_known_yet","x":1}"#)
+            .unwrap();
+    assert_eq!(later.code, "not_known_yet");
+}
+
+#[test]
+fn only_what_passes_says_when_to_retry() {
+    for code in Code::ALL {
+        let retry = Problem::from(*code).retry_after_secs;
+        assert_eq!(retry, (code.status() == 503).then_some(RETRY_AFTER_SECS), "{}", code.as_str());
+    }
+}
+
+#[test]
+fn each_bad_body_and_token_has_its_code() {
+    for (error, code) in [
+        (BodyError::TooLarge { limit: 5 }, Code::BodyTooLarge),
+        (BodyError::Compression, Code::BadBody),
+        (BodyError::Coding("br".to_owned()), Code::MediaType),
+        (BodyError::Json("line 1".to_owned()), Code::BadBody),
+    ] {
+        assert_eq!(Problem::from(error).code, code.as_str());
+    }
+    use trust::token::TokenError as E;
+    let time = model::Timestamp(0);
+    let other_host = E::OtherHost { expected: "web-1".parse().unwrap(), got: "db-1".to_owned() };
+    for (error, code) in [
+        (E::NotAToken, Code::TokenMalformed),
+        (E::Truncated, Code::TokenMalformed),
+        (E::Forged, Code::TokenForged),
+        (E::TooLong, Code::TokenForged),
+        (E::Expired(time), Code::TokenExpired),
+        (E::FutureDated(time), Code::TokenExpired),
+        (other_host, Code::TokenOtherHost),
+        (E::OtherKey, Code::TokenOtherKey),
+    ] {
+        assert_eq!(Problem::from(error).code, code.as_str());
+    }
+}
+
+#[test]
+fn versions_that_fit() {
+    for (protocol, agent, want) in [
+        (Some("1"), Some("0.1.0"), Version::Fits),
+        (Some("1"), Some("7.0.0-rc1+x"), Version::Fits),
+        (Some("1"), None, Version::Fits),
+        (Some("1"), Some("unreadable"), Version::Fits),
+        (Some("1"), Some("0.0.9"), Version::TooOld),
+        (Some("2"), Some("0.1.0"), Version::OtherProtocol),
+        (Some(""), None, Version::OtherProtocol),
+        (None, Some("0.1.0"), Version::OtherProtocol),
+    ] {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(PROTOCOL_HEADER, protocol), (AGENT_VERSION_HEADER, agent)] {
+            if let Some(value) = value {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+        }
+        assert_eq!(version(&headers), want, "{protocol:?} {agent:?}");
+    }
+}
