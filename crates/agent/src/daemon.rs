@@ -93,11 +93,8 @@ impl Daemon {
     }
 
     async fn serve(&mut self, mut inputs: UnboundedReceiver<Input>) {
-        let signals = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::interrupt()),
-            signal(SignalKind::hangup()),
-        );
+        let signals =
+            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
             tracing::error!("signals cannot be received");
             return;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::Digest;
-use model::object::MAX_BLOB;
-use serde::Deserialize;
+use model::object::{MAX_BLOB, blobs_named};
 use tokio::sync::Mutex;
 use wire::route;
 
@@ -37,13 +36,6 @@ pub enum FetchError {
     CutOff(Digest),
 }
 
-/// An object's content may name the blobs that it needs.
-#[derive(Deserialize)]
-struct NamesBlobs {
-    #[serde(default)]
-    blobs: BTreeSet<Digest>,
-}
-
 /// Makes sure that the blob store holds these contents and the blobs that they name.
 ///
 /// # Errors
@@ -65,10 +57,7 @@ pub async fn all(
         one(durable, session, *digest).await?;
         let read = durable.content(digest);
         let bytes = read.map_err(|source| FetchError::Keep { digest: *digest, source })?;
-        // Contents that name no blobs read as naming none.
-        if let Ok(named) = serde_json::from_slice::<NamesBlobs>(&bytes) {
-            blobs.extend(named.blobs);
-        }
+        blobs.extend(blobs_named(&bytes));
     }
     for digest in blobs {
         one(durable, session, digest).await?;

@@ -114,8 +114,7 @@ fn own_key(path: &Path) -> Result<SigningKey, KeyError> {
 fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {
     let form = || KeyError::Form { path: path.to_owned() };
     let missing = || io::Error::new(io::ErrorKind::NotFound, "there is none");
-    let text = read(path)?
-        .ok_or_else(|| KeyError::Read { path: path.to_owned(), source: missing() })?;
+    let text = read(path)?.ok_or_else(|| KeyError::Read { path: path.to_owned(), source: missing() })?;
     let key = ssh_key::PrivateKey::from_openssh(text.as_bytes()).map_err(|_| form())?;
     let pair = key.key_data().ed25519().ok_or_else(form)?;
     Ok(SigningKey::from_seed(&pair.private.to_bytes()))

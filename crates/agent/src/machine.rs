@@ -95,10 +95,8 @@ impl Machine {
     pub fn open_at(place: &Place, dir: &StateDir) -> Result<Machine, OpenError> {
         let state = place.state_dir();
         let failed = |source| OpenError::State { path: state.clone(), source };
-        let membership = dir
-            .membership()
-            .map_err(failed)?
-            .ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
+        let membership =
+            dir.membership().map_err(failed)?.ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
         let durable = Arc::new(dir.open().map_err(failed)?);
         let root = place.root.clone().or_else(|| membership.root.clone());
         let root = root.unwrap_or_else(|| PathBuf::from("/"));

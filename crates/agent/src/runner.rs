@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::module::{Module, Params};
 use catalog::spec::{FileSpec, Spec};
 use converge::bind::{Inputs, bind};
-use converge::{BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work};
+use converge::{
+    BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work,
+};
 use lang::Value;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, RunOrder};
-use resources::{CheckOutcome, Kinds};
 use resources::traits::VOLATILE;
+use resources::{CheckOutcome, Kinds};
 
 use crate::clock::now;
 use crate::state::{Durable, StateError};
@@ -94,12 +96,8 @@ impl Runner {
             // Only space: it is tried again when the next set is bound.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
         }
-        let desired = bind(&Inputs {
-            modules: &held.modules,
-            params: &held.params,
-            hostname: &self.hostname,
-            traits,
-        });
+        let desired =
+            bind(&Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits });
         // What reads a trait that differs at each look has to be bound at each run.
         *bound = (!held.reads_volatile).then(|| Bound { inputs, desired: desired.clone() });
         Ok(desired)
@@ -252,8 +250,7 @@ struct HeldSet {
 
 impl HeldSet {
     fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
-        let mut held =
-            HeldSet { modules: BTreeMap::new(), params: Params::default(), reads_volatile: false };
+        let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default(), reads_volatile: false };
         for (key, stub) in &adoption.objects {
             let kind = key.section.kind.as_str();
             if kind != Kind::MODULE && kind != Kind::PARAMS {
@@ -280,4 +277,3 @@ fn names_volatile(bytes: &[u8]) -> bool {
         bytes.windows(group.len()).any(|window| window == group)
     })
 }
-

@@ -60,12 +60,7 @@ pub struct Session {
 
 impl Session {
     /// A session of a node with one or more control planes, tried in order.
-    pub fn new(
-        urls: Vec<ServerUrl>,
-        tls: Arc<ClientConfig>,
-        node: NodeId,
-        key: Arc<SigningKey>,
-    ) -> Session {
+    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, node: NodeId, key: Arc<SigningKey>) -> Session {
         Session { urls, at: 0, tls, client: None, node, key, offset: 0, nonce: 0 }
     }
 
@@ -180,7 +175,10 @@ impl Session {
             request = request.header(header::CONTENT_ENCODING, coding);
         }
         if let Some(from) = from {
-            request = request.header(header::RANGE, HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?);
+            request = request.header(
+                header::RANGE,
+                HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?,
+            );
         }
         Ok(request.body(Full::new(bytes.clone()))?)
     }
@@ -198,9 +196,7 @@ impl Session {
                 }
             }
         }
-        self.client.as_mut().ok_or_else(|| {
-            BodyError::Json("the connection went away".to_owned()).into()
-        })
+        self.client.as_mut().ok_or_else(|| BodyError::Json("the connection went away".to_owned()).into())
     }
 
     fn next_url(&mut self) {

@@ -338,7 +338,8 @@ impl Durable {
         }
         if cursor.seq < log.acked() || cursor.seq > log.last() {
             log.begin_anew(&fresh_incarnation()?).map_err(spool("begin the log anew"))?;
-            locked(&self.repairs).push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());
+            locked(&self.repairs)
+                .push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());
             return Ok(log.last() > 0);
         }
         log.ack(cursor.seq).map_err(spool("trim the log"))?;

@@ -73,7 +73,11 @@ impl fmt::Display for StatusView {
             None => writeln!(f, "release        none yet: nothing is converged")?,
             Some(release) => {
                 let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
-                writeln!(f, "release        {seq} of channel {channel}, root {root}, {} objects", release.objects)?;
+                writeln!(
+                    f,
+                    "release        {seq} of channel {channel}, root {root}, {} objects",
+                    release.objects
+                )?;
                 let ago = now().since(release.adopted_at).as_secs();
                 writeln!(f, "adopted        {} ({ago} s ago)", release.adopted_at)?;
             }

@@ -130,12 +130,9 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
-    let place =
-        Place { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
+    let place = Place { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
     match cli.verb {
-        Verb::Join { token, token_file, hostname } => {
-            joined(&place, token, token_file, hostname, cli.json)
-        }
+        Verb::Join { token, token_file, hostname } => joined(&place, token, token_file, hostname, cli.json),
         Verb::Daemon => {
             daemon::run(Machine::open(&place)?)?;
             Ok(ExitCode::SUCCESS)
@@ -307,9 +304,10 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         Some(OpenError::State { source: StateError::NotJoined(_), .. }) => {
             Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
         }
-        Some(OpenError::State { source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. }, .. }) => {
-            Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned())
-        }
+        Some(OpenError::State {
+            source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
+            ..
+        }) => Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned()),
         _ => None,
     }
 }

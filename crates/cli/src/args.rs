@@ -7,11 +7,11 @@ use clap::{Args, Parser, Subcommand};
 use crate::credentials::{self, OPERATOR_ENV};
 use crate::failure::Failure;
 use crate::operator::Operator;
-use crate::{check, demo, diff, help, node, publish, release, render, run, server, status, token};
+use crate::{bench, check, demo, diff, help, node, publish, release, render, run, server, status, token};
 
 const AFTER: &str = "\
 Daily verbs: check, render, diff, publish, status. Stored things: node, run, release, token.
-System: server, demo. On the hosts: muster-agent.
+System: server, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
 4 the control plane does not answer, 5 refused by policy.
@@ -72,6 +72,9 @@ pub enum Verb {
     Server(server::ServerArgs),
     /// Show all of Muster on this machine, with three real agents
     Demo(demo::DemoArgs),
+    /// Measure speed and memory, each beside its floor
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Explain a verb, or a code from an error
     Help(help::HelpArgs),
 }
@@ -80,7 +83,7 @@ pub enum Verb {
 #[derive(Args, Clone, Debug)]
 pub struct Connect {
     /// The operator's credentials, as `muster server` wrote them [default: ./muster-data/operator.json]
-    #[arg(long, value_name = "FILE", env = OPERATOR_ENV)]
+    #[arg(long, value_name = "FILE", env = OPERATOR_ENV, global = true)]
     pub operator: Option<PathBuf>,
 }
 

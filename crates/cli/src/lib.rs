@@ -5,6 +5,7 @@
 //! other programs use stands alone: [`publish::Publisher`], [`operator::Operator`].
 
 pub mod args;
+pub mod bench;
 pub mod bound;
 pub mod check;
 pub mod clock;
@@ -67,6 +68,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Token(args) => token::run(&args, screen),
         Verb::Server(args) => server::run(args, screen).await,
         Verb::Demo(args) => demo::run(args, screen).await,
+        Verb::Bench(bench) => bench::run(bench).await,
         Verb::Help(args) => help::run(&args, screen),
     }
 }

@@ -1,5 +1,6 @@
 //! Objects: `{kind, namespace, name, uid, content}`, compared by digest.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -165,6 +166,17 @@ impl Stub {
     pub fn of(content: &[u8]) -> Stub {
         Stub { uid: "".into(), digest: Digest::of(content), size: content.len() as u64 }
     }
+}
+
+/// The blobs that an object's content names. Content that is not JSON with a list of them
+/// names none.
+pub fn blobs_named(content: &[u8]) -> BTreeSet<Digest> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        blobs: BTreeSet<Digest>,
+    }
+    serde_json::from_slice::<Named>(content).map(|named| named.blobs).unwrap_or_default()
 }
 
 /// The leaf hash of an object: `H(0x00, kind, namespace, name, uid, content digest)`, the

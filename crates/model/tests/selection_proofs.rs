@@ -114,6 +114,23 @@ fn a_name_without_entry_proves_none() {
 }
 
 #[test]
+fn a_pattern_that_was_not_signed_is_not_even_read() {
+    let patterns = vec![pattern("edge-*", &[], 1), pattern("db-*", &[], 2)];
+    let selection = selection(3, patterns);
+    let mut json = serde_json::to_value(proof(&selection, "edge-1")).unwrap();
+    json["patterns"]["texts"][0][0] = "dear-to-read*".into();
+    let forged: Proof = serde_json::from_value(json).unwrap();
+    let read = std::cell::Cell::new(0);
+    let counting = |pattern: &str, except: &[String], hostname: &str| {
+        read.set(read.get() + 1);
+        takes(pattern, except, hostname)
+    };
+    let root = selection.root().unwrap();
+    let refused = forged.verify(&root, &name("edge-1"), &entry("main", 1), &counting);
+    assert_eq!((refused, read.get()), (Err(ProofError::WrongRoot), 0));
+}
+
+#[test]
 fn any_flipped_bit_makes_it_fail() {
     let patterns =
         vec![pattern("edge-*", &["edge-9", "edge-8*"], 1), pattern("db-*", &[], 2), pattern("*", &[], 3)];

@@ -36,6 +36,10 @@ pub struct Limits {
     /// How long a connection may say nothing before it is asked whether it lives, and
     /// then how long it may take to answer.
     pub keepalive: Duration,
+    /// How long requests under way may take to end once a connection is to be closed; a
+    /// long poll fits. A peer that never ends them, or never says a word of HTTP/2 in the
+    /// first place, would otherwise hold its place for ever.
+    pub ending: Duration,
 }
 
 impl Default for Limits {
@@ -47,6 +51,7 @@ impl Default for Limits {
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(60),
+            ending: Duration::from_secs(120),
         }
     }
 }
@@ -190,7 +195,13 @@ impl One {
             ended = http.as_mut() => ended,
             () = close => {
                 http.as_mut().graceful_shutdown();
-                http.await
+                match tokio::time::timeout(self.limits.ending, http).await {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        tracing::debug!(address = %self.address, "a connection did not end by itself");
+                        return;
+                    }
+                }
             }
         };
         if let Err(error) = ended {

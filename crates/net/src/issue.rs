@@ -5,8 +5,8 @@ use std::time::Duration;
 use model::{Digest, Hostname, NodeId, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData,
-    SanType, SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SanType,
+    SerialNumber,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use time_of::at;

@@ -44,10 +44,8 @@ pub enum ClientAuth {
 /// alone cost more bytes than a whole check-in may (docs/benchmarks.md).
 pub fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider.kx_groups = vec![
-        rustls::crypto::aws_lc_rs::kx_group::X25519,
-        rustls::crypto::aws_lc_rs::kx_group::SECP256R1,
-    ];
+    provider.kx_groups =
+        vec![rustls::crypto::aws_lc_rs::kx_group::X25519, rustls::crypto::aws_lc_rs::kx_group::SECP256R1];
     Arc::new(provider)
 }
 

@@ -9,8 +9,10 @@
 //! control plane converges on what it holds for ever.
 
 pub mod backoff;
+pub mod io;
 pub mod state;
 pub mod step;
 
+pub use io::{Effect, Identity, Input, Restored, RunOrder};
 pub use state::{Adoption, LastRun};
-pub use step::{Effect, Identity, Input, Node, Restored, RunOrder};
+pub use step::Node;

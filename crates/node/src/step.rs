@@ -1,18 +1,18 @@
 //! [`Node`]: inputs to effects.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
-use model::log::{Cursor, FactBody};
+use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, Hostname, Incarnation, ObjectKey, ObjectSet, RunReport, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
-use trust::{Floor, TrustDocument};
+use trust::Floor;
 
 use crate::backoff::Spread;
+use crate::io::{Effect, Identity, Input, Restored, RunOrder};
 use crate::state::{Adoption, LastRun};
 
 /// The shortest wait that a control plane may ask for between contacts.
@@ -23,105 +23,6 @@ pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
 const FIRST_RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// How soon after new facts the node calls to deliver them, at the most.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
-
-/// Who the node is; does not change while the agent runs.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Its hostname.
-    pub hostname: Hostname,
-    /// The life of its log.
-    pub incarnation: Incarnation,
-    /// Whom it believes.
-    pub trust: TrustDocument,
-    /// When this program was built (IDN-11).
-    pub built: Timestamp,
-}
-
-/// What the shell found in the state directory at the start.
-#[derive(Clone, Debug, Default)]
-pub struct Restored {
-    /// The release adopted last.
-    pub adoption: Option<Adoption>,
-    /// The channel's settings in it.
-    pub policy: Policy,
-    /// The last run.
-    pub last_run: Option<LastRun>,
-    /// Facts wait to be delivered.
-    pub facts_pending: bool,
-}
-
-/// What happened.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Time passed.
-    Tick,
-    /// Traits were collected.
-    Traits(TraitReport),
-    /// The control plane answered a check-in.
-    Answered(Box<Answer>),
-    /// A check-in failed; for people.
-    Unreachable(String),
-    /// Everything asked for with [`Effect::Fetch`] is in the blob store.
-    Fetched,
-    /// Something asked for could not be fetched; for people.
-    FetchFailed(String),
-    /// The adoption is durable; these are the channel's settings in it.
-    Adopted(Policy),
-    /// The adoption could not be made durable; for people.
-    AdoptFailed(String),
-    /// A run ended.
-    Ran(Box<RunReport>),
-    /// A run could not be made; for people.
-    RunFailed(String),
-    /// Someone at the host asks to check in and converge now.
-    Nudge,
-    /// More facts wait than one check-in could carry.
-    FactsWait,
-    /// The control plane's clock, as it told it. A host's clock that is behind it locks the
-    /// node out of nothing (IDN-11).
-    ServerTime(Timestamp),
-}
-
-/// What the shell is to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Collect traits, then [`Input::Traits`].
-    CollectTraits,
-    /// Send a check-in with the facts that wait, then [`Input::Answered`] or
-    /// [`Input::Unreachable`].
-    CheckIn(Box<CheckIn>),
-    /// Keep the contents that came with the offer if they are among these, fetch the other
-    /// ones, then [`Input::Fetched`].
-    Fetch {
-        /// Contents that the blob store must hold.
-        contents: BTreeSet<Digest>,
-        /// Contents that came inside the answer.
-        inline: Vec<String>,
-    },
-    /// Make the adoption durable, then [`Input::Adopted`].
-    Adopt(Box<Adoption>),
-    /// Bind and converge, then [`Input::Ran`].
-    Run(RunOrder),
-    /// Append a fact to the log.
-    Append(FactBody),
-    /// Everything up to this is durable at the control plane.
-    Ack(Cursor),
-    /// Remember the last run.
-    SaveRun(LastRun),
-    /// Say so in the journal.
-    Warn(String),
-}
-
-/// A run to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunOrder {
-    /// The release bound.
-    pub seq: u64,
-    /// The root of the set bound.
-    pub root: Digest,
-    /// What is bound differs from what the last run bound, so changes are intended.
-    pub intended: bool,
-}
 
 #[derive(Debug)]
 enum Talk {
@@ -163,6 +64,8 @@ pub struct Node {
     traits: Option<TraitReport>,
     traits_sent: Option<Digest>,
     traits_acked: Option<Digest>,
+    /// The newest time that an input came with.
+    seen_at: Timestamp,
     next_contact: Timestamp,
     next_run: Timestamp,
     /// Check-ins in a row that got no answer.
@@ -197,6 +100,7 @@ impl Node {
             traits: None,
             traits_sent: None,
             traits_acked: None,
+            seen_at: now,
             next_contact: now,
             next_run: now,
             failures: 0,
@@ -233,6 +137,7 @@ impl Node {
     /// What to do about an input.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.notice_time(now);
         match input {
             Input::Tick => {}
             Input::Nudge => {
@@ -269,6 +174,18 @@ impl Node {
         }
         self.start_what_is_due(now, &mut effects);
         effects
+    }
+
+    /// A clock that was set back does not lengthen what is being waited for: a host that
+    /// started with a date of next year would otherwise be silent for a year.
+    fn notice_time(&mut self, now: Timestamp) {
+        let back = self.seen_at.since(now);
+        self.seen_at = now;
+        if back > Duration::ZERO {
+            self.next_contact = self.next_contact.minus(back);
+            self.next_run = self.next_run.minus(back);
+            self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
+        }
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
@@ -385,8 +302,9 @@ impl Node {
     }
 
     fn run_after_answer(&mut self, now: Timestamp) {
-        let due = self.next_run <= now.plus(self.policy.converge() / 2) || self.push.is_some();
-        self.run_due |= due && self.adoption.is_some();
+        // A run under way is the one that the answer would lead to.
+        let near = self.running.is_none() && self.next_run <= now.plus(self.policy.converge() / 2);
+        self.run_due |= (near || self.push.is_some()) && self.adoption.is_some();
     }
 
     fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<Effect>) {

@@ -15,25 +15,14 @@ fn bench() -> Bench {
     Bench::holding(&Release::new(1, START, &["a"]))
 }
 
-/// Ends the next run with a report; what comes of it.
+/// The next run that is due by itself ends with a report; what comes of it.
 fn run(bench: &mut Bench, report: &RunReport) -> Vec<Effect> {
+    if run_of(&bench.exchange(answer())).is_some() {
+        return bench.give(Input::Ran(Box::new(report.clone())));
+    }
     for _ in 0..50 {
-        let (at, _) = bench.node.next_deadline().unwrap();
-        bench.now = bench.now.max(at);
-        let effects = bench.give(Input::Tick);
-        if run_of(&effects).is_some() {
+        if run_of(&bench.pass(Duration::from_secs(30))).is_some() {
             return bench.give(Input::Ran(Box::new(report.clone())));
-        }
-        if effects.contains(&Effect::CollectTraits) {
-            let effects = bench.give(Input::Traits(bench.traits.clone()));
-            if run_of(&effects).is_some() {
-                bench.give(Input::Answered(Box::new(answer())));
-                return bench.give(Input::Ran(Box::new(report.clone())));
-            }
-            let effects = bench.give(Input::Answered(Box::new(answer())));
-            if run_of(&effects).is_some() {
-                return bench.give(Input::Ran(Box::new(report.clone())));
-            }
         }
     }
     panic!("no run");
@@ -42,9 +31,10 @@ fn run(bench: &mut Bench, report: &RunReport) -> Vec<Effect> {
 #[test]
 fn an_unchanged_run_is_no_fact() {
     let mut bench = bench();
-    assert_eq!(facts(&run(&mut bench, &report(0, 2))).len(), 1, "the first that changes nothing says so");
+    assert_eq!(facts(&run(&mut bench, &report(1, 0))).len(), 1);
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 1, "the first that changes nothing says so");
     for _ in 0..20 {
-        let slower = RunReport { duration_ms: 99, started: bench.now, ..report(0, 2) };
+        let slower = RunReport { duration_ms: 99, started: bench.now, ..report(0, 1) };
         let effects = run(&mut bench, &slower);
         assert_eq!(facts(&effects), [] as [&FactBody; 0]);
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::SaveRun(_))), "and no write either");
@@ -78,10 +68,13 @@ fn only_the_first_run_on_new_inputs_is_intended() {
     let mut bench = Bench::new();
     assert!(run_of(&bench.adopt(&one)).unwrap().intended);
     let effects = bench.give(Input::Ran(Box::new(report(1, 1))));
-    let Some(Effect::SaveRun(last)) = effects.last() else { panic!("{effects:?}") };
-    let (last, adoption) = (last.clone(), bench.node.adoption().cloned());
+    let last = effects.iter().find_map(|effect| match effect {
+        Effect::SaveRun(last) => Some(last.clone()),
+        _ => None,
+    });
+    let (last, adoption) = (last.unwrap(), bench.node.adoption().cloned());
     bench.give(Input::Nudge);
-    bench.give(Input::Ran(Box::new(report(1, 1))));
+    bench.give(Input::Ran(Box::new(report(0, 2))));
     assert!(run_of(&bench.adopt(&two)).unwrap().intended);
     // A restart in between does not turn drift into intended change.
     let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
@@ -91,14 +84,16 @@ fn only_the_first_run_on_new_inputs_is_intended() {
 }
 
 #[test]
-fn a_no_change_answer_leads_to_a_run_when_one_is_near() {
-    let mut bench = bench();
-    bench.now = bench.now.plus(Duration::from_secs(200));
-    bench.give(Input::Nudge);
-    bench.give(Input::Ran(Box::new(report(0, 1))));
-    bench.give(Input::Traits(bench.traits.clone()));
-    let effects = bench.give(Input::Answered(Box::new(answer())));
-    assert_eq!(run_of(&effects), None, "one was just made");
+fn a_no_change_answer_leads_to_a_run_unless_one_was_just_made() {
+    for (waited, want) in [(10, false), (100, false), (250, true)] {
+        let mut bench = bench();
+        bench.exchange(answer());
+        bench.now = bench.now.plus(Duration::from_secs(waited));
+        bench.give(Input::FactsWait);
+        let mut effects = bench.give(Input::Traits(bench.traits.clone()));
+        effects.extend(bench.give(Input::Answered(Box::new(answer()))));
+        assert_eq!(run_of(&effects).is_some(), want, "{waited} s after the last");
+    }
 }
 
 #[test]
@@ -108,13 +103,11 @@ fn a_push_is_carried_out_and_confirmed() {
     let effects = bench.exchange(pushing.clone());
     assert!(run_of(&effects).is_some(), "at once, whenever the next run was due");
     // Told again while the run is under way, it is no second push.
-    bench.give(Input::FactsWait);
-    bench.give(Input::Traits(bench.traits.clone()));
-    bench.give(Input::Answered(Box::new(pushing.clone())));
+    assert_eq!(bench.exchange(pushing.clone()), []);
     let effects = bench.give(Input::Ran(Box::new(report(0, 1))));
     assert_eq!(run_of(&effects), None);
-    let confirm = bench.check_in();
-    assert_eq!(confirm.pushed, Some(5));
+    assert!(effects.contains(&Effect::CollectTraits), "the check-in that confirms it begins at once");
+    assert_eq!(bench.check_in().pushed, Some(5));
     // The confirmation was lost: it is said again, and not done again.
     let effects = bench.give(Input::Answered(Box::new(pushing)));
     assert_eq!(run_of(&effects), None);
@@ -126,16 +119,12 @@ fn a_push_is_carried_out_and_confirmed() {
 #[test]
 fn a_push_is_confirmed_only_by_a_run_that_began_after_it() {
     let mut bench = bench();
-    bench.give(Input::Nudge);
-    let mut effects = bench.give(Input::Traits(bench.traits.clone()));
-    effects.extend(bench.give(Input::Answered(Box::new(Answer { push: Some(5), ..answer() }))));
+    assert!(run_of(&bench.give(Input::Nudge)).is_some());
+    let effects = bench.exchange(Answer { push: Some(5), ..answer() });
     assert_eq!(run_of(&effects), None, "the nudge's run is under way");
     let effects = bench.give(Input::Ran(Box::new(report(0, 1))));
     assert!(run_of(&effects).is_some(), "a run of the push's own");
-    bench.now = bench.now.plus(Duration::from_secs(600));
-    bench.give(Input::Tick);
-    let check_in = bench.give(Input::Traits(bench.traits.clone()));
-    assert_eq!(common::sent(&check_in).unwrap().pushed, None, "not before it ended");
+    assert_eq!(bench.check_in().pushed, None, "not before it ended");
     bench.give(Input::Answered(Box::new(answer())));
     bench.give(Input::Ran(Box::new(report(0, 1))));
     assert_eq!(bench.check_in().pushed, Some(5));
@@ -147,12 +136,10 @@ fn a_run_that_could_not_be_made_confirms_no_push() {
     bench.exchange(Answer { push: Some(5), ..answer() });
     let effects = bench.give(Input::RunFailed("no memory".to_owned()));
     assert_eq!(common::warnings(&effects), ["the run could not be made: no memory"]);
-    // The next that is made does.
-    while run_of(&bench.pass(Duration::from_secs(60))).is_none() {}
+    assert_eq!(bench.check_in().pushed, None);
+    bench.give(Input::Answered(Box::new(Answer { push: Some(5), ..answer() })));
     bench.give(Input::Ran(Box::new(report(0, 1))));
-    bench.give(Input::Traits(bench.traits.clone()));
-    bench.give(Input::Answered(Box::new(answer())));
-    assert_eq!(bench.check_in().pushed, Some(5));
+    assert_eq!(bench.check_in().pushed, Some(5), "the next that is made does");
 }
 
 #[test]
@@ -164,8 +151,8 @@ fn facts_are_delivered_soon_also_those_that_came_during_a_check_in() {
     let cursor = Cursor { incarnation: "i1".parse().unwrap(), seq: 2 };
     bench.give(Input::Answered(Box::new(Answer { acked: Some(cursor), ..answer() })));
     assert!(bench.wait().unwrap() > soon, "all is said");
-    bench.give(Input::Nudge);
-    bench.give(Input::Traits(bench.traits.clone()));
+    assert!(run_of(&bench.give(Input::Nudge)).is_some());
+    bench.check_in();
     // The check-in is on its way when the run ends.
     assert_eq!(facts(&bench.give(Input::Ran(Box::new(report(1, 1))))).len(), 1);
     bench.give(Input::Answered(Box::new(answer())));

@@ -18,7 +18,7 @@ fn backoff_doubles_within_its_bounds() {
     let mut spread = Spread::new(1);
     let cap = Duration::from_secs(300);
     for failures in 0..60 {
-        let full = FIRST.saturating_mul(1 << failures.max(1).min(20) >> 1).min(cap);
+        let full = FIRST.saturating_mul(1 << (failures.clamp(1, 20) - 1)).min(cap);
         for _ in 0..50 {
             let wait = spread.backoff(failures, cap);
             assert!(wait >= full / 2 && wait <= full, "{failures} failures: {wait:?} of {full:?}");
@@ -103,6 +103,20 @@ fn what_the_control_plane_asks_for_is_clamped() {
         let wait = bench.wait().unwrap();
         assert!(wait >= least && wait <= most, "asked {asked}: {wait:?}");
     }
+}
+
+#[test]
+fn a_clock_set_back_lengthens_no_wait() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+    bench.exchange(answer());
+    let (wait, year) = (bench.wait().unwrap(), Duration::from_secs(365 * 86_400));
+    bench.now = bench.now.minus(year);
+    bench.give(Input::Tick);
+    assert_eq!(bench.wait(), Some(wait));
+    assert!(!bench.node.is_stale(bench.now));
+    bench.now = bench.now.plus(year);
+    bench.give(Input::Tick);
+    assert_eq!(bench.wait(), None, "set forward, all is due at once");
 }
 
 #[test]

@@ -7,8 +7,8 @@
 //! what is renewed by itself and prunes. Shared state is [`state::ControlPlane`]; heads
 //! travel in a watch channel, so that a publish wakes those who wait.
 
-pub mod api;
 mod answer;
+pub mod api;
 mod enroll;
 mod index;
 mod node_port;

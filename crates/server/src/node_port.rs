@@ -447,11 +447,7 @@ where
 }
 
 /// Undoes a body's content coding, within its bound.
-pub(crate) fn unpacked(
-    parts: &http::request::Parts,
-    body: Bytes,
-    limit: usize,
-) -> Result<Bytes, Problem> {
+pub(crate) fn unpacked(parts: &http::request::Parts, body: Bytes, limit: usize) -> Result<Bytes, Problem> {
     let coding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
     match coding {
         None | Some("identity") => Ok(body),

@@ -257,9 +257,10 @@ fn cause(node: &NodeState, word: Word) -> Option<String> {
             Some(refusal) => Some(refusal.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
         },
-        Word::Diverged | Word::Relapsed => {
-            Some(format!("{} corrective runs in a row: something else changes this host", node.summary.streak))
-        }
+        Word::Diverged | Word::Relapsed => Some(format!(
+            "{} corrective runs in a row: something else changes this host",
+            node.summary.streak
+        )),
         Word::Failed | Word::Degraded | Word::WouldChange => {
             node.summary.cause.as_deref().map(str::to_owned).or_else(|| Some("see its last run".to_owned()))
         }
@@ -312,7 +313,8 @@ fn status(plane: &ControlPlane) -> StatusView {
         *words.entry(word).or_default() += 1;
         let Some(cause) = cause(&entry.node, word) else { continue };
         // Silence differs by the second; its cause is the same.
-        let key = if matches!(word, Word::Offline | Word::Unreachable) { String::new() } else { cause.clone() };
+        let key =
+            if matches!(word, Word::Offline | Word::Unreachable) { String::new() } else { cause.clone() };
         let (hostname, since) = (entry.node.hostname.clone(), entry.node.summary.since);
         let next = next_step(word, hostname.as_str());
         let view = causes.entry((word, key)).or_insert_with(|| CauseView {

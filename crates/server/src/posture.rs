@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use model::{Digest, FleetId, Timestamp};
-use net::issue::{Ca, Certified, IssueError};
 use net::ServerUrl;
+use net::issue::{Ca, Certified, IssueError};
 use serde::{Deserialize, Serialize};
 use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
@@ -167,10 +167,10 @@ pub fn write_client_files(
         Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string() }
     };
     write_json(&path, &credentials, 0o600)?;
-    let digest = founded.trust.digest().map_err(|error| FoundError::Malformed {
-        path: dir.join(TRUST),
-        what: error.to_string(),
-    })?;
+    let digest = founded
+        .trust
+        .digest()
+        .map_err(|error| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() })?;
     let info = EnrollInfo {
         fleet: founded.trust.fleet.clone(),
         servers: node_urls.to_vec(),
@@ -242,9 +242,10 @@ fn read(path: &Path) -> Result<String, FoundError> {
 }
 
 fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
-    let mut bytes = zeroize::Zeroizing::new(serde_json::to_vec_pretty(value).map_err(|error| {
-        FoundError::Malformed { path: path.to_owned(), what: error.to_string() }
-    })?);
+    let mut bytes = zeroize::Zeroizing::new(
+        serde_json::to_vec_pretty(value)
+            .map_err(|error| FoundError::Malformed { path: path.to_owned(), what: error.to_string() })?,
+    );
     bytes.push(b'\n');
     write(path, &bytes, mode)
 }

@@ -75,21 +75,17 @@ async fn read_heads(plane: &ControlPlane) -> Result<Heads, Problem> {
     Ok(Heads { version: known.version + 1, channels })
 }
 
-async fn selection(
-    plane: &ControlPlane,
-    root: &Digest,
-) -> Result<(Arc<Selection>, Arc<Patterns>), Problem> {
+async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection>, Arc<Patterns>), Problem> {
     let read = plane.store.selection(root).await.map_err(store_problem)?;
     let selection = read.ok_or_else(|| Problem::new(Code::Incomplete, "the selection is missing"))?;
-    let patterns = Patterns::read(&selection)
-        .map_err(|error| Problem::new(Code::ReleaseRefused, error.to_string()))?;
+    let patterns =
+        Patterns::read(&selection).map_err(|error| Problem::new(Code::ReleaseRefused, error.to_string()))?;
     Ok((Arc::new(selection), Arc::new(patterns)))
 }
 
 fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
-    signed::verify(document, &plane.trust.release).map_err(|error| {
-        Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE))
-    })
+    signed::verify(document, &plane.trust.release)
+        .map_err(|error| Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE)))
 }
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
@@ -167,6 +163,9 @@ pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> R
         if head.is_none_or(|head| head.header.seq != beacon.seq || head.digest != beacon.header) {
             let detail = format!("channel {} does not point to release {}", beacon.channel, beacon.seq);
             return Err(Problem::new(Code::HeadMoved, detail));
+        }
+        if head.is_some_and(|head| beacon.at <= head.signed_at) {
+            continue;
         }
         let (seq, at) = (beacon.seq, beacon.at);
         plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::ServerUrl;
 use net::accept::{self, Limits, stopped};
 use net::tls::{self, ClientAuth, TlsError};
-use net::ServerUrl;
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
 use tokio::net::TcpListener;
@@ -126,8 +126,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let store = open_store(&config, &founded).await?;
     let (nodes, node_port) = listen(config.node_address).await?;
     let (operators, operator_port) = listen(config.operator_address).await?;
-    let node_urls: Vec<ServerUrl> =
-        config.names.iter().filter_map(|name| url(name, node_port)).collect();
+    let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
     let operator_url = url("127.0.0.1", operator_port).ok_or(FoundError::Malformed {
         path: config.dir.clone(),
         what: "the operator address has no URL".to_owned(),
@@ -201,11 +200,7 @@ fn url(name: &str, port: u16) -> Option<ServerUrl> {
 type Tls = Arc<ServerConfig>;
 
 /// Makes the control plane's certificate and from it both ports' configurations.
-fn server_tls(
-    plane: &ControlPlane,
-    names: &[String],
-    operator_ca: &str,
-) -> Result<(Tls, Tls), StartError> {
+fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Result<(Tls, Tls), StartError> {
     let mut names = names.to_vec();
     for own in ["localhost", "127.0.0.1", "::1"] {
         if !names.iter().any(|name| name == own) {

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::exchange::SetOffer;
-use model::object::MAX_INLINE;
+use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
 use plane::SetWanted;
-use serde::Deserialize;
 use store::{Store, StoreError};
 
 /// The most sets and the most blob lists kept.
@@ -45,13 +44,6 @@ pub(crate) struct Sets {
     store: Arc<dyn Store>,
     sets: Cache<Arc<ObjectSet>>,
     blobs: Cache<Arc<BTreeSet<Digest>>>,
-}
-
-/// Any object's content may name the blobs that it needs.
-#[derive(Deserialize)]
-struct NamesBlobs {
-    #[serde(default)]
-    blobs: BTreeSet<Digest>,
 }
 
 impl Sets {
@@ -118,8 +110,7 @@ impl Sets {
             return Ok(known);
         }
         let content = self.store.content(object, None).await?.unwrap_or_default();
-        let named: Option<NamesBlobs> = serde_json::from_slice(&content).ok();
-        let blobs = Arc::new(named.map(|named| named.blobs).unwrap_or_default());
+        let blobs = Arc::new(blobs_named(&content));
         self.blobs.put(*object, blobs.clone());
         Ok(blobs)
     }

@@ -59,9 +59,13 @@ async fn a_zip_bomb_costs_its_sender_a_413_and_the_server_nothing() {
     }
     before.grew_less_than(MOST_KIB);
     // The same without a certificate, at the one route that is open.
-    let mut request = plain(&fleet.url(), route::ENROLL, packed(|out| {
-        out.write_all(&vec![b' '; 8 * 1024 * 1024]).unwrap();
-    }));
+    let mut request = plain(
+        &fleet.url(),
+        route::ENROLL,
+        packed(|out| {
+            out.write_all(&vec![b' '; 8 * 1024 * 1024]).unwrap();
+        }),
+    );
     request.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     refused(&call(&mut fleet.anonymous().await, request).await, Code::BodyTooLarge);
     node.survives().await;
@@ -155,7 +159,9 @@ async fn the_protocol_must_be_named_and_the_agent_not_too_old() {
         let problem = refused(&node.send(request).await, Code::ProtocolVersion);
         assert!(problem.help.unwrap().contains("Muster-Protocol: 1"));
     }
-    for (version, fits) in [("0.0.9", false), ("0.0.999-rc1", false), ("0.1.0", true), ("9.9.9", true), ("?", true)] {
+    for (version, fits) in
+        [("0.0.9", false), ("0.0.999-rc1", false), ("0.1.0", true), ("9.9.9", true), ("?", true)]
+    {
         let mut request = node.signed(Method::POST, route::CHECKIN, bytes.clone());
         request.headers_mut().insert(AGENT_VERSION_HEADER, version.parse().unwrap());
         let response = node.send(request).await;
@@ -178,10 +184,23 @@ async fn what_is_no_check_in_is_refused_and_unknown_fields_are_not() {
     let long_name = format!(r#"{{"incarnation":"{}"}}"#, "a".repeat(10_000));
     let huge = format!(r#"{{"incarnation":"i1","pushed":{}}}"#, "9".repeat(400));
     for text in [
-        "", "null", "[]", "{", "\"i1\"", "{}", r#"{"incarnation":7}"#, r#"{"incarnation":"../etc"}"#,
-        r#"{"incarnation":""}"#, r#"{"incarnation":"i1","facts":{}}"#, r#"{"incarnation":"i1"} trailing"#,
-        r#"{"incarnation":"i1","pushed":-1}"#, r#"{"incarnation":"i1","held":{"seq":1}}"#,
-        r#"{"incarnation":"i1","traits":{"digest":"x","values":{}}}"#, &deep, &long_name, &huge,
+        "",
+        "null",
+        "[]",
+        "{",
+        "\"i1\"",
+        "{}",
+        r#"{"incarnation":7}"#,
+        r#"{"incarnation":"../etc"}"#,
+        r#"{"incarnation":""}"#,
+        r#"{"incarnation":"i1","facts":{}}"#,
+        r#"{"incarnation":"i1"} trailing"#,
+        r#"{"incarnation":"i1","pushed":-1}"#,
+        r#"{"incarnation":"i1","held":{"seq":1}}"#,
+        r#"{"incarnation":"i1","traits":{"digest":"x","values":{}}}"#,
+        &deep,
+        &long_name,
+        &huge,
     ] {
         let response = post(&node, text.as_bytes().to_vec()).await;
         let short: String = text.chars().take(60).collect();
@@ -252,7 +271,8 @@ async fn broken_off(
     let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     let (mut send, connection) = http.handshake(TokioIo::new(tls)).await.unwrap();
     tokio::spawn(connection);
-    let mut request = request.map(|_| Broken { data: Some(Bytes::copy_from_slice(sent)), fail: announced.is_none() });
+    let mut request =
+        request.map(|_| Broken { data: Some(Bytes::copy_from_slice(sent)), fail: announced.is_none() });
     if let Some(length) = announced {
         request.headers_mut().insert(header::CONTENT_LENGTH, length.into());
     }

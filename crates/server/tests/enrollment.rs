@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use model::NodeId;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    PKCS_ED25519, SanType,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use support::{Fleet, new_key, now, refuses};
@@ -239,6 +239,7 @@ fn key_pair(key: &trust::SigningKey) -> KeyPair {
 
 fn pem(label: &str, der: &[u8]) -> String {
     let text = data_encoding::BASE64.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }

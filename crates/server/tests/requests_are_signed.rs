@@ -38,7 +38,10 @@ async fn an_unsigned_request_is_refused() {
         refused(&call(&mut client, request).await, Code::Unsigned);
     }
     for input in [
-        "muster=()", "muster=(\"@method\");created=1", "other=x", "",
+        "muster=()",
+        "muster=(\"@method\");created=1",
+        "other=x",
+        "",
         "muster=(\"@method\" \"@path\" \"@query\");created=1e9;nonce=\"0000000000000001\";keyid=\"x\";alg=\"none\"",
     ] {
         let mut request = report(&node);
@@ -46,7 +49,8 @@ async fn an_unsigned_request_is_refused() {
         refused(&call(&mut client, request).await, Code::Unsigned);
     }
     let mut long = report(&node);
-    long.headers_mut().insert(SIGNATURE, HeaderValue::from_str(&format!("muster=:{}:", "A".repeat(4000))).unwrap());
+    long.headers_mut()
+        .insert(SIGNATURE, HeaderValue::from_str(&format!("muster=:{}:", "A".repeat(4000))).unwrap());
     refused(&call(&mut client, long).await, Code::Unsigned);
     node.survives().await;
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use http::Method;
 use model::Digest;
 use support::{Fleet, call, refused};
-use wire::route::{self, ROUTES};
 use wire::Code;
+use wire::route::{self, ROUTES};
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
 

@@ -126,7 +126,9 @@ async fn an_expired_certificate_makes_no_session() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let long_ago = now().minus(net::issue::NODE_LIFE + Duration::from_secs(60));
-    for (at, says) in [(long_ago, "CertificateExpired"), (now().plus(Duration::from_secs(7200)), "Certificate")] {
+    for (at, says) in
+        [(long_ago, "CertificateExpired"), (now().plus(Duration::from_secs(7200)), "Certificate")]
+    {
         let issued = certificate(&fleet, &node, at);
         let seed = node.key.seed();
         let tls = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Seed(&seed)).unwrap();
@@ -216,7 +218,8 @@ async fn operators_and_nodes_keep_to_their_ports() {
     no_session(&fleet.url(), operator).await;
     // An operator's certificate that the nodes' CA made: a session, and nothing opened by it.
     let issued = fleet.node_ca().issue_operator("operator", [9; 16], now()).unwrap();
-    let tls = net::tls::client(&credentials.ca_pem, &issued.cert_pem, ClientKey::Pem(&issued.key_pem)).unwrap();
+    let tls =
+        net::tls::client(&credentials.ca_pem, &issued.cert_pem, ClientKey::Pem(&issued.key_pem)).unwrap();
     let mut client = Client::dial(&fleet.url(), tls.clone()).await.unwrap();
     let request = node.signed(Method::POST, route::CHECKIN, body::encode(&quiet()).unwrap());
     refused(&call(&mut client, request).await, Code::CertificateRequired);

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::chunk::{self, Chunk, ChunkError, Needs};
-use model::{Digest, ObjectSet, Selection};
+use model::chunk::{self, Chunk, ChunkError, LeafChunk, Needs};
+use model::{Digest, Kind, ObjectSet, Selection};
 
 use crate::error::{PutError, Result, StoreError};
 use crate::{MAX_CHUNK_BYTES, MAX_CHUNKS_IN_PUT, MAX_PUT_BYTES};
@@ -20,6 +20,21 @@ pub(crate) const MAX_HEIGHT: u32 = 2 * (64 + 1);
 pub(crate) struct Prepared {
     pub(crate) body: Vec<u8>,
     pub(crate) needs: Needs,
+    /// The contents among them that may name blobs.
+    pub(crate) modules: Vec<Digest>,
+}
+
+/// The contents right below a chunk that may name blobs: those of modules.
+pub(crate) fn modules(chunk: &Chunk) -> Vec<Digest> {
+    let leaves: Vec<&LeafChunk> = match chunk {
+        Chunk::Set { sections } => {
+            let modules = sections.iter().filter(|section| section.kind == Kind::MODULE);
+            modules.filter_map(|section| section.leaf.as_ref()).collect()
+        }
+        Chunk::Bucket { kind, leaves, .. } if kind == Kind::MODULE => leaves.iter().collect(),
+        Chunk::Bucket { .. } | Chunk::Branch { .. } | Chunk::Selection { .. } => Vec::new(),
+    };
+    leaves.into_iter().map(|leaf| leaf.stub.digest).collect()
 }
 
 /// What is already stored.
@@ -28,6 +43,8 @@ pub(crate) trait Known {
     fn height(&mut self, chunk: &Digest) -> Result<Option<u32>>;
     /// The size of a stored content.
     fn size(&mut self, content: &Digest) -> Result<Option<u64>>;
+    /// The blobs that a stored content names.
+    fn blobs(&mut self, content: &Digest) -> Result<BTreeSet<Digest>>;
 }
 
 /// Hashes and encodes chunks; returns their digests in the order given, and each once.
@@ -40,7 +57,7 @@ pub(crate) fn prepare(chunks: &[Chunk]) -> Result<(Vec<Digest>, BTreeMap<Digest,
         let body = encode(chunk)?;
         limit("chunk in bytes", body.len() as u64, MAX_CHUNK_BYTES as u64)?;
         digests.push(digest);
-        prepared.insert(digest, Prepared { body, needs: chunk.needs() });
+        prepared.insert(digest, Prepared { body, needs: chunk.needs(), modules: modules(chunk) });
     }
     Ok((digests, prepared))
 }
@@ -82,6 +99,7 @@ pub(crate) fn check(
         known,
         heights: BTreeMap::new(),
         sizes: BTreeMap::new(),
+        looked_into: BTreeSet::new(),
         missing: Default::default(),
     };
     for digest in chunks.keys() {
@@ -104,6 +122,7 @@ struct Check<'a> {
     known: &'a mut dyn Known,
     heights: BTreeMap<Digest, u32>,
     sizes: BTreeMap<Digest, u64>,
+    looked_into: BTreeSet<Digest>,
     missing: (BTreeSet<Digest>, BTreeSet<Digest>),
 }
 
@@ -138,11 +157,27 @@ impl Check<'_> {
         for (digest, said) in &prepared.needs.contents {
             self.content(digest, *said)?;
         }
+        for module in &prepared.modules {
+            self.blobs(module)?;
+        }
         let mut below = 0;
         for digest in &prepared.needs.chunks {
             below = below.max(self.height(digest, depth + 1)?);
         }
         Ok(below + 1)
+    }
+
+    /// The blobs that a module names are below it as well.
+    fn blobs(&mut self, module: &Digest) -> Result<(), PutError> {
+        if !self.looked_into.insert(*module) {
+            return Ok(());
+        }
+        for blob in self.known.blobs(module)? {
+            if self.known.size(&blob)?.is_none() {
+                self.missing.1.insert(blob);
+            }
+        }
+        Ok(())
     }
 
     fn content(&mut self, digest: &Digest, said: u64) -> Result<(), PutError> {

@@ -3,18 +3,26 @@
 use std::collections::BTreeSet;
 
 use model::Digest;
-use model::chunk::Needs;
+use model::chunk::Chunk;
 
+use crate::closure;
 use crate::error::Result;
 
-/// Where a walk reads what a chunk needs; `None` when the chunk is not stored.
-pub(crate) type NeedsOf<'a> = &'a mut dyn FnMut(&Digest) -> Result<Option<Needs>>;
+/// Where a walk reads.
+pub(crate) trait Stored {
+    /// A chunk; `None` when it is not stored.
+    fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>>;
+    /// The blobs that a stored content names.
+    fn blobs(&self, content: &Digest) -> Result<BTreeSet<Digest>>;
+}
 
 /// Chunks and contents.
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     pub(crate) chunks: BTreeSet<Digest>,
     pub(crate) contents: BTreeSet<Digest>,
+    /// Contents whose blobs are marked too.
+    modules: BTreeSet<Digest>,
 }
 
 impl Marked {
@@ -22,17 +30,22 @@ impl Marked {
     pub(crate) fn mark(
         &mut self,
         roots: impl IntoIterator<Item = Digest>,
-        needs_of: NeedsOf<'_>,
+        stored: &dyn Stored,
     ) -> Result<()> {
         let mut stack: Vec<Digest> = roots.into_iter().collect();
         while let Some(chunk) = stack.pop() {
             if !self.chunks.insert(chunk) {
                 continue;
             }
-            if let Some(needs) = needs_of(&chunk)? {
-                self.contents.extend(needs.contents.iter().map(|(digest, _)| *digest));
-                stack.extend(needs.chunks);
+            let Some(chunk) = stored.chunk(&chunk)? else { continue };
+            for module in closure::modules(&chunk) {
+                if self.modules.insert(module) {
+                    self.contents.extend(stored.blobs(&module)?);
+                }
             }
+            let needs = chunk.needs();
+            self.contents.extend(needs.contents.iter().map(|(digest, _)| *digest));
+            stack.extend(needs.chunks);
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ async fn memory(
     let server = start(dir)?;
     let url = url_of(dir)?;
     // Every node calls once and is gone.
-    drop(open(nodes, &url).await?);
+    open(nodes, &url).await?;
     tokio::time::sleep(SETTLE).await;
     let absent = server.memory()?;
     let idle = load.idle.min(nodes.len());

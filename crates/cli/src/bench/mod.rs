@@ -16,6 +16,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+
 /// What can be measured.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
@@ -67,18 +70,23 @@ pub struct PublishArgs {
 /// Why a measurement could not be made.
 pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
+#[derive(Debug, thiserror::Error)]
+#[error("the measurement could not be made: {0}")]
+struct BenchFailed(BenchError);
+
+impl Told for BenchFailed {}
+
 /// Measures and prints.
 ///
 /// # Errors
 /// When something needed could not be started or failed under load.
-pub fn run(bench: Bench) -> Result<(), BenchError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        match bench {
-            Bench::Floor(load) => checkin::floor_alone(&load).await,
-            Bench::Checkin(load) => checkin::run(&load).await,
-            Bench::Publish(args) => publish::run(args.nodes).await,
-            Bench::FloorServer { dir } => floor::serve(&dir).await,
-        }
-    })
+pub async fn run(bench: Bench) -> Result<Exit, Failure> {
+    let measured = match bench {
+        Bench::Floor(load) => checkin::floor_alone(&load).await,
+        Bench::Checkin(load) => checkin::run(&load).await,
+        Bench::Publish(args) => publish::run(args.nodes).await,
+        Bench::FloorServer { dir } => floor::serve(&dir).await,
+    };
+    measured.map_err(BenchFailed)?;
+    Ok(Exit::Ok)
 }

@@ -105,6 +105,7 @@ pub struct Bench {
     pub node: Node,
     pub now: Timestamp,
     pub traits: TraitReport,
+    collecting: bool,
 }
 
 impl Bench {
@@ -121,19 +122,27 @@ impl Bench {
         };
         let (hostname, incarnation) = (HOST.parse().unwrap(), "i1".parse().unwrap());
         let identity = Identity { hostname, incarnation, trust, built: Timestamp(0) };
-        Bench { node: Node::new(identity, restored, 7, START), now: START, traits: traits("debian") }
+        Bench {
+            node: Node::new(identity, restored, 7, START),
+            now: START,
+            traits: traits("debian"),
+            collecting: false,
+        }
     }
 
     /// A node that adopted this release and made its first run.
     pub fn holding(release: &Release) -> Bench {
         let mut bench = Bench::new();
         bench.adopt(release);
-        bench.give(Input::Ran(Box::new(report(1, 1))));
+        bench.give(Input::Ran(Box::new(report(0, 1))));
         bench
     }
 
     pub fn give(&mut self, input: Input) -> Vec<Effect> {
-        self.node.handle(input, self.now)
+        let got_traits = matches!(input, Input::Traits(_));
+        let effects = self.node.handle(input, self.now);
+        self.collecting = effects.contains(&Effect::CollectTraits) || (self.collecting && !got_traits);
+        effects
     }
 
     pub fn pass(&mut self, time: Duration) -> Vec<Effect> {
@@ -141,18 +150,20 @@ impl Bench {
         self.give(Input::Tick)
     }
 
-    /// Waits until a check-in is due, ending any run on the way, and lets it be sent.
+    /// Waits until a check-in is due, and lets it be sent. Runs on the way change nothing.
     pub fn check_in(&mut self) -> CheckIn {
-        for _ in 0..100 {
-            let (at, _) = self.node.next_deadline().expect("something is due");
-            self.now = self.now.max(at);
-            let effects = self.give(Input::Tick);
-            if effects.contains(&Effect::CollectTraits) {
-                let effects = self.give(Input::Traits(self.traits.clone()));
-                return sent(&effects).expect("a check-in").clone();
+        for _ in 0..5000 {
+            let input = if self.collecting { Input::Traits(self.traits.clone()) } else { Input::Tick };
+            if !self.collecting {
+                let (at, _) = self.node.next_deadline().expect("something is due");
+                self.now = self.now.max(at);
             }
+            let effects = self.give(input);
             if run_of(&effects).is_some() {
                 self.give(Input::Ran(Box::new(report(0, 1))));
+            }
+            if let Some(check_in) = sent(&effects) {
+                return check_in.clone();
             }
         }
         panic!("no check-in");
@@ -200,17 +211,17 @@ pub fn adoption_of(effects: &[Effect]) -> Option<&Adoption> {
 }
 
 pub fn facts(effects: &[Effect]) -> Vec<&FactBody> {
-    let fact = |effect| match effect {
-        &Effect::Append(ref body) => Some(body),
+    let facts = effects.iter().filter_map(|effect| match effect {
+        Effect::Append(body) => Some(body),
         _ => None,
-    };
-    effects.iter().filter_map(fact).collect()
+    });
+    facts.collect()
 }
 
 pub fn warnings(effects: &[Effect]) -> Vec<&str> {
-    let text = |effect| match effect {
-        &Effect::Warn(ref text) => Some(text.as_str()),
+    let warnings = effects.iter().filter_map(|effect| match effect {
+        Effect::Warn(text) => Some(text.as_str()),
         _ => None,
-    };
-    effects.iter().filter_map(text).collect()
+    });
+    warnings.collect()
 }

@@ -183,7 +183,7 @@ impl Fleet {
     }
 }
 
-fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
+pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
     Config {
         dir: dir.to_owned(),
         fleet: "test".to_owned(),
@@ -249,7 +249,11 @@ impl Member {
     }
 
     /// Posts a message, signed.
-    pub async fn post<T: Serialize, A: DeserializeOwned>(&self, path: &str, message: &T) -> Result<A, Problem> {
+    pub async fn post<T: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        message: &T,
+    ) -> Result<A, Problem> {
         told(&self.send(self.signed(Method::POST, path, body::encode(message).unwrap())).await)
     }
 
@@ -303,7 +307,11 @@ impl Operator {
         self.ask(Method::DELETE, path, Vec::new()).await
     }
 
-    pub async fn post<T: Serialize, A: DeserializeOwned>(&mut self, path: &str, what: &T) -> Result<A, Problem> {
+    pub async fn post<T: Serialize, A: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        what: &T,
+    ) -> Result<A, Problem> {
         self.ask(Method::POST, path, body::encode(what).unwrap()).await
     }
 
@@ -344,7 +352,11 @@ pub async fn call(client: &mut Client, request: Request<Full<Bytes>>) -> Respons
 /// What a response says, or why it refuses.
 pub fn told<A: DeserializeOwned>(response: &Response<Bytes>) -> Result<A, Problem> {
     assert_eq!(response.headers().get(PROTOCOL_HEADER).unwrap(), PROTOCOL, "on every response (WIR-1)");
-    if response.status().is_success() { Ok(body::decode(response.body()).unwrap()) } else { Err(problem(response)) }
+    if response.status().is_success() {
+        Ok(body::decode(response.body()).unwrap())
+    } else {
+        Err(problem(response))
+    }
 }
 
 /// The problem that a response is; whole in every way that WIR-2 asks for.

@@ -100,7 +100,8 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
     let mut set_of = |objects: &[(ObjectKey, Vec<u8>)]| {
         let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
         contents.extend(objects.iter().map(|(_, bytes)| bytes.clone()));
-        for (section, trie) in set.sections() {
+        // A section of one object is named in the set's own chunk.
+        for (section, trie) in set.sections().filter(|(_, trie)| trie.len() > 1) {
             collect(section, trie, &mut chunks);
         }
         chunks.push(chunk::of_set(&set));
@@ -149,11 +150,7 @@ fn collect(section: &SectionKey, trie: &Trie, out: &mut Vec<Chunk>) {
             collect(section, child, out);
         }
     }
-    // A section of one object is named in the set's own chunk.
-    let alone = matches!(trie.top(), Top::Bucket([_])) && *section != Selection::section();
-    if !alone {
-        out.extend(chunk::of_trie(section, trie));
-    }
+    out.extend(chunk::of_trie(section, trie));
 }
 
 impl Operator {

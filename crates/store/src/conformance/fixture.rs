@@ -125,6 +125,22 @@ pub fn tree(hosts: u32, label: &str) -> Tree {
     Tree { contents, chunks, selection, root, sets }
 }
 
+/// A tree of one host, with a module for each of these blobs that names it.
+pub fn tree_with_blobs(blobs: &[Bytes]) -> Tree {
+    let naming = |blob: &Bytes| Bytes::from(format!(r#"{{"blobs":["{}"]}}"#, Digest::of(blob)));
+    let contents: Vec<Bytes> = blobs.iter().map(naming).collect();
+    let object =
+        |(n, content): (usize, &Bytes)| (ObjectKey::of("Module", &format!("m{n}")), model::Stub::of(content));
+    let set = ObjectSet::of(contents.iter().enumerate().map(object));
+    let hostname: Hostname = "host-0".parse().unwrap();
+    let entry = Entry { channel: "stable".parse().unwrap(), root: set.root() };
+    let selection = Selection::new(Trie::build([Selection::leaf(&hostname, &entry)]), Vec::new());
+    let root = selection.root().unwrap();
+    let sets = BTreeMap::from([(hostname, set)]);
+    let chunks = chunks_of(&selection, sets.values());
+    Tree { contents, chunks, selection, root, sets }
+}
+
 fn chunks_of<'a>(selection: &Selection, sets: impl Iterator<Item = &'a ObjectSet>) -> Vec<Chunk> {
     let mut chunks = BTreeMap::new();
     let mut order = Vec::new();

@@ -36,6 +36,7 @@ pub async fn all(make: impl Fn() -> Box<dyn Store>) {
     releases::releases_are_committed_in_order(&*make()).await;
     releases::channels_point_to_their_newest_release(&*make()).await;
     releases::what_no_release_reaches_is_pruned(&*make()).await;
+    releases::blobs_are_below_what_names_them(&*make()).await;
     releases::an_upload_in_progress_is_safe(&*make()).await;
 }
 

@@ -1,12 +1,14 @@
 //! Releases and what they reach.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::Digest;
 
-use super::fixture::{DAY, Tree, at, put, release, signed, tree};
+use super::fixture::{DAY, Tree, at, put, release, signed, tree, tree_with_blobs};
 use crate::record::{Pruned, Release, Retention};
-use crate::{CommitError, Store};
+use crate::{CommitError, PutError, Store};
 
 /// ROL-2: compare and set.
 pub(super) async fn releases_are_committed_in_order(store: &dyn Store) {
@@ -83,6 +85,33 @@ pub(super) async fn what_no_release_reaches_is_pruned(store: &dyn Store) {
     assert_whole(store, &b).await;
     assert_eq!(store.chunk(&a.root).await.unwrap(), None);
     assert_eq!(store.prune(at(DAY), retention).await.unwrap(), Pruned::default());
+}
+
+/// The blobs that a module names are below it: a release without them is not whole, and one
+/// that is kept keeps them.
+pub(super) async fn blobs_are_below_what_names_them(store: &dyn Store) {
+    let retention = Retention { releases: 1, grace: Duration::from_secs(3600), ..Retention::default() };
+    let mut before = None;
+    // With one module its leaf is in the set's own chunk, with many in buckets.
+    for (seq, modules) in [(1, 1), (2, 30)] {
+        let blobs: Vec<Bytes> = (0..modules).map(|n| Bytes::from(format!("blob {n} of {seq}"))).collect();
+        let tree = tree_with_blobs(&blobs);
+        store.put_contents(tree.contents.clone(), at(0)).await.unwrap();
+        let refused = store.put_chunks(tree.chunks.clone(), at(0)).await.unwrap_err();
+        let PutError::NotComplete { chunks, contents } = refused else { panic!("{refused:?}") };
+        let digests: BTreeSet<Digest> = blobs.iter().map(|blob| Digest::of(blob)).collect();
+        assert_eq!((chunks, contents), (vec![], digests.iter().copied().collect()));
+        store.put_contents(blobs.clone(), at(0)).await.unwrap();
+        store.put_chunks(tree.chunks.clone(), at(0)).await.unwrap();
+        store.commit_release(release(seq, tree.root, before)).await.unwrap();
+        store.prune(at(DAY * seq as i64), retention).await.unwrap();
+        for digest in &digests {
+            assert!(store.content_size(digest).await.unwrap().is_some(), "release {seq} needs it");
+        }
+        before = Some(seq);
+    }
+    let gone = Digest::of(b"blob 0 of 1");
+    assert_eq!(store.content_size(&gone).await.unwrap(), None, "no release reaches it any more");
 }
 
 pub(super) async fn an_upload_in_progress_is_safe(store: &dyn Store) {

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use model::chunk::{Chunk, Needs};
+use model::chunk::Chunk;
+use model::object::blobs_named;
 use model::{Digest, Timestamp};
 
 use super::{State, StoredChunk, StoredContent};
 use crate::closure::{self, Known, Prepared};
 use crate::error::{PutError, Result};
-use crate::reach::Marked;
+use crate::reach::{self, Marked};
 
 impl State {
     pub(super) fn missing_chunks(&mut self, chunks: Vec<Digest>, now: Timestamp) -> Vec<Digest> {
@@ -62,15 +63,25 @@ impl State {
         let mut kept = Marked::default();
         let recent = self.chunks.iter().filter(|(_, chunk)| chunk.touched >= cutoff);
         let roots: Vec<Digest> = roots.into_iter().chain(recent.map(|(digest, _)| *digest)).collect();
-        kept.mark(roots, &mut |digest| self.needs(digest))?;
+        kept.mark(roots, self)?;
         let (chunks, contents) = (self.chunks.len(), self.contents.len());
         self.chunks.retain(|digest, _| kept.chunks.contains(digest));
         self.contents.retain(|digest, content| content.touched >= cutoff || kept.contents.contains(digest));
         Ok(((chunks - self.chunks.len()) as u64, (contents - self.contents.len()) as u64))
     }
 
-    fn needs(&self, digest: &Digest) -> Result<Option<Needs>> {
-        Ok(self.chunk(digest)?.map(|chunk| chunk.needs()))
+    fn blobs(&self, module: &Digest) -> BTreeSet<Digest> {
+        self.contents.get(module).map(|content| blobs_named(&content.bytes)).unwrap_or_default()
+    }
+}
+
+impl reach::Stored for State {
+    fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+        State::chunk(self, digest)
+    }
+
+    fn blobs(&self, content: &Digest) -> Result<BTreeSet<Digest>> {
+        Ok(State::blobs(self, content))
     }
 }
 
@@ -81,5 +92,9 @@ impl Known for State {
 
     fn size(&mut self, content: &Digest) -> Result<Option<u64>> {
         Ok(self.contents.get(content).map(|content| content.bytes.len() as u64))
+    }
+
+    fn blobs(&mut self, content: &Digest) -> Result<BTreeSet<Digest>> {
+        Ok(State::blobs(self, content))
     }
 }

@@ -1,12 +1,13 @@
 //! Chunks and contents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use model::chunk::Chunk;
+use model::object::blobs_named;
 use model::{Digest, Timestamp};
 use rusqlite::{Connection, Row, params};
 
@@ -16,6 +17,7 @@ use super::sweep::Recent;
 use super::writer::Session;
 use crate::closure::{self, Known, Prepared};
 use crate::error::{PutError, Result, StoreError};
+use crate::reach;
 
 /// A row is not written again for being reported as present within this many
 /// milliseconds of the last time. Pruning adds it to the grace period.
@@ -92,8 +94,8 @@ pub(super) fn put_chunks(
     Ok(())
 }
 
-/// What is stored, for the check that a put is closed.
-struct Stored<'a>(&'a Connection);
+/// What is stored, for the check that a put is closed and for what is reachable.
+pub(super) struct Stored<'a>(pub(super) &'a Connection);
 
 impl Known for Stored<'_> {
     fn height(&mut self, chunk: &Digest) -> Result<Option<u32>> {
@@ -104,6 +106,24 @@ impl Known for Stored<'_> {
     fn size(&mut self, content: &Digest) -> Result<Option<u64>> {
         size(self.0, content)
     }
+
+    fn blobs(&mut self, content: &Digest) -> Result<BTreeSet<Digest>> {
+        blobs(self.0, content)
+    }
+}
+
+impl reach::Stored for Stored<'_> {
+    fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+        chunk(self.0, digest)
+    }
+
+    fn blobs(&self, content: &Digest) -> Result<BTreeSet<Digest>> {
+        blobs(self.0, content)
+    }
+}
+
+fn blobs(db: &Connection, module: &Digest) -> Result<BTreeSet<Digest>> {
+    Ok(content(db, module, None)?.map(|bytes| blobs_named(&bytes)).unwrap_or_default())
 }
 
 pub(super) fn size(db: &Connection, content: &Digest) -> Result<Option<u64>> {

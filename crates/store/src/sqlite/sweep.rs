@@ -4,12 +4,11 @@
 //! is put or reported as present, and spares it with everything below. Chunks go from the
 //! top down, so whoever has a chunk has everything below it at every moment.
 
-use model::chunk::Needs;
 use model::{Digest, Timestamp};
 use rusqlite::{Connection, Params};
 
 use super::cell::{Bytes32, dig};
-use super::chunks::{self, TOUCH_GRAIN_MS, Table};
+use super::chunks::{Stored, TOUCH_GRAIN_MS, Table};
 use super::query::{self, change};
 use super::writer::Session;
 use crate::error::Result;
@@ -71,9 +70,9 @@ pub(super) fn garbage(db: &Connection, cutoff: Timestamp) -> Result<Garbage> {
     let cutoff = cutoff.0.saturating_sub(TOUCH_GRAIN_MS);
     let mut kept = Marked::default();
     let roots = digests(db, "SELECT selection FROM release", [])?;
-    kept.mark(roots, &mut |digest| needs(db, digest))?;
+    kept.mark(roots, &Stored(db))?;
     let touched = digests(db, "SELECT digest FROM chunk WHERE touched >= ?1", [cutoff])?;
-    kept.mark(touched, &mut |digest| needs(db, digest))?;
+    kept.mark(touched, &Stored(db))?;
     // A chunk is higher than any below it.
     let mut chunks =
         digests(db, "SELECT digest FROM chunk WHERE touched < ?1 ORDER BY height DESC", [cutoff])?;
@@ -94,7 +93,7 @@ pub(super) fn batch(
         return Ok(None);
     };
     let db = &session.db;
-    recent.spared.mark(recent.fresh.drain(..), &mut |digest| needs(db, digest))?;
+    recent.spared.mark(recent.fresh.drain(..), &Stored(db))?;
     let (spared, sql) = match table {
         Table::Chunk => (&recent.spared.chunks, "DELETE FROM chunk WHERE digest = ?1"),
         Table::Content => (&recent.spared.contents, "DELETE FROM content WHERE digest = ?1"),
@@ -104,10 +103,6 @@ pub(super) fn batch(
         gone += change(db, "take garbage away", sql, [dig(digest)])? as u64;
     }
     Ok(Some(gone))
-}
-
-fn needs(db: &Connection, chunk: &Digest) -> Result<Option<Needs>> {
-    Ok(chunks::chunk(db, chunk)?.map(|chunk| chunk.needs()))
 }
 
 fn digests(db: &Connection, sql: &'static str, bounds: impl Params) -> Result<Vec<Digest>> {
@@ -121,6 +116,7 @@ mod tests {
     use super::*;
     use crate::closure;
     use crate::conformance::fixture::{DAY, Tree, at, tree};
+    use crate::sqlite::chunks;
     use crate::sqlite::migrate::migrate;
 
     fn session() -> Session {

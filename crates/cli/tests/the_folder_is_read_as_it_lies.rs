@@ -1,0 +1,96 @@
+//! CFG-1: a fleet repo is plain files; links and devices are refused, hidden files are not
+//! looked at, and a change costs what changed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use cli::folder::{Folder, FolderError, Seen, Watch};
+
+fn write(dir: &Path, path: &str, text: &str) {
+    let path = dir.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn repo() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "fleet.yaml", "format: 1\n");
+    write(dir.path(), "modules/app/module.yaml", "resources: []\n");
+    write(dir.path(), "modules/app/files/logo.png", "bytes");
+    write(dir.path(), "README.md", "not read");
+    write(dir.path(), ".git/config", "not read");
+    write(dir.path(), "nodes/.swp.yaml", "not read");
+    dir
+}
+
+fn paths(folder: &mut Folder) -> Vec<String> {
+    folder.scan().unwrap().into_keys().collect()
+}
+
+#[test]
+fn what_muster_could_mean_is_read_once() {
+    let dir = repo();
+    let mut folder = Folder::open(dir.path()).unwrap();
+    assert_eq!(paths(&mut folder), ["fleet.yaml", "modules/app/files/logo.png", "modules/app/module.yaml"]);
+    assert!(paths(&mut folder).is_empty(), "nothing changed");
+    write(dir.path(), "hosts/a.yaml", "vars: {}\n");
+    fs::remove_file(dir.path().join("modules/app/files/logo.png")).unwrap();
+    let changes = folder.scan().unwrap();
+    assert_eq!(changes.get("hosts/a.yaml").unwrap().as_deref(), Some(b"vars: {}\n".as_slice()));
+    assert_eq!(changes.get("modules/app/files/logo.png"), Some(&None));
+    assert_eq!(changes.len(), 2);
+}
+
+#[test]
+fn links_and_devices_are_refused() {
+    let dir = repo();
+    symlink("/etc/passwd", dir.path().join("modules/app/files/passwd")).unwrap();
+    let refused = Folder::open(dir.path()).unwrap().scan();
+    assert!(matches!(&refused, Err(FolderError::Special(named)) if named == &["modules/app/files/passwd"]), "{refused:?}");
+    fs::remove_file(dir.path().join("modules/app/files/passwd")).unwrap();
+    symlink("modules", dir.path().join("roles")).unwrap();
+    assert!(matches!(Folder::open(dir.path()).unwrap().scan(), Err(FolderError::Special(_))));
+}
+
+#[test]
+fn a_link_that_takes_a_files_place_is_not_followed() {
+    let dir = repo();
+    let mut folder = Folder::open(dir.path()).unwrap();
+    folder.scan().unwrap();
+    fs::remove_file(dir.path().join("fleet.yaml")).unwrap();
+    symlink("/etc/passwd", dir.path().join("fleet.yaml")).unwrap();
+    let again = folder.reread(&BTreeSet::from(["fleet.yaml".to_owned()]));
+    assert!(matches!(again, Err(FolderError::Special(_))), "{again:?}");
+}
+
+#[test]
+fn no_folder_is_told() {
+    assert!(matches!(Folder::open(Path::new("/nonexistent")), Err(FolderError::NoFolder(_))));
+}
+
+#[tokio::test]
+async fn a_watch_names_what_was_edited() {
+    let dir = repo();
+    let mut watch = Watch::start(dir.path()).unwrap();
+    write(dir.path(), "modules/app/module.yaml", "resources: [] # edited\n");
+    write(dir.path(), "README.md", "not read");
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, Seen::Files(BTreeSet::from(["modules/app/module.yaml".to_owned()])));
+    // An editor that writes beside and renames.
+    write(dir.path(), "modules/app/.new", "resources: []\n");
+    fs::rename(dir.path().join("modules/app/.new"), dir.path().join("fleet.yaml")).unwrap();
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, Seen::Files(BTreeSet::from(["fleet.yaml".to_owned()])));
+    // A new folder is watched too.
+    write(dir.path(), "hosts/a.yaml", "vars: {}\n");
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, Seen::Everything);
+    write(dir.path(), "hosts/a.yaml", "vars: {} # edited\n");
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, Seen::Files(BTreeSet::from(["hosts/a.yaml".to_owned()])));
+}

@@ -1,0 +1,110 @@
+//! What the step is told and what it asks for: inputs and effects, as values.
+
+use std::collections::BTreeSet;
+
+use model::exchange::{Answer, CheckIn, TraitReport};
+use model::log::{Cursor, FactBody};
+use model::policy::Policy;
+use model::{Digest, Hostname, Incarnation, RunReport, Timestamp};
+use trust::TrustDocument;
+
+use crate::state::{Adoption, LastRun};
+
+/// Who the node is; does not change while the agent runs.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its hostname.
+    pub hostname: Hostname,
+    /// The life of its log.
+    pub incarnation: Incarnation,
+    /// Whom it believes.
+    pub trust: TrustDocument,
+    /// When this program was built (IDN-11).
+    pub built: Timestamp,
+}
+
+/// What the shell found in the state directory at the start.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// The release adopted last.
+    pub adoption: Option<Adoption>,
+    /// The channel's settings in it.
+    pub policy: Policy,
+    /// The last run.
+    pub last_run: Option<LastRun>,
+    /// Facts wait to be delivered.
+    pub facts_pending: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Time passed.
+    Tick,
+    /// Traits were collected.
+    Traits(TraitReport),
+    /// The control plane answered a check-in.
+    Answered(Box<Answer>),
+    /// A check-in failed; for people.
+    Unreachable(String),
+    /// Everything asked for with [`Effect::Fetch`] is in the blob store.
+    Fetched,
+    /// Something asked for could not be fetched; for people.
+    FetchFailed(String),
+    /// The adoption is durable; these are the channel's settings in it.
+    Adopted(Policy),
+    /// The adoption could not be made durable; for people.
+    AdoptFailed(String),
+    /// A run ended.
+    Ran(Box<RunReport>),
+    /// A run could not be made; for people.
+    RunFailed(String),
+    /// Someone at the host asks to check in and converge now.
+    Nudge,
+    /// More facts wait than one check-in could carry.
+    FactsWait,
+    /// The control plane's clock, as it told it. A host's clock that is behind it locks the
+    /// node out of nothing (IDN-11).
+    ServerTime(Timestamp),
+}
+
+/// What the shell is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Collect traits, then [`Input::Traits`].
+    CollectTraits,
+    /// Send a check-in with the facts that wait, then [`Input::Answered`] or
+    /// [`Input::Unreachable`].
+    CheckIn(Box<CheckIn>),
+    /// Keep the contents that came with the offer if they are among these, fetch the other
+    /// ones, then [`Input::Fetched`].
+    Fetch {
+        /// Contents that the blob store must hold.
+        contents: BTreeSet<Digest>,
+        /// Contents that came inside the answer.
+        inline: Vec<String>,
+    },
+    /// Make the adoption durable, then [`Input::Adopted`].
+    Adopt(Box<Adoption>),
+    /// Bind and converge, then [`Input::Ran`].
+    Run(RunOrder),
+    /// Append a fact to the log.
+    Append(FactBody),
+    /// Everything up to this is durable at the control plane.
+    Ack(Cursor),
+    /// Remember the last run.
+    SaveRun(LastRun),
+    /// Say so in the journal.
+    Warn(String),
+}
+
+/// A run to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOrder {
+    /// The release bound.
+    pub seq: u64,
+    /// The root of the set bound.
+    pub root: Digest,
+    /// What is bound differs from what the last run bound, so changes are intended.
+    pub intended: bool,
+}

@@ -1,0 +1,62 @@
+//! WIR-4: while its signed artifacts cannot be loaded, the control plane answers 503 with
+//! Retry-After on what depends on them, and says why to operators.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use http::{Method, header};
+use model::log::{Fact, FactBody};
+use support::release::{Plan, make, params};
+use support::{Fleet, new_key, now, quiet, refused, told};
+use trust::{Slots, TrustDocument};
+use wire::{Code, body, route};
+
+#[tokio::test]
+async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a")]);
+    let made = make(&plan, &fleet.release_key());
+    fleet.operator().await.publish(&made).await.unwrap();
+    node.survives().await;
+    fleet.stop().await;
+    // The release key is believed no more: what it signed before is not either.
+    let file = fleet.dir.path().join("trust.json");
+    let good = std::fs::read(&file).unwrap();
+    let mut trust: TrustDocument = serde_json::from_slice(&good).unwrap();
+    trust.release = Slots::of(new_key().public());
+    std::fs::write(&file, serde_json::to_vec(&trust).unwrap()).unwrap();
+    fleet.start_again().await;
+    node.url = fleet.url();
+
+    let blob = route::BLOB.replace("{digest}", &model::Digest::of(b"x").to_string());
+    let asked = [(Method::POST, route::CHECKIN), (Method::GET, route::STATE), (Method::GET, blob.as_str())];
+    for (method, path) in asked {
+        let bytes = if method == Method::POST { body::encode(&quiet()).unwrap() } else { Vec::new() };
+        let response = node.send(node.signed(method, path, bytes)).await;
+        let problem = refused(&response, Code::NotReady);
+        let after: u64 = response.headers()[header::RETRY_AFTER].to_str().unwrap().parse().unwrap();
+        assert_eq!(Some(after), problem.retry_after_secs);
+        assert!((1..=60).contains(&after));
+        let detail = problem.detail.unwrap();
+        assert!(detail.contains("release-header is refused: no trusted key signed it"), "{detail}");
+    }
+    let status = fleet.operator().await.status().await;
+    assert!(status.not_ready.unwrap().contains("no trusted key signed it"), "operators are told why");
+    // What does not depend on them goes on: facts are taken, and nodes enroll.
+    let fact = Fact { seq: 1, at: now(), body: FactBody::Repaired { message: "x".to_owned() } };
+    let report = model::exchange::Report { incarnation: "i1".parse().unwrap(), facts: vec![fact] };
+    let response = node.send(node.signed(Method::POST, route::REPORT, body::encode(&report).unwrap())).await;
+    let acked: model::exchange::Acked = told(&response).unwrap();
+    assert_eq!(acked.acked.seq, 1);
+
+    // Believed again, it is answered again.
+    fleet.stop().await;
+    std::fs::write(&file, good).unwrap();
+    fleet.start_again().await;
+    node.url = fleet.url();
+    let answer = node.check_in(&quiet()).await.unwrap();
+    assert_eq!(answer.offer.unwrap().header, made.header);
+    assert_eq!(fleet.operator().await.status().await.not_ready, None);
+}

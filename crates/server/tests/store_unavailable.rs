@@ -1,0 +1,157 @@
+//! SCL-3, ENR-7: while the database cannot be written, unchanged check-ins are answered, what
+//! needs it is told to come back, nothing is acknowledged, and nothing is lost by it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::Arc;
+
+use http::{Method, header};
+use model::exchange::{Acked, Report};
+use model::log::{Fact, FactBody};
+use model::status::Word;
+use model::{Action, Counts, Digest, ResourceReport, RunReport};
+use rusqlite::Connection;
+use support::{Fleet, new_key, now, plain, quiet, refuses};
+use wire::enroll::EnrollRequest;
+use wire::{Code, body, route};
+
+/// Holds the database as another program would that writes to it and does not end.
+struct Held(Connection);
+
+impl Held {
+    fn take(fleet: &Fleet) -> Held {
+        let connection = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+        connection.busy_timeout(support::PATIENCE).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        Held(connection)
+    }
+
+    fn release(self) {
+        self.0.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
+fn fact(seq: u64) -> Fact {
+    Fact { seq, at: now(), body: FactBody::Repaired { message: format!("fact {seq}") } }
+}
+
+fn report(facts: Vec<Fact>) -> Report {
+    Report { incarnation: "i1".parse().unwrap(), facts }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_acknowledged_that_is_not_stored() {
+    let mut fleet = Fleet::start().await;
+    let old = fleet.node("web-1").await;
+    old.survives().await;
+    let (token, key) = (fleet.token("web-2"), new_key());
+    let answer = fleet.enroll(&token, "web-2", &key).await.unwrap();
+    let mut fresh = fleet.member("web-2", key, &answer);
+
+    let held = Held::take(&fleet);
+    // The first use of a certificate has to be stored; a node that is known only calls.
+    let (first, facts) = (quiet(), report(vec![fact(1), fact(2)]));
+    let (first_use, facts) =
+        tokio::join!(fresh.check_in(&first), old.post::<_, Acked>(route::REPORT, &facts));
+    for refusal in [first_use.map(drop), facts.map(drop)] {
+        let problem = refusal.expect_err("what is not stored is not acknowledged");
+        assert!(
+            [Code::Busy, Code::StoreUnavailable].iter().any(|code| code.as_str() == problem.code),
+            "{problem}"
+        );
+        assert!(problem.retry_after_secs.is_some());
+    }
+    old.survives().await;
+    held.release();
+
+    let acked: Acked = old.post(route::REPORT, &report(vec![fact(1), fact(2)])).await.unwrap();
+    assert_eq!(acked.acked.seq, 2, "the node kept its facts and sent them again");
+    // The first use counts from the request that was answered, and its token is spent then.
+    fresh.survives().await;
+    fleet.stop().await;
+    fleet.start_again().await;
+    refuses(fleet.enroll(&token, "web-2", &fresh.key).await, Code::TokenUsed);
+    fresh.url = fleet.url();
+    fresh.survives().await;
+}
+
+/// More enrollments at once than are worked on: the others are told to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enrollments_beyond_the_bound_are_told_to_come_back() {
+    const BOUND: usize = 32;
+    const ASKED: usize = BOUND + 8;
+    let fleet = Fleet::start().await;
+    let held = Held::take(&fleet);
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 0..ASKED {
+        let host = format!("web-{n}");
+        let csr_pem = net::issue::node_request(&new_key().seed(), &host.parse().unwrap()).unwrap();
+        let message = EnrollRequest { token: fleet.token(&host), hostname: host, csr_pem };
+        let request = plain(&fleet.url(), route::ENROLL, body::encode(&message).unwrap());
+        let mut client = fleet.anonymous().await;
+        asked.spawn(async move { client.call(request, support::LIMIT, support::PATIENCE).await.unwrap() });
+    }
+    // Those beyond the bound are answered at once, while the others wait.
+    for _ in BOUND..ASKED {
+        let response = asked.join_next().await.unwrap().unwrap();
+        let problem = support::refused(&response, Code::Busy);
+        assert_eq!(response.status(), 503);
+        assert!(response.headers().contains_key(header::RETRY_AFTER), "{problem}");
+    }
+    held.release();
+    let enrolled =
+        asked.join_all().await.into_iter().filter(|response| response.status().is_success()).count();
+    assert_eq!(enrolled, BOUND, "what was accepted is done");
+    assert_eq!(fleet.operator().await.status().await.nodes, BOUND);
+    fleet.node("late-1").await.survives().await;
+}
+
+/// A node that hangs up before the answer: its facts are stored or not, but never stored
+/// without being counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_whose_sender_hung_up_count_all_the_same() {
+    let fleet = Fleet::start().await;
+    let node = Arc::new(fleet.node("web-1").await);
+    node.survives().await;
+    let failed = RunReport {
+        started: now(),
+        duration_ms: 1,
+        seq: 1,
+        root: Digest::of(b"root"),
+        intended: true,
+        counts: Counts { failed: 1, ..Counts::default() },
+        items: vec![ResourceReport {
+            resource: "base/file:/etc/motd".to_owned(),
+            action: Action::Failed,
+            edit: None,
+            reason: Some("disk full".to_owned()),
+            duration_ms: 1,
+        }],
+    };
+    let facts = vec![Fact { seq: 1, at: now(), body: FactBody::Run(failed) }];
+    let held = Held::take(&fleet);
+    let request = node.signed(Method::POST, route::REPORT, body::encode(&report(facts)).unwrap());
+    let mut client = node.dial().await;
+    let call = tokio::spawn(async move { client.call(request, 1024, support::PATIENCE).await });
+    // The request has arrived once one sent after it over the same port was answered.
+    node.survives().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    for _ in 0..20 {
+        node.survives().await;
+    }
+    held.release();
+    support::wait::until("the fact is stored", || async {
+        let facts: serde_json::Value = fleet.operator().await.get("/v1/nodes/web-1/facts").await.unwrap();
+        (!facts.as_array().unwrap().is_empty()).then_some(())
+    })
+    .await;
+    let view = support::wait::until("the failure is counted", || async {
+        Some(fleet.operator().await.node("web-1").await).filter(|view| view.counts.is_some())
+    })
+    .await;
+    assert_eq!(view.counts.unwrap().failed, 1);
+    assert!([Word::Failed, Word::Unassigned].contains(&view.word), "{view:?}");
+}
