@@ -10,6 +10,7 @@ use converge::{BoundModule, BoundResource, Desired, When, bind};
 use lang::Value;
 use model::delta::MAX_FIELD;
 use model::{Digest, Fields};
+use resolve::Specialized;
 
 /// The modules and params of a node's set.
 #[derive(Clone, Debug)]
@@ -20,7 +21,18 @@ pub struct NodeSet {
     pub params: Params,
 }
 
+/// The modules of a fleet, to make sets of.
+pub fn modules(fleet: &Specialized) -> BTreeMap<String, Arc<Module>> {
+    fleet.modules.iter().map(|(name, shared)| (name.clone(), Arc::new(shared.module.clone()))).collect()
+}
+
 impl NodeSet {
+    /// The set with these params; they name its modules.
+    pub fn of(modules: &BTreeMap<String, Arc<Module>>, params: Params) -> NodeSet {
+        let named = params.modules.iter().filter_map(|name| Some((name.clone(), modules.get(name)?.clone())));
+        NodeSet { modules: named.collect(), params }
+    }
+
     /// Binds the set as the node does.
     pub fn bind(&self, hostname: &str, traits: &Value) -> Desired {
         bind(&Inputs { modules: &self.modules, params: &self.params, hostname, traits })
@@ -76,6 +88,30 @@ pub fn module_fields(module: &BoundModule) -> Fields {
     some(&mut fields, "verify", module.verify.as_ref().map(command));
     flag(&mut fields, "observe", module.observe);
     fields
+}
+
+/// What is declared of a node as named texts, part by part.
+pub fn params_fields(params: &Params) -> BTreeMap<String, Fields> {
+    let mut parts: BTreeMap<String, Fields> = BTreeMap::new();
+    for (layer, vars) in [("var", &params.vars), ("host var", &params.host_vars)] {
+        let value = |value: &Value| Fields::from([("value".to_owned(), value.to_string())]);
+        parts.extend(vars.iter().map(|(name, var)| (format!("{layer} {name}"), value(var))));
+    }
+    for (number, layer) in params.conditional.iter().enumerate() {
+        let mut fields: Fields =
+            layer.vars.iter().map(|(name, var)| (name.clone(), var.to_string())).collect();
+        put(&mut fields, "when", &layer.when);
+        parts.insert(format!("conditional vars {}", number + 1), fields);
+    }
+    let (declared, mut node) = (&params.node, Fields::new());
+    put(&mut node, "roles", declared.roles.join(", "));
+    put(&mut node, "modules", params.modules.join(", "));
+    flag(&mut node, "observe", params.observe);
+    some(&mut node, "environment", declared.environment.clone());
+    some(&mut node, "owner", declared.owner.clone());
+    node.extend(declared.labels.iter().map(|(name, text)| (format!("labels.{name}"), text.clone())));
+    parts.insert("node".to_owned(), node);
+    parts
 }
 
 /// Puts [`HIDDEN`] in the place of every text that says what a sensitive resource holds.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use converge::{BoundModule, BoundResource, Desired};
 use model::{Digest, Fields};
-use resolve::{NodeSpec, Specialized};
+use resolve::Specialized;
 use serde::Serialize;
 
 use crate::args::Connect;
@@ -122,7 +122,8 @@ pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
     };
     let fleet = fleet.specialize();
     let spec = fleet.node(&args.node).ok_or_else(|| unassigned(fleet, &args.node))?;
-    let set = node_set(fleet, spec).map_err(|source| RenderError::Params(args.node.clone(), source))?;
+    let params = spec.read_params().map_err(|source| RenderError::Params(args.node.clone(), source))?;
+    let set = NodeSet::of(&bound::modules(fleet), params);
     let observed = match &args.traits {
         Some(path) => observed::of_file(path)?,
         None => recorded(&args.connect, &args.node).await.unwrap_or_else(|| observed::sample(&args.node)),
@@ -148,16 +149,6 @@ async fn recorded(connect: &Connect, node: &str) -> Option<Observed> {
         }
         Err(_) => None,
     }
-}
-
-/// The set that the fleet repo gives to a node or a pattern.
-///
-/// # Errors
-/// When the params cannot be read.
-pub fn node_set(fleet: &Specialized, spec: &NodeSpec) -> Result<NodeSet, model::canonical::CanonicalError> {
-    let named = spec.modules.iter().filter_map(|name| Some((name.to_string(), fleet.modules.get(&**name)?)));
-    let modules = named.map(|(name, shared)| (name, Arc::new(shared.module.clone())));
-    Ok(NodeSet { modules: modules.collect(), params: spec.read_params()? })
 }
 
 fn rendered(

@@ -56,7 +56,9 @@ async fn compare(control: &Control, files: &[(&str, String)], selector: Option<&
     let fleet = resolve::check(&tree).unwrap();
     let selector = selector.map(|text| Pattern::parse(text).unwrap());
     let operator = control.operator().await;
-    diff::against_published(&operator, &fleet, selector.as_ref()).await.unwrap_or_else(|failure| panic!("{}", failure.text()))
+    diff::against_published(&operator, &fleet, selector.as_ref())
+        .await
+        .unwrap_or_else(|failure| panic!("{}", failure.text()))
 }
 
 fn edited(edit: impl Fn(&str, &str) -> String) -> Vec<(&'static str, String)> {
@@ -77,13 +79,18 @@ async fn nodes_that_change_alike_are_one_group_and_observers_are_marked() {
     let control = Control::start().await;
     publish(&mut control.publisher().await, changes(&repo())).await;
     let files = edited(|path, text| match path {
-        "modules/base/module.yaml" => text.replace("  - file: /etc/old.conf\n    content: old\n    on_remove: delete\n", ""),
+        "modules/base/module.yaml" => {
+            text.replace("  - file: /etc/old.conf\n    content: old\n    on_remove: delete\n", "")
+        }
         _ => text.to_owned(),
     });
     let compared = compare(&control, &files, None).await;
     assert_eq!((compared.same, compared.change, compared.observe, compared.patterns), (0, 5, 1, 1));
-    let groups: Vec<(usize, &str, bool, bool)> =
-        compared.groups.iter().map(|group| (group.count, &*group.nodes[0], group.observe, group.pattern)).collect();
+    let groups: Vec<(usize, &str, bool, bool)> = compared
+        .groups
+        .iter()
+        .map(|group| (group.count, &*group.nodes[0], group.observe, group.pattern))
+        .collect();
     assert_eq!(groups[0], (4, "db-1.test", false, false));
     assert!(groups.contains(&(1, "lab-1.test", true, false)), "{groups:?}");
     assert!(groups.contains(&(1, "edge-*.test", false, true)), "{groups:?}");
@@ -103,7 +110,9 @@ async fn a_var_changes_only_the_nodes_that_it_reaches() {
     assert_eq!((compared.same, compared.change, compared.groups.len()), (4, 1, 1));
     let (line, edit) = compared.groups[0].resources.edits.iter().next().unwrap();
     assert_eq!(line.to_string(), "base/file:/etc/motd");
-    assert!(matches!(edit, Edit::Change { from, to } if from["content"] == "database" && to["content"] == "two\nlines"));
+    assert!(
+        matches!(edit, Edit::Change { from, to } if from["content"] == "database" && to["content"] == "two\nlines")
+    );
     assert!(compare(&control, &files, Some("web-*.test")).await.is_same());
     assert_eq!(compare(&control, &files, Some("db-1.test")).await.change, 1);
 }
@@ -120,7 +129,10 @@ async fn nodes_come_and_go() {
     assert_eq!((compared.nodes, compared.change), (6, 2));
     let said: Vec<String> =
         compared.groups.iter().map(|group| format!("{} {:?}", group.nodes[0], group.assigned)).collect();
-    assert!(said.contains(&"web-3.test Lost".to_owned()) && said.contains(&"web-4.test New".to_owned()), "{said:?}");
+    assert!(
+        said.contains(&"web-3.test Lost".to_owned()) && said.contains(&"web-4.test New".to_owned()),
+        "{said:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +141,8 @@ async fn what_is_sensitive_differs_and_is_not_shown() {
     publish(&mut control.publisher().await, changes(&repo())).await;
     let files = edited(|_, text| text.replace("first-secret", "second-secret"));
     let compared = compare(&control, &files, Some("web-1.test")).await;
-    let shown = format!("{} {}", render(&compared.groups[0].resources), serde_json::to_string(&compared).unwrap());
+    let shown =
+        format!("{} {}", render(&compared.groups[0].resources), serde_json::to_string(&compared).unwrap());
     assert!(shown.contains("base/file:/etc/shadowed") && shown.contains("differs"), "{shown}");
     assert!(!shown.contains("first-secret") && !shown.contains("second-secret"), "{shown}");
 }
@@ -144,7 +157,15 @@ async fn the_program_prints_groups_and_ends_with_two() {
     let output = muster(dir.path(), &["diff", "--operator", &operator]).await;
     assert_eq!(code(&output), 2);
     let text = out(&output);
-    assert!(text.starts_with("r1 -> this repo   5 nodes: 0 same, 5 change (1 only observe); 1 pattern"), "{text}");
-    assert!(text.contains("     3  web-1.test +2\n        ~ base/file:/etc/motd\n            content: hello -> goodbye\n"), "{text}");
+    assert!(
+        text.starts_with("r1 -> this repo   5 nodes: 0 same, 5 change (1 only observe); 1 pattern"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "     3  web-1.test +2\n        ~ base/file:/etc/motd\n            content: hello -> goodbye\n"
+        ),
+        "{text}"
+    );
     assert!(text.contains("(bound with the built-in sample"), "{text}");
 }

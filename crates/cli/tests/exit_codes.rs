@@ -57,10 +57,17 @@ async fn the_way_of_a_change() {
 async fn a_broken_repo_is_an_error_of_everything_that_reads_it() {
     let control = Control::start().await;
     let (repo, operator) = (repo(), control.operator_file().display().to_string());
-    write(repo.path(), &[("nodes.yaml", "nodes:\n  - match: [web-1.test]\n    roles: [nothing]\n".to_owned())]);
+    write(
+        repo.path(),
+        &[("nodes.yaml", "nodes:\n  - match: [web-1.test]\n    roles: [nothing]\n".to_owned())],
+    );
     let checked = muster(repo.path(), &["check"]).await;
     assert_eq!(code(&checked), 1);
-    assert!(out(&checked).contains("nodes.yaml:3:13  E040") && out(&checked).contains("1 mistake;"), "{}", out(&checked));
+    assert!(
+        out(&checked).contains("nodes.yaml:3:13  E040") && out(&checked).contains("1 mistake;"),
+        "{}",
+        out(&checked)
+    );
     let json = muster(repo.path(), &["check", "--json"]).await;
     let parsed: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(parsed["diagnostics"][0]["code"], "E040");
@@ -99,7 +106,8 @@ async fn another_release_key_is_refused() {
     let stranger = trust::SigningKey::from_seed(&[9; 32]);
     std::fs::write(repo.path().join("other.key"), stranger.to_file().as_bytes()).unwrap();
     let operator = control.operator_file().display().to_string();
-    let output = muster(repo.path(), &["publish", "--yes", "--key", "other.key", "--operator", &operator]).await;
+    let output =
+        muster(repo.path(), &["publish", "--yes", "--key", "other.key", "--operator", &operator]).await;
     assert_eq!(code(&output), 5);
     assert!(err(&output).contains("do not believe the release key"), "{}", err(&output));
 }

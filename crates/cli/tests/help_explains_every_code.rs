@@ -31,8 +31,14 @@ fn refusals() -> Vec<Refusal> {
     ];
     for refusal in &all {
         match refusal {
-            Refusal::Header(_) | Refusal::Beacon(_) | Refusal::OtherFleet { .. } | Refusal::OtherChannel { .. } => {}
-            Refusal::Older { .. } | Refusal::TwoHeaders(_) | Refusal::Stale { .. } | Refusal::FutureDated { .. } => {}
+            Refusal::Header(_)
+            | Refusal::Beacon(_)
+            | Refusal::OtherFleet { .. }
+            | Refusal::OtherChannel { .. } => {}
+            Refusal::Older { .. }
+            | Refusal::TwoHeaders(_)
+            | Refusal::Stale { .. }
+            | Refusal::FutureDated { .. } => {}
             Refusal::Proof(_) | Refusal::OtherRoot { .. } | Refusal::Malformed(_) => {}
         }
     }

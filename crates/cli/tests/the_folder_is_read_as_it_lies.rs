@@ -51,7 +51,10 @@ fn links_and_devices_are_refused() {
     let dir = repo();
     symlink("/etc/passwd", dir.path().join("modules/app/files/passwd")).unwrap();
     let refused = Folder::open(dir.path()).unwrap().scan();
-    assert!(matches!(&refused, Err(FolderError::Special(named)) if named == &["modules/app/files/passwd"]), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(FolderError::Special(named)) if named == &["modules/app/files/passwd"]),
+        "{refused:?}"
+    );
     fs::remove_file(dir.path().join("modules/app/files/passwd")).unwrap();
     symlink("modules", dir.path().join("roles")).unwrap();
     assert!(matches!(Folder::open(dir.path()).unwrap().scan(), Err(FolderError::Special(_))));

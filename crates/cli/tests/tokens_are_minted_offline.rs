@@ -16,7 +16,8 @@ async fn the_token_alone_is_on_standard_output_and_holds() {
     let trust = control.operator().await.head().await.unwrap().trust;
     let Control { dir, running, .. } = control;
     running.stop().await;
-    let output = muster(dir.path(), &["token", "mint", "web-1.test", "--data", "data", "--ssh-host-key"]).await;
+    let output =
+        muster(dir.path(), &["token", "mint", "web-1.test", "--data", "data", "--ssh-host-key"]).await;
     assert_eq!(code(&output), 0, "{}", err(&output));
     let text = out(&output);
     assert_eq!(text.lines().count(), 1);

@@ -91,6 +91,6 @@ impl Host {
 }
 
 /// Someone other than root and the agent decides which names are in the directory.
-fn others_choose(host: &Host, dir: &Stat) -> bool {
+pub(crate) fn others_choose(host: &Host, dir: &Stat) -> bool {
     (dir.st_uid != 0 && dir.st_uid != host.euid()) || others_write(host, dir)
 }

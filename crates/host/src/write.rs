@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use model::Digest;
 use model::digest::Hasher;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::find::{open_regular, stat_at, what};
+use crate::ownership::others_choose;
 use crate::path::Place;
 use crate::{Host, HostError, MAX_FILE, Ownership, Problem};
 
@@ -52,7 +53,8 @@ impl Host {
     /// replaced, never written through.
     ///
     /// # Errors
-    /// When what is there is a directory, FIFO, socket or device; when content,
+    /// When what is there is a directory, FIFO, socket or device, or has other names where
+    /// others may have made them and its mode or owner would be kept; when content,
     /// validation, disk or rights fail. The old file is as it was then.
     pub fn write(&self, path: &str, write: Write<'_>) -> Result<(), HostError> {
         self.try_write(path, write).map_err(|source| HostError::Write { path: path.to_owned(), source })
@@ -72,7 +74,10 @@ impl Host {
         let old = stat_at(&place)?;
         let kept = match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
             None | Some(FileType::Symlink) => Ownership::default(),
-            Some(FileType::RegularFile) => old.as_ref().map(Ownership::of).unwrap_or_default(),
+            Some(FileType::RegularFile) => match &old {
+                Some(old) => self.kept(&place, old, &write)?,
+                None => Ownership::default(),
+            },
             Some(FileType::Directory) => return Err(Problem::IsDirectory),
             Some(other) => return Err(Problem::NotRegular(what(other))),
         };
@@ -90,6 +95,17 @@ impl Host {
             self.back_up(&place)?;
         }
         temporary.publish(&place.name)
+    }
+
+    /// Mode and owner of the old file, for what is not declared. A second name may be one that
+    /// someone else put here for what it has: a set-id bit, with root as its owner.
+    fn kept(&self, place: &Place, old: &Stat, write: &Write<'_>) -> Result<Ownership, Problem> {
+        let Ownership { mode, uid, gid } = write.ownership;
+        let declared = mode.is_some() && uid.is_some() && gid.is_some();
+        if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&place.dir)?) {
+            return Err(Problem::HardLinks);
+        }
+        Ok(Ownership::of(old))
     }
 
     /// Copies the file at `place` to its backup name, whole or not at all.

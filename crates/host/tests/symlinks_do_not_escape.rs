@@ -161,3 +161,24 @@ fn a_hard_link_where_others_write_is_not_given_away() {
     assert!(matches!(refused, HostError::SetOwnership { source: Problem::HardLinks, .. }), "{refused:?}");
     assert_eq!(fs::metadata(dir.path().join("shadow")).unwrap().permissions().mode() & 0o777, 0o600);
 }
+
+/// Who plants a set-id program under a managed name gets no file of their own making with
+/// that bit and owner.
+#[test]
+fn the_mode_of_a_hard_link_where_others_write_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = dir.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::write(dir.path().join("su"), "a program").unwrap();
+    fs::set_permissions(dir.path().join("su"), fs::Permissions::from_mode(0o4755)).unwrap();
+    fs::hard_link(dir.path().join("su"), open.join("profile")).unwrap();
+    let host = host(dir.path());
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    let refused = write(&host, "/open/profile", b"theirs").unwrap_err();
+    assert!(matches!(refused, HostError::Write { source: Problem::HardLinks, .. }), "{refused:?}");
+    assert_eq!(fs::read(open.join("profile")).unwrap(), b"a program");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    write(&host, "/open/profile", b"ours").unwrap();
+    let kept = fs::metadata(open.join("profile")).unwrap();
+    assert_eq!(kept.permissions().mode() & 0o7777, 0o4755, "where only root writes it is kept");
+}

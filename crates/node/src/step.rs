@@ -67,6 +67,8 @@ pub struct Node {
     /// The newest time that an input came with.
     seen_at: Timestamp,
     next_contact: Timestamp,
+    /// What the last contact out of turn was due at.
+    hurried: Option<Timestamp>,
     next_run: Timestamp,
     /// Check-ins in a row that got no answer.
     failures: u32,
@@ -102,6 +104,7 @@ impl Node {
             traits_acked: None,
             seen_at: now,
             next_contact: now,
+            hurried: None,
             next_run: now,
             failures: 0,
             stuck: 0,
@@ -147,7 +150,7 @@ impl Node {
             Input::FactsWait => {
                 self.facts_pending = true;
                 if self.failures == 0 {
-                    self.next_contact = now;
+                    self.hurry(now);
                 }
             }
             Input::Traits(traits) => self.on_traits(traits, now, &mut effects),
@@ -416,7 +419,7 @@ impl Node {
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(push) = push {
             self.pushed = Some(push);
-            self.next_contact = now;
+            self.hurry(now);
         }
         let outcome = outcome_digest(report);
         let changed = self.last_run.as_ref().is_none_or(|last| last.outcome != outcome);
@@ -443,6 +446,14 @@ impl Node {
     fn deliver_soon(&mut self, now: Timestamp) {
         let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.policy.contact())));
         self.next_contact = self.next_contact.min(soon);
+    }
+
+    /// The next contact is due now; but a control plane that gives cause for this every time
+    /// (another push, an acknowledgement of nothing) does not make the node spin.
+    fn hurry(&mut self, now: Timestamp) {
+        let soonest = self.hurried.map_or(now, |at| now.max(at.plus(MIN_CONTACT)));
+        self.hurried = Some(soonest);
+        self.next_contact = self.next_contact.min(soonest);
     }
 
     fn interval(&self) -> Duration {

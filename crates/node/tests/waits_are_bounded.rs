@@ -9,7 +9,7 @@ use common::{Bench, Release, START, answer, offering};
 use model::exchange::Answer;
 use model::policy::Policy;
 use node::backoff::{FIRST, LONGEST, Spread};
-use node::step::MAX_CONTACT;
+use node::step::{MAX_CONTACT, MIN_CONTACT};
 use node::{Input, Restored};
 use proptest::prelude::*;
 
@@ -138,6 +138,23 @@ fn a_wild_policy_is_survived() {
             bench.give(Input::Unreachable(String::new()));
             bench.exchange(answer());
         }
+    }
+}
+
+/// A push after every push, or acknowledgements that acknowledge nothing: the first hurries,
+/// and then there is a second between two contacts.
+#[test]
+fn no_answer_makes_it_spin() {
+    for pushes in [false, true] {
+        let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
+        bench.check_in();
+        let began = bench.now;
+        for push in 0..20 {
+            bench.give(Input::Answered(Box::new(Answer { push: pushes.then_some(push), ..answer() })));
+            bench.give(if pushes { Input::Ran(Box::new(common::report(0, 1))) } else { Input::FactsWait });
+            bench.check_in();
+        }
+        assert!(bench.now.since(began) >= 19 * MIN_CONTACT, "pushes: {pushes}");
     }
 }
 

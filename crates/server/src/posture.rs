@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
@@ -127,7 +127,9 @@ const ENROLL: &str = "enroll.json";
 /// # Errors
 /// [`FoundError`] names the file.
 pub fn open(dir: &Path, fleet: &str, now: Timestamp) -> Result<Founded, FoundError> {
-    fs::create_dir_all(dir).map_err(|source| FoundError::Write { path: dir.to_owned(), source })?;
+    // The database holds every node's contents: nothing in here is for other users.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| FoundError::Write { path: dir.to_owned(), source })?;
     let new = !dir.join(TRUST).exists();
     if new {
         found(dir, fleet, now)?;
@@ -248,6 +250,17 @@ fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), Fou
     );
     bytes.push(b'\n');
     write(path, &bytes, mode)
+}
+
+/// Makes a file that only its owner can read, if there is none; one that is there becomes so.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn private(path: &Path) -> Result<(), FoundError> {
+    let failed = |source| FoundError::Write { path: path.to_owned(), source };
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).append(true).mode(0o600).open(path).map_err(failed)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)
 }
 
 /// Writes a file whole or not at all.

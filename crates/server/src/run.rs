@@ -156,6 +156,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
 async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>, StartError> {
     let path = config.dir.join(DATABASE);
+    // Its journals get the mode of the database itself.
+    posture::private(&path)?;
     let failed = |source| StartError::Database { path: path.clone(), source };
     let store = store::SqliteStore::open(&path).map_err(failed)?;
     let meta = FleetMeta { fleet: founded.trust.fleet.clone(), created: now() };

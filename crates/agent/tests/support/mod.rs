@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
 
+pub mod control;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

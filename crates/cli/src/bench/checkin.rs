@@ -84,8 +84,15 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
 fn start(dir: &Path) -> Result<Server, BenchError> {
     let dir = dir.to_string_lossy();
     Server::start(&[
-        "server", "--data", &dir, "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0",
-        "--name", "127.0.0.1",
+        "server",
+        "--data",
+        &dir,
+        "--listen",
+        "127.0.0.1:0",
+        "--operator-listen",
+        "127.0.0.1:0",
+        "--name",
+        "127.0.0.1",
     ])
 }
 
@@ -102,14 +109,11 @@ async fn empty_memory() -> Result<u64, BenchError> {
     server.memory()
 }
 
-async fn memory(
-    dir: &Path,
-    nodes: &[BenchNode],
-    load: &Load,
-    empty: u64,
-) -> Result<Vec<Row>, BenchError> {
+async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Result<Vec<Row>, BenchError> {
     let server = start(dir)?;
     let url = url_of(dir)?;
+    tokio::time::sleep(SETTLE).await;
+    let started = server.memory()?;
     // Every node calls once and is gone.
     open(nodes, &url).await?;
     tokio::time::sleep(SETTLE).await;
@@ -124,7 +128,13 @@ async fn memory(
     let idle_each = each(connected.saturating_sub(absent), alive);
     Ok(vec![
         Row::plain("control plane without nodes", format!("{:.1} MiB", empty as f64 / 1048576.0)),
-        Row::at_most(format!("memory a node, {} enrolled, none connected", nodes.len()), absent_each, ABSENT_KIB, "KiB"),
+        Row::plain("with all nodes, before any called", format!("{:.1} MiB", started as f64 / 1048576.0)),
+        Row::at_most(
+            format!("memory a node, {} enrolled, none connected", nodes.len()),
+            absent_each,
+            ABSENT_KIB,
+            "KiB",
+        ),
         Row::at_most(format!("memory a connection, {alive} idle at once"), idle_each, IDLE_KIB, "KiB"),
     ])
 }

@@ -29,8 +29,15 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
     write_repo(&repo, count)?;
     let shown = data.to_string_lossy().into_owned();
     let server = Server::start(&[
-        "server", "--data", &shown, "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0",
-        "--name", "127.0.0.1",
+        "server",
+        "--data",
+        &shown,
+        "--listen",
+        "127.0.0.1:0",
+        "--operator-listen",
+        "127.0.0.1:0",
+        "--name",
+        "127.0.0.1",
     ])?;
     let operator = data.join("operator.json");
     let credentials: Credentials = server::posture::read_json(&operator)?;

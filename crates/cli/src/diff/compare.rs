@@ -17,6 +17,8 @@ pub struct NodeChange {
     pub name: Arc<str>,
     /// It stands for the nodes of a pattern.
     pub is_pattern: bool,
+    /// It is enrolled, so it may have recorded traits.
+    pub enrolled: bool,
     /// What it has.
     pub old: Option<Entry>,
     /// What it gets.
@@ -76,7 +78,8 @@ pub async fn population(
         let new = change.new.clone().or_else(|| is.find(name).map(|pattern| pattern.entry.clone()));
         let old = change.old.clone().or_else(|| was.find(name).map(|pattern| pattern.entry.clone()));
         count += usize::from(change.new.is_none());
-        add(&mut nodes, NodeChange { name: name.clone(), is_pattern: false, old, new });
+        let enrolled = enrolled.contains(&**name);
+        add(&mut nodes, NodeChange { name: name.clone(), is_pattern: false, enrolled, old, new });
     }
     let mut used: BTreeSet<&str> = BTreeSet::new();
     let named = |name: &str| built.fleet().exact.contains_key(name) || exact.contains_key(name);
@@ -88,13 +91,16 @@ pub async fn population(
         }
         count += 1;
         let (old, new) = (old.map(|pattern| pattern.entry.clone()), new.map(|pattern| pattern.entry.clone()));
-        add(&mut nodes, NodeChange { name: name.as_str().into(), is_pattern: false, old, new });
+        add(
+            &mut nodes,
+            NodeChange { name: name.as_str().into(), is_pattern: false, enrolled: true, old, new },
+        );
     }
     let unused =
         |pattern: &&PatternEntry| !used.contains(pattern.pattern.as_str()) && wanted(&pattern.pattern);
     for (name, change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
         let ExactChange { old, new } = change;
-        add(&mut nodes, NodeChange { name: name.into(), is_pattern: true, old, new });
+        add(&mut nodes, NodeChange { name: name.into(), is_pattern: true, enrolled: false, old, new });
     }
     Ok(Population { nodes: count, changed: nodes.into_values().collect() })
 }

@@ -2,6 +2,7 @@
 
 mod compare;
 mod group;
+mod one;
 mod text;
 
 use std::path::PathBuf;
@@ -26,8 +27,8 @@ pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group, GroupError, Line};
 
 const AFTER: &str = "\
-Nodes whose sets differ in the same way are one group; the first of them shows what that does
-to its resources, bound with the traits that it recorded. Ends with 2 when something differs.
+Nodes to which the same happens are one group; the first of them shows it, resource by
+resource, bound with the traits that it recorded. Ends with 2 when something differs.
 
 Examples:
   muster diff --repo fleet

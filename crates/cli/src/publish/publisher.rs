@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use lang::Diagnostics;
 use model::trie::{Leaf, Trie};
@@ -200,6 +201,7 @@ impl Publisher {
     /// [`PublishError::Broken`] with every mistake; the changes are kept, and the next ones
     /// are relative to them.
     pub fn take(&mut self, changes: Changes) -> Result<Prepared, PublishError> {
+        let began = Instant::now();
         let (fleet, changed) = match self.resolver.update(changes) {
             Ok(done) => done,
             Err(diagnostics) => {
@@ -207,13 +209,15 @@ impl Publisher {
                 return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })));
             }
         };
-        let fleet = fleet.specialize();
-        Ok(Prepared {
+        let (fleet, resolved) = (fleet.specialize(), began.elapsed());
+        let prepared = Prepared {
             nodes: fleet.exact.len(),
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),
             built: self.builder.build(fleet, &changed)?,
-        })
+        };
+        tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
+        Ok(prepared)
     }
 
     /// How a release differs from the one that is published now.
@@ -266,8 +270,11 @@ impl Publisher {
             bytes: 0,
         };
         if !self.is_published(prepared, label.as_deref())? {
+            let began = Instant::now();
             let Uploaded { chunks, contents } = upload(&self.operator, &prepared.built).await?;
+            let uploaded = began.elapsed();
             published.seq = self.commit(prepared, label).await?;
+            tracing::debug!(?uploaded, committed = ?began.elapsed() - uploaded, "a release is published");
             published.unchanged = false;
             (published.chunks, published.contents) = (chunks, contents);
             published.bytes = self.operator.sent() - before;

@@ -66,7 +66,8 @@ pub async fn publish(publisher: &mut Publisher, changes: Changes) -> Published {
 
 /// `fleet.yaml` with one channel.
 pub fn fleet_yaml() -> String {
-    "format: 1\nname: test\nchannels:\n  stable: {contact: 5m, freshness: 24h}\ndefaults: {channel: stable}\n".to_owned()
+    "format: 1\nname: test\nchannels:\n  stable: {contact: 5m, freshness: 24h}\ndefaults: {channel: stable}\n"
+        .to_owned()
 }
 
 /// A module that writes one file out of one param.

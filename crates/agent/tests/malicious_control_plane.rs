@@ -1,0 +1,449 @@
+//! ROL-4, DLT-4, CNV-5: a control plane that was broken into holds the real CA and speaks the
+//! real protocol, but not the release key. A real agent refuses whatever it makes up, says so
+//! by code, keeps what it holds, and adopts the next honest release.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::identity::Membership;
+use agent::state::StateDir;
+use bytes::Bytes;
+use catalog::module::{Declared, FileRef, Params};
+use http::StatusCode;
+use http::request::Parts;
+use model::exchange::{Answer, CheckIn, Held, Offer, SetOffer};
+use model::log::{Cursor, Fact, FactBody};
+use model::object::ObjectKey;
+use model::policy::Policy;
+use model::selection::Entry;
+use model::trie::Trie;
+use model::{Digest, Edit, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp};
+use support::control::{Control, Daemon, Reply, json, key, now, problem, reply, until};
+use trust::token::KeySource;
+use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, signed};
+use wire::{Code, Problem, route};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const BLOB_PART: usize = 100_000;
+
+/// What the control plane says at the moment, and what it was told.
+#[derive(Default)]
+struct Play {
+    offer: Option<Offer>,
+    contents: BTreeMap<Digest, Vec<u8>>,
+    /// What becomes of a content on its way out.
+    spoil: Option<fn(Vec<u8>) -> Vec<u8>>,
+    blobs_asked: usize,
+    check_ins: usize,
+    held: Option<Held>,
+    facts: BTreeMap<u64, Fact>,
+}
+
+#[derive(Clone, Default)]
+struct Stage(Arc<Mutex<Play>>);
+
+impl Stage {
+    fn answer(&self, parts: &Parts, body: &Bytes) -> Reply {
+        let mut play = self.0.lock().unwrap();
+        if parts.uri.path() == route::CHECKIN {
+            return play.check_in(serde_json::from_slice(body).unwrap());
+        }
+        let digest = parts.uri.path().rsplit('/').next().unwrap().parse().unwrap();
+        play.blobs_asked += 1;
+        let Some(bytes) = play.contents.get(&digest) else {
+            return problem(&Problem::new(Code::NotEntitled, "nothing"));
+        };
+        let range = parts.headers.get("range").unwrap().to_str().unwrap();
+        let from: usize = range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
+        let total = bytes.len();
+        let end = (from + BLOB_PART).min(total);
+        let part = bytes[from.min(total)..end].to_vec();
+        let part = play.spoil.map_or(part.clone(), |spoil| spoil(part));
+        let mut response = reply(StatusCode::PARTIAL_CONTENT, "application/octet-stream", part);
+        let range = format!("bytes {from}-{}/{total}", end.saturating_sub(1));
+        response.headers_mut().insert("content-range", range.parse().unwrap());
+        response
+    }
+
+    fn play(&self) -> std::sync::MutexGuard<'_, Play> {
+        self.0.lock().unwrap()
+    }
+
+    /// The newest fact's number.
+    fn last(&self) -> u64 {
+        self.play().facts.keys().next_back().copied().unwrap_or(0)
+    }
+}
+
+impl Play {
+    fn check_in(&mut self, said: CheckIn) -> Reply {
+        self.check_ins += 1;
+        self.held = said.held;
+        let seq = said.facts.last().map(|fact| fact.seq);
+        self.facts.extend(said.facts.into_iter().map(|fact| (fact.seq, fact)));
+        json(&Answer {
+            next_checkin_secs: 60,
+            acked: seq.map(|seq| Cursor { incarnation: said.incarnation, seq }),
+            offer: self.offer.clone().filter(|offer| {
+                self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
+            }),
+            push: None,
+            stream_requested: false,
+            want_traits: false,
+        })
+    }
+}
+
+/// What an offer is made from; an honest one unless something is twisted.
+#[derive(Clone)]
+struct Plan {
+    fleet: &'static str,
+    channel: &'static str,
+    label: Option<&'static str>,
+    seq: u64,
+    created: Timestamp,
+    motd: String,
+    blob: Option<Vec<u8>>,
+    signer: u8,
+}
+
+/// The release key's number; every other key is nobody's.
+const RELEASE: u8 = 2;
+
+fn plan(seq: u64, motd: &str) -> Plan {
+    let (motd, created) = (motd.to_owned(), now());
+    Plan { fleet: "test-1", channel: "stable", label: None, seq, created, motd, blob: None, signer: RELEASE }
+}
+
+struct Made {
+    offer: Offer,
+    contents: BTreeMap<Digest, Vec<u8>>,
+}
+
+fn make(plan: &Plan) -> Made {
+    let mut module = support::module("base");
+    let motd = match &plan.blob {
+        None => support::file("/etc/motd", &plan.motd),
+        Some(blob) => {
+            let (digest, size) = (Digest::of(blob), blob.len() as u64);
+            module.files.insert("motd".to_owned(), FileRef { digest, size });
+            module.blobs.insert(Digest::of(blob));
+            let source = [("source", "motd".into()), ("mode", "0644".into())];
+            support::resource("file", "/etc/motd", &source)
+        }
+    };
+    module.resources.push(motd);
+    let params = Params {
+        node: Declared { channel: plan.channel.to_owned(), ..Declared::default() },
+        modules: vec!["base".to_owned()],
+        ..Params::default()
+    };
+    let objects = [
+        (ObjectKey::of(Kind::PARAMS, "node"), model::canonical::to_bytes(&params).unwrap()),
+        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&Policy::default()).unwrap()),
+        (ObjectKey::of(Kind::MODULE, "base"), model::canonical::to_bytes(&module).unwrap()),
+    ];
+    let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
+    let entry = Entry { channel: plan.channel.parse().unwrap(), root: set.root() };
+    let stranger = Entry { root: Digest::of(b"another node's"), ..entry.clone() };
+    let leaves = [("web-1", &entry), ("web-2", &stranger)];
+    let leaves = leaves.map(|(name, entry)| Selection::leaf(&name.parse().unwrap(), entry));
+    let selection = Selection::new(Trie::build(leaves), Vec::new());
+    let header = Header {
+        fleet: plan.fleet.parse().unwrap(),
+        channel: plan.channel.parse().unwrap(),
+        seq: plan.seq,
+        label: plan.label.map(str::to_owned),
+        created: plan.created,
+        selection: selection.root().unwrap(),
+        freshness_secs: DAY.as_secs(),
+        fallbacks: Vec::new(),
+    };
+    let delta = ObjectSet::new().delta_to(&set);
+    let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());
+    let offer = Offer {
+        header: signed::sign(&header, &[&key(plan.signer)]).unwrap(),
+        beacon: None,
+        proof: selection.prove("web-1", None).unwrap(),
+        entry,
+        set: Some(SetOffer { base: None, delta, contents: texts.collect() }),
+    };
+    let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
+    Made { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
+}
+
+/// A joined host with its daemon, and the control plane that it calls.
+struct Scene {
+    stage: Stage,
+    daemon: Daemon,
+    root: PathBuf,
+    _control: Control,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    /// The host holds release 5 and is converged on it.
+    async fn at_release_5() -> Scene {
+        let stage = Stage::default();
+        let answers = stage.clone();
+        let control = Control::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
+        let dir = tempfile::tempdir().unwrap();
+        let (state, root) = (dir.path().join("state"), dir.path().join("root"));
+        std::fs::create_dir_all(root.join("etc")).unwrap();
+        join(&control, &state, &root);
+        let daemon = Daemon::start(&state, &root);
+        let scene = Scene { stage, daemon, root, _control: control, _dir: dir };
+        // Before its first contact it may not take a signal yet.
+        until("the first contact", || (scene.stage.play().check_ins > 0).then_some(())).await;
+        scene.adopts(&plan(5, "five\n")).await;
+        scene
+    }
+
+    fn motd(&self) -> String {
+        std::fs::read_to_string(self.root.join("etc/motd")).unwrap_or_default()
+    }
+
+    /// An honest release is adopted and converged on.
+    async fn adopts(&self, plan: &Plan) {
+        let made = make(plan);
+        let mut play = self.stage.play();
+        play.spoil = None;
+        play.contents.extend(made.contents);
+        play.offer = Some(made.offer.clone());
+        drop(play);
+        let header = signed::digest(&made.offer.header);
+        until(&format!("release {} is adopted and converged on", plan.seq), || {
+            self.daemon.nudge();
+            let held = self.stage.play().held.clone().is_some_and(|held| held.header == header);
+            (held && self.motd() == plan.motd).then_some(())
+        })
+        .await;
+    }
+
+    /// What is offered is refused by this code, told once, and changes nothing.
+    async fn refuses(&mut self, what: &str, offer: Offer, code: &str) {
+        let (before, held, asked) = {
+            let play = self.stage.play();
+            (play.facts.keys().next_back().copied().unwrap_or(0), play.held.clone(), play.blobs_asked)
+        };
+        self.stage.play().offer = Some(offer);
+        let refusals = || {
+            let play = self.stage.play();
+            let new = play.facts.range(before + 1..).map(|(_, fact)| fact.body.clone());
+            let refused = new.filter_map(|body| match body {
+                FactBody::Refused { code, message } => Some((code, message)),
+                FactBody::Adopted { .. } => panic!("{what}: it was adopted"),
+                _ => None,
+            });
+            refused.collect::<Vec<_>>()
+        };
+        until(&format!("{what}: refused"), || {
+            self.daemon.nudge();
+            (!refusals().is_empty()).then_some(())
+        })
+        .await;
+        // Offered again and again, it is the same news.
+        let contacts = self.stage.play().check_ins + 3;
+        until("three more contacts", || {
+            self.daemon.nudge();
+            (self.stage.play().check_ins >= contacts).then_some(())
+        })
+        .await;
+        let told = refusals();
+        assert_eq!(told.len(), 1, "{what}: told once: {told:?}");
+        assert_eq!(told[0].0, code, "{what}: {}", told[0].1);
+        assert!(!told[0].1.is_empty());
+        let play = self.stage.play();
+        assert_eq!(play.held, held, "{what}: it holds what it held");
+        assert_eq!(play.blobs_asked, asked, "{what}: nothing of it was fetched");
+        drop(play);
+        assert_eq!(self.motd(), "five\n", "{what}");
+        assert!(self.daemon.is_alive());
+    }
+}
+
+fn join(control: &Control, state: &Path, root: &Path) {
+    let hostname: Hostname = "web-1".parse().unwrap();
+    let own = key(1);
+    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
+    let membership = Membership {
+        node_id: NodeId::of_key(own.public().as_bytes()),
+        servers: vec![control.url.clone()],
+        ca_pem: control.ca.cert_pem().to_owned(),
+        cert_pem: control.certificate(&own, &hostname),
+        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
+        hostname,
+        key: KeySource::Own,
+        root: Some(root.to_owned()),
+        allow_exec: false,
+    };
+    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
+    write_key(&state.join("identity.key"), &own);
+}
+
+fn write_key(path: &Path, key: &SigningKey) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all(key.to_file().as_bytes()).unwrap();
+}
+
+/// Every way of making something up that the release key did not sign, or not for this node,
+/// or not now.
+fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
+    let six = || plan(6, "evil\n");
+    let honest = make(&six()).offer;
+    let with_header = |header| Offer { header, ..honest.clone() };
+    let mut unsigned = honest.header.clone();
+    unsigned.signatures.clear();
+    let mut flipped = honest.header.clone();
+    flipped.payload = flipped.payload.replace(r#""seq":6"#, r#""seq":7"#);
+    let mut other_sort = make(&Plan { label: Some("c"), ..six() }).offer.header;
+    let beacon = beacon_for(&honest, RELEASE, now());
+    other_sort.signatures = beacon.signatures.clone();
+    let mut of_another = honest.clone();
+    of_another.entry.root = Digest::of(b"another node's");
+    let mut swapped = honest.clone();
+    if let Some(SetOffer { delta, .. }) = &mut swapped.set {
+        let first = delta.edits.values_mut().next().unwrap();
+        let Edit::Add { to } = first else { panic!("all is new") };
+        to.digest.0[0] ^= 1;
+    }
+    let missing = Offer { set: None, ..honest.clone() };
+    let odd_base = {
+        let mut offer = honest.clone();
+        offer.set.as_mut().unwrap().base = Some(Digest::of(b"held by nobody"));
+        offer
+    };
+    let two_days_ago = now().minus(DAY * 2);
+    vec![
+        ("unsigned", with_header(unsigned), "release_unsigned"),
+        ("another key's", make(&Plan { signer: 9, label: Some("a"), ..six() }).offer, "release_signature"),
+        ("the root key's", make(&Plan { signer: 3, label: Some("b"), ..six() }).offer, "release_signature"),
+        ("a flipped digit", with_header(flipped), "release_signature"),
+        ("a beacon's signature", with_header(other_sort), "release_signature"),
+        ("another fleet", make(&Plan { fleet: "other-1", ..six() }).offer, "release_other_fleet"),
+        ("older", make(&plan(4, "evil\n")).offer, "release_older"),
+        ("the same number again", make(&Plan { label: Some("x"), ..plan(5, "evil\n") }).offer, "release_two_headers"),
+        ("stale", make(&Plan { created: two_days_ago, ..six() }).offer, "release_stale"),
+        ("of tomorrow", make(&Plan { created: now().plus(DAY), ..six() }).offer, "release_future"),
+        ("another node's proof", of_another, "release_proof"),
+        (
+            "another channel's entry",
+            Offer { entry: Entry { channel: "canary".parse().unwrap(), ..honest.entry.clone() }, ..honest.clone() },
+            "release_other_channel",
+        ),
+        ("an object of another content", swapped, "release_other_root"),
+        ("the set left out", missing, "release_other_root"),
+        ("a base that is not held", odd_base, "release_malformed"),
+        (
+            "a beacon of nobody",
+            Offer {
+                beacon: Some(beacon_for(&honest, 9, now())),
+                ..make(&Plan { created: two_days_ago, ..six() }).offer
+            },
+            "beacon_signature",
+        ),
+    ]
+}
+
+fn beacon_for(offer: &Offer, signer: u8, at: Timestamp) -> model::exchange::Signed {
+    let header: Header = serde_json::from_str(&offer.header.payload).unwrap();
+    let (seq, digest) = (header.seq, signed::digest(&offer.header));
+    let beacon = Beacon { fleet: header.fleet, channel: header.channel, seq, header: digest, at };
+    signed::sign(&beacon, &[&key(signer)]).unwrap()
+}
+
+#[tokio::test]
+async fn what_the_release_key_did_not_sign_for_this_node_now_is_refused() {
+    let mut scene = Scene::at_release_5().await;
+    let mut codes = std::collections::BTreeSet::new();
+    for (what, offer, code) in made_up() {
+        scene.refuses(what, offer, code).await;
+        codes.insert(code);
+    }
+    assert_eq!(codes.len(), 12, "every refusal that there is: {codes:?}");
+    // An edit behind its back is healed by what it holds, whatever it is offered.
+    std::fs::write(scene.root.join("etc/motd"), "by hand\n").unwrap();
+    until("healed", || {
+        scene.daemon.nudge();
+        (scene.motd() == "five\n").then_some(())
+    })
+    .await;
+    scene.adopts(&plan(6, "six\n")).await;
+}
+
+/// A release whose pieces are not what they should be is not adopted, and what was kept of
+/// them does not stand in the way of the right ones.
+#[tokio::test]
+async fn a_spoiled_piece_is_not_used_and_not_kept() {
+    let scene = Scene::at_release_5().await;
+    let spoils: [(&str, fn(Vec<u8>) -> Vec<u8>); 3] = [
+        ("a flipped bit", |mut bytes| {
+            bytes[0] ^= 1;
+            bytes
+        }),
+        ("nothing at all", |_| Vec::new()),
+        ("more than announced", |mut bytes| {
+            bytes.extend_from_slice(&[7; 1000]);
+            bytes
+        }),
+    ];
+    for (number, (what, spoil)) in (6u64..).zip(spoils) {
+        let text = format!("release {number}\n{}", "x".repeat(2 * BLOB_PART + 10));
+        let plan = Plan { blob: Some(text.clone().into_bytes()), ..plan(number, &text) };
+        let made = make(&plan);
+        let (before, motd, held) = (scene.stage.last(), scene.motd(), scene.stage.play().held.clone());
+        let asked = {
+            let mut play = scene.stage.play();
+            play.spoil = Some(spoil);
+            play.contents.extend(made.contents);
+            play.offer = Some(made.offer);
+            play.blobs_asked + 4
+        };
+        until(&format!("{what}: asked for several times"), || {
+            scene.daemon.nudge();
+            (scene.stage.play().blobs_asked >= asked).then_some(())
+        })
+        .await;
+        let play = scene.stage.play();
+        assert_eq!(play.held, held, "{what}");
+        let adopted = play.facts.range(before + 1..).any(|(_, fact)| matches!(fact.body, FactBody::Adopted { .. }));
+        assert!(!adopted, "{what}: it was adopted");
+        drop(play);
+        assert_eq!(scene.motd(), motd, "{what}");
+        scene.adopts(&plan).await;
+    }
+}
+
+/// Contents inside an answer count only by their digest.
+#[tokio::test]
+async fn a_changed_content_in_the_answer_is_fetched_anew() {
+    let scene = Scene::at_release_5().await;
+    let six = plan(6, "six\n");
+    let mut made = make(&six);
+    for text in &mut made.offer.set.as_mut().unwrap().contents {
+        *text = text.replace("six", "evil");
+    }
+    let asked = scene.stage.play().blobs_asked;
+    {
+        let mut play = scene.stage.play();
+        play.contents.extend(made.contents);
+        play.offer = Some(made.offer);
+    }
+    until("release 6 is converged on", || {
+        scene.daemon.nudge();
+        let motd = scene.motd();
+        assert!(!motd.contains("evil"));
+        (motd == "six\n").then_some(())
+    })
+    .await;
+    assert_eq!(scene.stage.play().blobs_asked, asked + 1, "the one that was changed is fetched");
+}

@@ -1,0 +1,134 @@
+//! IDN-4: a node whose clock is an hour off is told the control plane's time in the refusal,
+//! signs with the offset and goes on by itself; and it is not locked out once its clock is
+//! put right.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use agent::session::{CallError, Session};
+use http::request::Parts;
+use model::exchange::{Acked, Report};
+use model::log::Cursor;
+use model::time::SLACK;
+use model::{NodeId, Timestamp};
+use net::client::ClientError;
+use net::tls::ClientKey;
+use support::control::{AsSent, Control, Reply, json, key, now, problem};
+use wire::signature::{self, SignatureError, Target};
+use wire::{Code, Problem, route};
+
+/// A control plane whose clock differs from this host's, and what it saw.
+#[derive(Clone, Default)]
+struct Server {
+    ahead_ms: Arc<Mutex<i64>>,
+    refused: Arc<Mutex<usize>>,
+    accepted: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Server {
+    fn time(&self) -> Timestamp {
+        Timestamp(now().0 + *self.ahead_ms.lock().unwrap())
+    }
+
+    fn answer(&self, parts: &Parts) -> Reply {
+        let signed = signature::parse(&parts.headers).unwrap();
+        let body = parts.extensions.get::<AsSent>().unwrap().0.clone();
+        let (method, path) = (parts.method.as_str(), parts.uri.path());
+        let target = Target { method, path, query: "", body: &body };
+        match signed.verify(target, &key(1).public(), self.time()) {
+            Ok(()) => {
+                self.accepted.lock().unwrap().push(signed.nonce);
+                json(&Acked { acked: Cursor { incarnation: "i1".parse().unwrap(), seq: 0 } })
+            }
+            Err(error @ SignatureError::Skew { .. }) => {
+                *self.refused.lock().unwrap() += 1;
+                let mut told = Problem::new(Code::Skewed, error.to_string());
+                told.server_time = Some(self.time());
+                problem(&told)
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn session(control: &Control) -> Session {
+    let key = Arc::new(key(1));
+    let cert = control.certificate(&key, &"web-1".parse().unwrap());
+    let seed = key.seed();
+    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
+    Session::new(vec![control.url.clone()], tls, NodeId::of_key(key.public().as_bytes()), key)
+}
+
+async fn report(session: &mut Session) -> Result<Acked, CallError> {
+    session.post(route::REPORT, &Report { incarnation: "i1".parse().unwrap(), facts: Vec::new() }).await
+}
+
+#[tokio::test]
+async fn an_hour_either_way_is_overcome_in_one_call() {
+    const HOUR: i64 = 3_600_000;
+    for ahead in [HOUR, -HOUR, 0, 70_000, -70_000] {
+        let server = Server::default();
+        *server.ahead_ms.lock().unwrap() = ahead;
+        let seen = server.clone();
+        let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+        let mut session = session(&control);
+        for _ in 0..5 {
+            report(&mut session).await.unwrap();
+        }
+        let refused = *server.refused.lock().unwrap();
+        assert_eq!(refused, usize::from(ahead != 0), "{ahead} ms: it learns the time once");
+        let accepted = server.accepted.lock().unwrap().clone();
+        assert!(accepted.is_sorted_by(|a, b| a < b), "its numbers only rise: {accepted:?}");
+        let offset = server.time().0 - session.server_time().0;
+        assert!(offset.abs() < 5_000, "it goes by the server's time, off by {offset} ms");
+        // Numbers that were spent lie near the server's time: an agent that starts anew with
+        // its clock put right is not taken for a replay, but for a moment.
+        let moment = u64::try_from(server.time().plus(SLACK * 2).0).unwrap() * 1000;
+        assert!(accepted.iter().all(|number| *number < moment), "{ahead} ms: {accepted:?} not below {moment}");
+    }
+}
+
+/// A server that names a time and refuses that one too is not asked for ever.
+#[tokio::test]
+async fn a_server_that_is_never_content_is_given_up() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = asked.clone();
+    let control = Control::start(&["127.0.0.1"], move |_, _| {
+        *count.lock().unwrap() += 1;
+        let mut told = Problem::new(Code::Skewed, "never");
+        // The latest time that can be written.
+        told.server_time = Some("9999-12-01T00:00:00Z".parse().unwrap());
+        problem(&told)
+    })
+    .await;
+    let mut session = session(&control);
+    for calls in 1..=3 {
+        let refused = report(&mut session).await.unwrap_err();
+        assert!(matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"), "{refused:?}");
+        assert_eq!(*asked.lock().unwrap(), calls * 2);
+    }
+}
+
+/// One of several control planes is enough (WIR-7).
+#[tokio::test]
+async fn the_next_url_is_tried_after_one_that_does_not_answer() {
+    let server = Server::default();
+    let control = Control::start(&["127.0.0.1"], move |parts, _| server.answer(parts)).await;
+    let dead = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("https://{}", dead.local_addr().unwrap()).parse().unwrap();
+    drop(dead);
+    let key = Arc::new(key(1));
+    let cert = control.certificate(&key, &"web-1".parse().unwrap());
+    let seed = key.seed();
+    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
+    let id = NodeId::of_key(key.public().as_bytes());
+    let mut session = Session::new(vec![nobody, control.url.clone()], tls, id, key);
+    let first = report(&mut session).await.unwrap_err();
+    assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
+    for _ in 0..3 {
+        report(&mut session).await.unwrap();
+    }
+}

@@ -1,0 +1,276 @@
+//! One node, before and after: its set, its params, and both bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::module::{Module, OnRemove, Params};
+use catalog::spec::{Content, Spec};
+use converge::{BoundResource, Desired, ResourceId};
+use lang::Value;
+use model::canonical::{self, CanonicalError};
+use model::delta::{Delta, Edit, MAX_FIELD, render};
+use model::selection::Entry;
+use model::{Digest, Fields, Kind, ObjectSet};
+use resolve::NodeSpec;
+use resolve::release::Built;
+use tokio::task::JoinSet;
+
+use super::compare::NodeChange;
+use super::group::{GroupError, Line};
+use crate::bound::{self, NodeSet};
+use crate::observed::{self, Observed};
+use crate::operator::{CallError, Operator};
+use crate::remote::OldSets;
+
+/// Contents, or traits, asked for at once.
+const ASKED: usize = 32;
+
+/// What differs for one node.
+pub(super) struct One {
+    /// Nothing of it is done: it is only observed.
+    pub(super) observe: bool,
+    /// Where its traits are from.
+    pub(super) traits: String,
+    /// What differs in its resources.
+    pub(super) resources: Delta<Line, Fields>,
+    /// What differs in what is declared of it.
+    pub(super) params: Delta<String, Fields>,
+}
+
+/// A node's set on one side of the comparison.
+struct Side {
+    set: ObjectSet,
+    params: Params,
+}
+
+/// Reads what is published as far as it is needed, and what the new release gives.
+pub(super) struct Reader<'a> {
+    operator: &'a Operator,
+    built: &'a Built,
+    sets: OldSets,
+    contents: BTreeMap<Digest, Bytes>,
+    old_modules: BTreeMap<Digest, Arc<Module>>,
+    new_modules: BTreeMap<String, Arc<Module>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(operator: &'a Operator, built: &'a Built) -> Reader<'a> {
+        Reader {
+            operator,
+            built,
+            sets: OldSets::default(),
+            contents: BTreeMap::new(),
+            old_modules: BTreeMap::new(),
+            new_modules: bound::modules(built.fleet()),
+        }
+    }
+
+    /// Reads the published sets of these nodes, with their params.
+    pub(super) async fn load(&mut self, changes: &[NodeChange]) -> Result<(), GroupError> {
+        let roots: BTreeSet<Digest> =
+            changes.iter().filter_map(|change| Some(change.old.as_ref()?.root)).collect();
+        let roots: Vec<Digest> = roots.into_iter().collect();
+        self.sets.load(self.operator, &roots).await?;
+        let mut params = BTreeSet::new();
+        for root in &roots {
+            params.extend(objects(&self.sets.get(root)?, Kind::PARAMS).map(|(_, digest)| digest));
+        }
+        self.fetch(params).await
+    }
+
+    /// Whether it only observes, and what differs in its set, as text. Params differ from node
+    /// to node, so they are compared by what they say.
+    pub(super) fn sets(&self, change: &NodeChange) -> Result<(bool, String), GroupError> {
+        let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
+        let observe = new.as_ref().is_some_and(|side| side.params.observe);
+        let params = params_delta(old.as_ref(), new.as_ref());
+        let set = |side: Option<Side>| side.map(|side| side.set).unwrap_or_default();
+        let mut sets = set(old).delta_to(&set(new));
+        sets.edits.retain(|key, _| key.section.kind.as_str() != Kind::PARAMS);
+        let text = serde_json::to_string(&sets)
+            .map_err(|error| GroupError::Content(CanonicalError::NotAllowed(error.to_string())))?;
+        Ok((observe, text + &render(&params)))
+    }
+
+    /// What differs for a node: both sets bound with the traits that it recorded.
+    pub(super) async fn bound(&mut self, change: &NodeChange) -> Result<One, GroupError> {
+        let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
+        let params = params_delta(old.as_ref(), new.as_ref());
+        let Observed { traits, source } = self.observed(change).await;
+        let old = match old {
+            Some(side) => Some(self.old_set(side).await?),
+            None => None,
+        };
+        let new = new.map(|side| NodeSet::of(&self.new_modules, side.params));
+        let bind = |set: Option<NodeSet>, traits: &Value| {
+            set.map(|set| set.bind(&change.name, traits)).unwrap_or_default()
+        };
+        let (old, new) = (bind(old, &traits), bind(new, &traits));
+        self.load_files(&old).await?;
+        let resources = self.resources(&old, &new);
+        Ok(One { observe: observes(&old, &new, &resources), traits: source, resources, params })
+    }
+
+    async fn observed(&self, change: &NodeChange) -> Observed {
+        let recorded = match change.enrolled {
+            true => observed::recorded(self.operator, &change.name).await,
+            false => None,
+        };
+        recorded.unwrap_or_else(|| observed::sample(&change.name))
+    }
+
+    async fn fetch(&mut self, digests: BTreeSet<Digest>) -> Result<(), GroupError> {
+        let mut under_way: JoinSet<Result<(Digest, Bytes), CallError>> = JoinSet::new();
+        let lacking: Vec<Digest> =
+            digests.into_iter().filter(|digest| !self.contents.contains_key(digest)).collect();
+        let mut lacking = lacking.into_iter();
+        loop {
+            while under_way.len() < ASKED {
+                let Some(digest) = lacking.next() else { break };
+                let operator = self.operator.clone();
+                under_way.spawn(async move { Ok((digest, operator.content(&digest).await?)) });
+            }
+            let Some(ended) = under_way.join_next().await else { return Ok(()) };
+            let (digest, content) = ended.map_err(GroupError::Stopped)??;
+            self.contents.insert(digest, content);
+        }
+    }
+
+    fn old(&self, entry: Option<&Entry>) -> Result<Option<Side>, GroupError> {
+        let Some(entry) = entry else { return Ok(None) };
+        let set = self.sets.get(&entry.root)?;
+        let digest = objects(&set, Kind::PARAMS).map(|(_, digest)| digest).next();
+        let content = digest.and_then(|digest| self.contents.get(&digest).cloned()).unwrap_or_default();
+        let params = canonical::parse(&content).map_err(GroupError::Content)?;
+        Ok(Some(Side { set, params }))
+    }
+
+    fn new_side(&self, change: &NodeChange) -> Result<Option<Side>, GroupError> {
+        let Some(spec) = self.spec(change) else { return Ok(None) };
+        let params = spec.read_params().map_err(GroupError::Content)?;
+        Ok(Some(Side { set: self.built.set(&spec)?, params }))
+    }
+
+    /// What the new release gives a node or a pattern.
+    fn spec(&self, change: &NodeChange) -> Option<Arc<NodeSpec>> {
+        change.new.as_ref()?;
+        let fleet = self.built.fleet();
+        if !change.is_pattern {
+            return fleet.node(&change.name).cloned();
+        }
+        let of_pattern = fleet.patterns.iter().find(|spec| spec.pattern.as_str() == &*change.name);
+        of_pattern.map(|spec| spec.spec.clone())
+    }
+
+    /// The modules and params of a published set.
+    async fn old_set(&mut self, side: Side) -> Result<NodeSet, GroupError> {
+        let wanted: Vec<(String, Digest)> = objects(&side.set, Kind::MODULE).collect();
+        let new =
+            wanted.iter().map(|(_, digest)| *digest).filter(|digest| !self.old_modules.contains_key(digest));
+        self.fetch(new.collect()).await?;
+        let mut modules = BTreeMap::new();
+        for (name, digest) in wanted {
+            if !self.old_modules.contains_key(&digest) {
+                let content = self.contents.remove(&digest).unwrap_or_default();
+                let module: Module = canonical::parse(&content).map_err(GroupError::Content)?;
+                self.old_modules.insert(digest, Arc::new(module));
+            }
+            modules.extend(self.old_modules.get(&digest).map(|module| (name, module.clone())));
+        }
+        Ok(NodeSet { modules, params: side.params })
+    }
+
+    /// Reads shipped files that are small enough to be shown.
+    async fn load_files(&mut self, desired: &Desired) -> Result<(), GroupError> {
+        let small = |resource: &Arc<BoundResource>| match &resource.spec {
+            Ok(Spec::File(file)) => match file.content {
+                Some(Content::Blob { digest, size }) if size <= MAX_FIELD as u64 => Some(digest),
+                _ => None,
+            },
+            _ => None,
+        };
+        let known = &self.built.fleet().blobs;
+        let wanted = desired.resources().filter_map(small).filter(|digest| !known.contains_key(digest));
+        self.fetch(wanted.collect()).await
+    }
+
+    fn resources(&self, old: &Desired, new: &Desired) -> Delta<Line, Fields> {
+        let blobs = |digest: &Digest| {
+            let own = self.built.fleet().blobs.get(digest).cloned();
+            own.or_else(|| self.contents.get(digest).map(|content| content.to_vec().into()))
+        };
+        let delta = Delta::between(&all_fields(old, &blobs), &all_fields(new, &blobs));
+        let sensitive: BTreeSet<&str> = old
+            .resources()
+            .chain(new.resources())
+            .filter(|resource| resource.sensitive)
+            .map(|resource| resource.id.as_str())
+            .collect();
+        let removals: BTreeMap<&ResourceId, OnRemove> =
+            old.resources().map(|resource| (&resource.id, resource.on_remove)).collect();
+        let edits = delta.edits.into_iter().map(|(id, edit)| {
+            let edit = if sensitive.contains(id.as_str()) { hidden(&edit) } else { edit };
+            let going = matches!(edit, Edit::Remove { .. });
+            let how = removals.get(&ResourceId::from(id.as_str())).filter(|_| going);
+            (Line { id, note: how.map(|how| bound::removal(*how)) }, edit)
+        });
+        Delta { edits: edits.collect() }
+    }
+}
+
+fn objects<'s>(set: &'s ObjectSet, kind: &'s str) -> impl Iterator<Item = (String, Digest)> + 's {
+    let own = set.objects().filter(move |(key, _)| key.section.kind.as_str() == kind);
+    own.map(|(key, stub)| (key.name.to_string(), stub.digest))
+}
+
+/// What differs in what is declared of the node, part by part.
+fn params_delta(old: Option<&Side>, new: Option<&Side>) -> Delta<String, Fields> {
+    let parts = |side: Option<&Side>| side.map(|side| bound::params_fields(&side.params)).unwrap_or_default();
+    Delta::between(&parts(old), &parts(new))
+}
+
+fn all_fields(desired: &Desired, blobs: bound::Blobs<'_>) -> BTreeMap<String, Fields> {
+    let resources =
+        desired.resources().map(|resource| (resource.id.to_string(), bound::fields(resource, blobs)));
+    let modules = desired
+        .modules
+        .iter()
+        .map(|module| (format!("module {}", module.name), bound::module_fields(module)));
+    resources.chain(modules.filter(|(_, fields)| !fields.is_empty())).collect()
+}
+
+/// The same edit without what a sensitive resource holds.
+fn hidden(edit: &Edit<Fields>) -> Edit<Fields> {
+    let hide = |fields: &Fields| {
+        let mut fields = fields.clone();
+        bound::hide(&mut fields);
+        fields
+    };
+    let Edit::Change { from, to } = edit else { return edit.map(hide) };
+    let (mut was, mut is) = (hide(from), hide(to));
+    // Both sides would read alike, and what differs would not be seen.
+    for (name, text) in &mut is {
+        if from.get(name) != to.get(name) && was.get(name) == Some(text) {
+            *text = format!("{} differs", bound::HIDDEN);
+        }
+    }
+    was.retain(|name, _| from.get(name) != to.get(name));
+    is.retain(|name, _| from.get(name) != to.get(name));
+    Edit::Change { from: was, to: is }
+}
+
+/// Whether nothing of a difference is done, because all of it is only observed.
+fn observes(old: &Desired, new: &Desired, resources: &Delta<Line, Fields>) -> bool {
+    if new.observe || (new.modules.is_empty() && old.observe) {
+        return true;
+    }
+    let observing = |id: &str| {
+        let of = |desired: &Desired| {
+            let found = desired.resources().find(|resource| resource.id.as_str() == id);
+            found.map(|resource| resource.observe)
+        };
+        of(new).or_else(|| of(old)).unwrap_or(false)
+    };
+    !resources.is_empty() && resources.edits.keys().all(|line| observing(&line.id))
+}

@@ -1,0 +1,170 @@
+//! DLT-2, DLT-3, ROL-1: a release commits to every node's set; a module is one object however
+//! many nodes use it; a walk from the top finds every chunk and content, and each node can
+//! prove its entry.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catalog::module::{Module, Params};
+use model::canonical;
+use model::chunk::{self, Chunk};
+use model::policy::Policy;
+use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
+use resolve::release::{self, Builder, Built, Stamp};
+use resolve::{Changed, Specialized, Tree};
+use trust::release::Fallback;
+
+const FLEET: &str = "format: 1\nname: test\nchannels:\n  stable: {contact: 5m, jitter: 10%, freshness: 24h}\n  edge: {contact: 1h, freshness: 7d, metered: true}\ndefaults: {channel: stable}\n";
+const NODES: &str = "\
+nodes:
+  - match: [web-1.test, web-2.test]
+    roles: [web]
+  - match: [edge-1.test]
+    modules: [base]
+    channel: edge
+    vars: {base.note: mine}
+  - match: [\"edge-*.test\"]
+    except: [\"edge-lab-*.test\"]
+    modules: [base]
+    channel: edge
+";
+
+fn tree() -> Tree {
+    Tree::of([
+        ("fleet.yaml", FLEET),
+        ("nodes.yaml", NODES),
+        ("roles/web.yaml", "modules: [base, web]\n"),
+        (
+            "modules/base/module.yaml",
+            "params:\n  note: {type: string, default: hi}\nresources:\n  - file: /etc/motd\n    content: ${{ params.note }}\n",
+        ),
+        ("modules/web/module.yaml", "resources:\n  - file: /srv/index.html\n    source: index.html\n"),
+        ("modules/web/files/index.html", "<p>hello</p>\n"),
+    ])
+}
+
+fn everything() -> Changed {
+    Changed { hostnames: Vec::new(), patterns: true, modules: true, channels: true }
+}
+
+fn built(fleet: &Specialized) -> Built {
+    Builder::new().build(fleet, &everything()).unwrap()
+}
+
+/// Everything below the top: chunks and contents by digest.
+fn walk(built: &Built) -> (BTreeMap<Digest, Chunk>, BTreeMap<Digest, Vec<u8>>) {
+    let (mut chunks, mut contents) = (BTreeMap::new(), BTreeMap::new());
+    let mut level = vec![built.top().unwrap()];
+    while let Some(piece) = level.pop() {
+        let chunk = built.chunk(&piece).unwrap();
+        assert_eq!(chunk.hash().unwrap(), piece.hash(), "a chunk has the hash that it is asked for by");
+        let below = built.below(&piece).unwrap();
+        let needs = chunk.needs();
+        let offered: BTreeSet<Digest> = below.pieces.iter().map(release::Piece::hash).collect();
+        assert!(
+            needs.chunks.iter().all(|needed| offered.contains(needed)),
+            "every chunk that is needed is offered"
+        );
+        for content in &below.contents {
+            assert_eq!(Digest::of(&content.bytes), content.digest);
+            contents.insert(content.digest, content.bytes.to_vec());
+        }
+        assert!(needs.contents.iter().all(|(digest, size)| contents[digest].len() as u64 == *size));
+        chunks.insert(piece.hash(), chunk);
+        level.extend(below.pieces);
+    }
+    (chunks, contents)
+}
+
+#[test]
+fn every_set_can_be_put_together_from_a_walk() {
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    let (chunks, contents) = walk(&built);
+    for name in ["web-1.test", "edge-1.test"] {
+        let entry = built.selection().entry(name, &trust::adopt::takes).unwrap();
+        let set = chunk::read_set(&entry.root, &mut |digest| chunks.get(digest).cloned()).unwrap();
+        assert_eq!(set.root(), entry.root);
+        let content = |kind, object| &contents[&set.get(&ObjectKey::of(kind, object)).unwrap().digest];
+        let params: Params = canonical::parse_canonical(content(Kind::PARAMS, "node")).unwrap();
+        let policy: Policy = canonical::parse_canonical(content(Kind::POLICY, "channel")).unwrap();
+        let base: Module = canonical::parse_canonical(content(Kind::MODULE, "base")).unwrap();
+        assert_eq!(base.name, "base");
+        assert_eq!(params.modules.len() + 2, set.len());
+        let metered = name == "edge-1.test";
+        assert_eq!((policy.metered, policy.contact_secs), (metered, if metered { 3600 } else { 300 }));
+        assert_eq!(policy.jitter_percent, if metered { 20 } else { 10 });
+    }
+}
+
+#[test]
+fn blobs_travel_with_the_module_that_names_them() {
+    let fleet = resolve::check(&tree()).unwrap();
+    let (_, contents) = walk(&built(fleet.specialize()));
+    assert!(contents.values().any(|content| content == b"<p>hello</p>\n"));
+}
+
+#[test]
+fn nodes_that_are_declared_alike_share_one_set_and_patterns_keep_their_order() {
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    let entry = |name: &str| built.selection().entry(name, &trust::adopt::takes);
+    assert_eq!(entry("web-1.test"), entry("web-2.test"));
+    assert_ne!(entry("edge-1.test"), entry("edge-2.test"), "edge-1 has a var of its own");
+    assert_eq!(entry("edge-2.test"), entry("edge-3.test"));
+    assert_eq!(entry("edge-lab-1.test"), None, "excepted");
+    assert_eq!(entry("db-1.test"), None, "nothing matches");
+    assert_eq!(entry("edge-2.test").unwrap().channel.as_str(), "edge");
+}
+
+#[test]
+fn a_node_proves_its_entry_and_no_other() {
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    let root = built.root().unwrap();
+    for name in ["web-1.test", "edge-2.test"] {
+        let entry = built.selection().entry(name, &trust::adopt::takes).unwrap();
+        let first = built.selection().first(name, &trust::adopt::takes);
+        let proof = built.selection().prove(name, first).unwrap();
+        proof.verify(&root, &name.parse().unwrap(), &entry, &trust::adopt::takes).unwrap();
+        let other = proof.verify(&root, &"db-1.test".parse().unwrap(), &entry, &trust::adopt::takes);
+        assert!(other.is_err(), "{name}'s proof is nobody else's");
+    }
+}
+
+#[test]
+fn a_header_for_every_channel_with_its_own_freshness() {
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    let fallback = Fallback { seq: 3, header: Digest::of(b"earlier") };
+    let stamp = Stamp {
+        fleet: "test-1".parse().unwrap(),
+        seq: 7,
+        label: Some("r7".to_owned()),
+        created: Timestamp(1000),
+        fallbacks: [("edge".parse().unwrap(), vec![fallback.clone()])].into(),
+    };
+    let headers = release::headers(&built, &stamp).unwrap();
+    let said: Vec<(&str, u64, usize)> = headers
+        .values()
+        .map(|header| (header.channel.as_str(), header.freshness_secs, header.fallbacks.len()))
+        .collect();
+    assert_eq!(said, [("edge", 7 * 86_400, 1), ("stable", 86_400, 0)]);
+    for header in headers.values() {
+        assert_eq!(
+            (header.seq, header.selection, header.created),
+            (7, built.root().unwrap(), Timestamp(1000))
+        );
+    }
+    assert_eq!(built.contact_secs().values().copied().collect::<Vec<_>>(), [3600, 300]);
+}
+
+#[test]
+fn an_empty_fleet_is_a_release_too() {
+    let tree = Tree::of([("fleet.yaml", FLEET)]);
+    let built = built(resolve::check(&tree).unwrap().specialize());
+    let (chunks, contents) = walk(&built);
+    assert_eq!((chunks.len(), contents.len()), (1, 0));
+    assert_eq!(built.selection(), &Selection::default());
+}
