@@ -5,6 +5,7 @@
 //! so that every cause of a wake-up is an [`Input`].
 
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -274,12 +275,15 @@ impl Daemon {
         let (runner, inputs, traits) = (self.runner.clone(), self.inputs.clone(), self.traits.clone());
         let failed = inputs.clone();
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
-            let input = match runner.run(&order, &traits, Mode::Apply) {
-                Ok(report) => {
+            // A panic ends this run, not the keeping of the host.
+            let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, Mode::Apply)));
+            let input = match run {
+                Ok(Ok(report)) => {
                     log_run(&report);
                     Input::Ran(Box::new(report))
                 }
-                Err(error) => Input::RunFailed(chain(&error)),
+                Ok(Err(error)) => Input::RunFailed(chain(&error)),
+                Err(_) => Input::RunFailed("the agent panicked; see its log".to_owned()),
             };
             let _ = inputs.send(input);
         });

@@ -5,6 +5,7 @@
 //! How many jobs there are at a time is the run's to say.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -129,9 +130,13 @@ impl Runner {
         let worker = Worker { kinds: self.kinds.clone(), durable: self.durable.clone() };
         let (id, fallback) = (job.id, job.what.clone());
         let failed = results.clone();
-        let spawned = std::thread::Builder::new()
-            .name(format!("muster {id}"))
-            .spawn(move || drop(results.send((id, worker.perform(job)))));
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+            let what = job.what.clone();
+            // A panic must end this job alone; the run waits for an outcome.
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
+                .unwrap_or_else(|_| failure(&what, "the agent panicked at it; see its log".to_owned()));
+            drop(results.send((id, outcome)));
+        });
         if let Err(error) = spawned {
             let _ = failed.send((id, failure(&fallback, format!("no thread could be started: {error}"))));
         }

@@ -127,7 +127,9 @@ impl Session {
             };
             match refusal(&response) {
                 None => return Ok(response),
-                Some(problem) if fresh < 2 && self.learn_time(&problem) => fresh += 2,
+                Some(problem) if fresh < 2 && (self.learn_time(&problem) || self.learn_number(&problem)) => {
+                    fresh += 2;
+                }
                 Some(problem) => return Err(CallError::Refused(Box::new(problem))),
             }
         }
@@ -144,6 +146,17 @@ impl Session {
             "this host's clock differs from the control plane's; requests are signed with the offset"
         );
         true
+    }
+
+    /// Goes on from the number that the control plane would take: after a restart with a clock
+    /// that was set back, ours would be refused as replays until the clock has caught up.
+    fn learn_number(&mut self, problem: &Problem) -> bool {
+        let next =
+            problem.next_number.filter(|next| *next > self.nonce && problem.code == Code::Replayed.as_str());
+        if let Some(next) = next {
+            self.nonce = next - 1;
+        }
+        next.is_some()
     }
 
     fn signed(

@@ -43,6 +43,14 @@ pub enum StateError {
         #[source]
         source: io::Error,
     },
+    /// Others can write in it.
+    #[error("others can write in the state directory {} (mode {mode:04o}); it must be 0700", path.display())]
+    Shared {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// Something in it cannot be read or written.
     #[error("cannot {what}")]
     Spool {
@@ -87,9 +95,14 @@ impl StateDir {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path) -> Result<StateDir, StateError> {
-        use std::os::unix::fs::DirBuilderExt;
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|source| StateError::Create { path: path.to_owned(), source })?;
+        let mode = std::fs::metadata(path).map(|found| found.permissions().mode() & 0o7777);
+        let mode = mode.map_err(|source| StateError::Create { path: path.to_owned(), source })?;
+        if mode & 0o022 != 0 {
+            return Err(StateError::Shared { path: path.to_owned(), mode });
+        }
         Ok(StateDir::at(path, Disk::new()))
     }
 

@@ -120,7 +120,7 @@ pub fn main(cli: Cli) -> ExitCode {
     match carry_out(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("muster-agent: {}", chain(error.as_ref()));
+            eprintln!("muster-agent: {}", model::text::printable(&chain(error.as_ref())));
             if let Some(hint) = hint(error.as_ref()) {
                 eprintln!("hint: {hint}");
             }
@@ -284,7 +284,7 @@ fn executor_test(script: &Path, timeout: Duration) -> Result<ExitCode, Failure> 
 /// What people asked for goes to stdout. A closed pipe is not an error of ours.
 fn print(text: &str) {
     use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().write_all(model::text::printable(text).as_bytes());
 }
 
 fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {

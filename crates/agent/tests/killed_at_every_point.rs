@@ -3,7 +3,7 @@
 //! unwinding or flushing, at the n-th persistence point, for every n there is; then the
 //! agent runs again undisturbed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod support;
 

@@ -4,179 +4,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod control;
 mod support;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use agent::identity::Membership;
 use agent::state::StateDir;
-use bytes::Bytes;
-use catalog::module::{Declared, FileRef, Params};
-use http::StatusCode;
-use http::request::Parts;
-use model::exchange::{Answer, CheckIn, Held, Offer, SetOffer};
-use model::log::{Cursor, Fact, FactBody};
-use model::object::ObjectKey;
-use model::policy::Policy;
+use control::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, make, plan};
+use control::{Control, Daemon, key, now, until};
+use model::exchange::{Held, Offer, SetOffer};
+use model::log::FactBody;
 use model::selection::Entry;
-use model::trie::Trie;
-use model::{Digest, Edit, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp};
-use support::control::{Control, Daemon, Reply, json, key, now, problem, reply, until};
+use model::{Digest, Edit, Hostname, NodeId, Timestamp};
 use trust::token::KeySource;
 use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, signed};
-use wire::{Code, Problem, route};
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
-const BLOB_PART: usize = 100_000;
-
-/// What the control plane says at the moment, and what it was told.
-#[derive(Default)]
-struct Play {
-    offer: Option<Offer>,
-    contents: BTreeMap<Digest, Vec<u8>>,
-    /// What becomes of a content on its way out.
-    spoil: Option<fn(Vec<u8>) -> Vec<u8>>,
-    blobs_asked: usize,
-    check_ins: usize,
-    held: Option<Held>,
-    facts: BTreeMap<u64, Fact>,
-}
-
-#[derive(Clone, Default)]
-struct Stage(Arc<Mutex<Play>>);
-
-impl Stage {
-    fn answer(&self, parts: &Parts, body: &Bytes) -> Reply {
-        let mut play = self.0.lock().unwrap();
-        if parts.uri.path() == route::CHECKIN {
-            return play.check_in(serde_json::from_slice(body).unwrap());
-        }
-        let digest = parts.uri.path().rsplit('/').next().unwrap().parse().unwrap();
-        play.blobs_asked += 1;
-        let Some(bytes) = play.contents.get(&digest) else {
-            return problem(&Problem::new(Code::NotEntitled, "nothing"));
-        };
-        let range = parts.headers.get("range").unwrap().to_str().unwrap();
-        let from: usize = range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
-        let total = bytes.len();
-        let end = (from + BLOB_PART).min(total);
-        let part = bytes[from.min(total)..end].to_vec();
-        let part = play.spoil.map_or(part.clone(), |spoil| spoil(part));
-        let mut response = reply(StatusCode::PARTIAL_CONTENT, "application/octet-stream", part);
-        let range = format!("bytes {from}-{}/{total}", end.saturating_sub(1));
-        response.headers_mut().insert("content-range", range.parse().unwrap());
-        response
-    }
-
-    fn play(&self) -> std::sync::MutexGuard<'_, Play> {
-        self.0.lock().unwrap()
-    }
-
-    /// The newest fact's number.
-    fn last(&self) -> u64 {
-        self.play().facts.keys().next_back().copied().unwrap_or(0)
-    }
-}
-
-impl Play {
-    fn check_in(&mut self, said: CheckIn) -> Reply {
-        self.check_ins += 1;
-        self.held = said.held;
-        let seq = said.facts.last().map(|fact| fact.seq);
-        self.facts.extend(said.facts.into_iter().map(|fact| (fact.seq, fact)));
-        json(&Answer {
-            next_checkin_secs: 60,
-            acked: seq.map(|seq| Cursor { incarnation: said.incarnation, seq }),
-            offer: self.offer.clone().filter(|offer| {
-                self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
-            }),
-            push: None,
-            stream_requested: false,
-            want_traits: false,
-        })
-    }
-}
-
-/// What an offer is made from; an honest one unless something is twisted.
-#[derive(Clone)]
-struct Plan {
-    fleet: &'static str,
-    channel: &'static str,
-    label: Option<&'static str>,
-    seq: u64,
-    created: Timestamp,
-    motd: String,
-    blob: Option<Vec<u8>>,
-    signer: u8,
-}
-
-/// The release key's number; every other key is nobody's.
-const RELEASE: u8 = 2;
-
-fn plan(seq: u64, motd: &str) -> Plan {
-    let (motd, created) = (motd.to_owned(), now());
-    Plan { fleet: "test-1", channel: "stable", label: None, seq, created, motd, blob: None, signer: RELEASE }
-}
-
-struct Made {
-    offer: Offer,
-    contents: BTreeMap<Digest, Vec<u8>>,
-}
-
-fn make(plan: &Plan) -> Made {
-    let mut module = support::module("base");
-    let motd = match &plan.blob {
-        None => support::file("/etc/motd", &plan.motd),
-        Some(blob) => {
-            let (digest, size) = (Digest::of(blob), blob.len() as u64);
-            module.files.insert("motd".to_owned(), FileRef { digest, size });
-            module.blobs.insert(Digest::of(blob));
-            let source = [("source", "motd".into()), ("mode", "0644".into())];
-            support::resource("file", "/etc/motd", &source)
-        }
-    };
-    module.resources.push(motd);
-    let params = Params {
-        node: Declared { channel: plan.channel.to_owned(), ..Declared::default() },
-        modules: vec!["base".to_owned()],
-        ..Params::default()
-    };
-    let objects = [
-        (ObjectKey::of(Kind::PARAMS, "node"), model::canonical::to_bytes(&params).unwrap()),
-        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&Policy::default()).unwrap()),
-        (ObjectKey::of(Kind::MODULE, "base"), model::canonical::to_bytes(&module).unwrap()),
-    ];
-    let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
-    let entry = Entry { channel: plan.channel.parse().unwrap(), root: set.root() };
-    let stranger = Entry { root: Digest::of(b"another node's"), ..entry.clone() };
-    let leaves = [("web-1", &entry), ("web-2", &stranger)];
-    let leaves = leaves.map(|(name, entry)| Selection::leaf(&name.parse().unwrap(), entry));
-    let selection = Selection::new(Trie::build(leaves), Vec::new());
-    let header = Header {
-        fleet: plan.fleet.parse().unwrap(),
-        channel: plan.channel.parse().unwrap(),
-        seq: plan.seq,
-        label: plan.label.map(str::to_owned),
-        created: plan.created,
-        selection: selection.root().unwrap(),
-        freshness_secs: DAY.as_secs(),
-        fallbacks: Vec::new(),
-    };
-    let delta = ObjectSet::new().delta_to(&set);
-    let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());
-    let offer = Offer {
-        header: signed::sign(&header, &[&key(plan.signer)]).unwrap(),
-        beacon: None,
-        proof: selection.prove("web-1", None).unwrap(),
-        entry,
-        set: Some(SetOffer { base: None, delta, contents: texts.collect() }),
-    };
-    let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
-    Made { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
-}
 
 /// A joined host with its daemon, and the control plane that it calls.
 struct Scene {
@@ -212,18 +54,27 @@ impl Scene {
     /// An honest release is adopted and converged on.
     async fn adopts(&self, plan: &Plan) {
         let made = make(plan);
-        let mut play = self.stage.play();
-        play.spoil = None;
-        play.contents.extend(made.contents);
-        play.offer = Some(made.offer.clone());
-        drop(play);
         let header = signed::digest(&made.offer.header);
+        {
+            let mut play = self.stage.play();
+            play.spoil = None;
+            play.contents.extend(made.contents);
+            play.offer = Some(made.offer);
+        }
         until(&format!("release {} is adopted and converged on", plan.seq), || {
             self.daemon.nudge();
             let held = self.stage.play().held.clone().is_some_and(|held| held.header == header);
             (held && self.motd() == plan.motd).then_some(())
         })
         .await;
+    }
+
+    /// Since a fact nothing was adopted.
+    fn holds_still(&self, what: &str, since: u64, held: Option<&Held>) {
+        let play = self.stage.play();
+        assert_eq!(play.held.as_ref(), held, "{what}");
+        let mut new = play.facts.range(since + 1..).map(|(_, fact)| &fact.body);
+        assert!(!new.any(|body| matches!(body, FactBody::Adopted { .. })), "{what}: it was adopted");
     }
 
     /// What is offered is refused by this code, told once, and changes nothing.
@@ -316,7 +167,7 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
         let Edit::Add { to } = first else { panic!("all is new") };
         to.digest.0[0] ^= 1;
     }
-    let missing = Offer { set: None, ..honest.clone() };
+    let missing = Offer { set: None, ..make(&Plan { label: Some("d"), ..six() }).offer };
     let odd_base = {
         let mut offer = honest.clone();
         offer.set.as_mut().unwrap().base = Some(Digest::of(b"held by nobody"));
@@ -331,13 +182,20 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
         ("a beacon's signature", with_header(other_sort), "release_signature"),
         ("another fleet", make(&Plan { fleet: "other-1", ..six() }).offer, "release_other_fleet"),
         ("older", make(&plan(4, "evil\n")).offer, "release_older"),
-        ("the same number again", make(&Plan { label: Some("x"), ..plan(5, "evil\n") }).offer, "release_two_headers"),
+        (
+            "the same number again",
+            make(&Plan { label: Some("x"), ..plan(5, "evil\n") }).offer,
+            "release_two_headers",
+        ),
         ("stale", make(&Plan { created: two_days_ago, ..six() }).offer, "release_stale"),
         ("of tomorrow", make(&Plan { created: now().plus(DAY), ..six() }).offer, "release_future"),
         ("another node's proof", of_another, "release_proof"),
         (
             "another channel's entry",
-            Offer { entry: Entry { channel: "canary".parse().unwrap(), ..honest.entry.clone() }, ..honest.clone() },
+            Offer {
+                entry: Entry { channel: "canary".parse().unwrap(), ..honest.entry.clone() },
+                ..honest.clone()
+            },
             "release_other_channel",
         ),
         ("an object of another content", swapped, "release_other_root"),
@@ -385,7 +243,7 @@ async fn what_the_release_key_did_not_sign_for_this_node_now_is_refused() {
 #[tokio::test]
 async fn a_spoiled_piece_is_not_used_and_not_kept() {
     let scene = Scene::at_release_5().await;
-    let spoils: [(&str, fn(Vec<u8>) -> Vec<u8>); 3] = [
+    let spoils: [(&str, Spoil); 3] = [
         ("a flipped bit", |mut bytes| {
             bytes[0] ^= 1;
             bytes
@@ -413,11 +271,7 @@ async fn a_spoiled_piece_is_not_used_and_not_kept() {
             (scene.stage.play().blobs_asked >= asked).then_some(())
         })
         .await;
-        let play = scene.stage.play();
-        assert_eq!(play.held, held, "{what}");
-        let adopted = play.facts.range(before + 1..).any(|(_, fact)| matches!(fact.body, FactBody::Adopted { .. }));
-        assert!(!adopted, "{what}: it was adopted");
-        drop(play);
+        scene.holds_still(what, before, held.as_ref());
         assert_eq!(scene.motd(), motd, "{what}");
         scene.adopts(&plan).await;
     }

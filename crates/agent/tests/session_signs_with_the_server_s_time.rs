@@ -4,11 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod control;
 mod support;
 
 use std::sync::{Arc, Mutex};
 
 use agent::session::{CallError, Session};
+use control::{AsSent, Control, Reply, json, key, now, problem};
 use http::request::Parts;
 use model::exchange::{Acked, Report};
 use model::log::Cursor;
@@ -16,7 +18,6 @@ use model::time::SLACK;
 use model::{NodeId, Timestamp};
 use net::client::ClientError;
 use net::tls::ClientKey;
-use support::control::{AsSent, Control, Reply, json, key, now, problem};
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
 
@@ -87,7 +88,10 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
         // Numbers that were spent lie near the server's time: an agent that starts anew with
         // its clock put right is not taken for a replay, but for a moment.
         let moment = u64::try_from(server.time().plus(SLACK * 2).0).unwrap() * 1000;
-        assert!(accepted.iter().all(|number| *number < moment), "{ahead} ms: {accepted:?} not below {moment}");
+        assert!(
+            accepted.iter().all(|number| *number < moment),
+            "{ahead} ms: {accepted:?} not below {moment}"
+        );
     }
 }
 
@@ -107,7 +111,10 @@ async fn a_server_that_is_never_content_is_given_up() {
     let mut session = session(&control);
     for calls in 1..=3 {
         let refused = report(&mut session).await.unwrap_err();
-        assert!(matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"), "{refused:?}");
+        assert!(
+            matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"),
+            "{refused:?}"
+        );
         assert_eq!(*asked.lock().unwrap(), calls * 2);
     }
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod control;
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::join::{Asked, JoinError, join};
+use control::{Control, Reply, json, key, now, problem, reply};
 use http::StatusCode;
 use model::{Digest, NodeId};
 use net::client::ClientError;
 use net::issue::{Ca, NodeRequest};
-use support::control::{Control, Reply, json, key, now, problem, reply};
 use trust::token::{self, Claims, KeySource};
 use trust::{Slots, TrustDocument};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
@@ -101,8 +102,13 @@ impl Host {
     async fn join(&self) -> Result<agent::identity::Membership, JoinError> {
         let file = self.dir.path().join("token");
         let token = std::fs::read_to_string(&file).unwrap();
-        let asked =
-            Asked { token, token_file: Some(file), hostname: None, root: Some("/nowhere".into()), allow_exec: false };
+        let asked = Asked {
+            token,
+            token_file: Some(file),
+            hostname: None,
+            root: Some("/nowhere".into()),
+            allow_exec: false,
+        };
         join(asked, &self.state()).await
     }
 
@@ -183,7 +189,10 @@ async fn an_answer_that_cannot_be_read_is_no_membership() {
         let host = Host::new(&token(control.ca.digest(), &[&control.url]));
         let error = host.join().await.expect_err(what);
         if what == "a refusal" {
-            assert!(matches!(&error, JoinError::Refused(problem) if problem.code == "token_used"), "{error:?}");
+            assert!(
+                matches!(&error, JoinError::Refused(problem) if problem.code == "token_used"),
+                "{error:?}"
+            );
         }
         assert_eq!(enrolls.asked(), 1, "{what}");
         host.has_not_joined();
@@ -193,7 +202,9 @@ async fn an_answer_that_cannot_be_read_is_no_membership() {
 #[tokio::test]
 async fn a_token_cut_off_or_without_a_server_goes_nowhere() {
     let whole = token(Digest::of(b"ca"), &[]);
-    for (text, truncated) in [(&whole[..whole.len() - 5], true), (&whole[..20], true), ("muster1", true), ("x", false)] {
+    for (text, truncated) in
+        [(&whole[..whole.len() - 5], true), (&whole[..20], true), ("muster1", true), ("x", false)]
+    {
         let host = Host::new(text);
         let error = host.join().await.unwrap_err();
         let JoinError::Token(why) = &error else { panic!("{text}: {error:?}") };

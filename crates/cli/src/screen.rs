@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use model::text::printable;
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -114,7 +115,8 @@ impl Screen {
     /// As [`Screen::text`].
     pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<(), ScreenError> {
         if !self.json {
-            return self.text(&text());
+            // Causes, outputs and traits come from nodes; they may not speak to the terminal.
+            return self.text(&printable(&text()));
         }
         let mut json = serde_json::to_string_pretty(value).map_err(ScreenError::Encode)?;
         json.push('\n');
@@ -153,5 +155,5 @@ pub fn colour_wanted() -> bool {
 /// Writes a line of help for people to stderr, where it is in no pipe's way.
 pub fn aside(text: &str) {
     // Nobody is left to tell when stderr is gone.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(text));
 }

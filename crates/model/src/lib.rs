@@ -16,6 +16,7 @@ pub mod report;
 pub mod selection;
 pub mod set;
 pub mod status;
+pub mod text;
 pub mod time;
 pub mod trie;
 

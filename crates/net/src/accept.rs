@@ -1,9 +1,10 @@
 //! Accepting: TLS, HTTP/2, limits, and who is at the other end.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::identity::{self, CertifiedPeer};
+use crate::identity::{self, CertifiedPeer, Role};
 
 /// Bounds of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct Limits {
     pub connections: usize,
     /// Requests at once on one connection.
     pub streams: u32,
+    /// Connections at once of one node.
+    pub per_peer: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
     /// How long a connection may live; then it is closed between requests, so that
@@ -46,7 +49,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 16_000,
-            streams: 32,
+            streams: 8,
+            per_peer: 8,
             handshake: Duration::from_secs(10),
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
@@ -101,6 +105,7 @@ pub async fn serve<H, F, B>(
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
     let slots = Arc::new(Semaphore::new(limits.connections));
+    let peers = Arc::new(Peers::default());
     loop {
         let (slot, accepted) = tokio::select! {
             accepted = accept(&listener, slots.clone()) => match accepted {
@@ -112,7 +117,8 @@ pub async fn serve<H, F, B>(
         match accepted {
             Ok((stream, address)) => {
                 let acceptor = TlsAcceptor::from(tls.borrow().clone());
-                let one = One { stream, address, limits, slot, shutdown: shutdown.clone() };
+                let (shutdown, peers) = (shutdown.clone(), peers.clone());
+                let one = One { stream, address, limits, slot, peers, shutdown };
                 tokio::spawn(one.run(acceptor, handle.clone()));
             }
             Err(error) => {
@@ -149,7 +155,49 @@ struct One {
     address: SocketAddr,
     limits: Limits,
     slot: OwnedSemaphorePermit,
+    peers: Arc<Peers>,
     shutdown: watch::Receiver<bool>,
+}
+
+/// How many connections each node has, so that one certificate cannot take all there are.
+#[derive(Default)]
+struct Peers(Mutex<HashMap<[u8; 32], usize>>);
+
+impl Peers {
+    /// Counts a connection of a node in, until the place is dropped; `None` when the node
+    /// has as many as it may. Other peers are not counted.
+    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<Place> {
+        let key = match peer.map(|peer| &peer.role) {
+            Some(Role::Node { key, .. }) => *key,
+            Some(Role::Operator(_)) | None => return Some(Place { peers: self, key: None }),
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(key).or_default();
+        if *count >= limit {
+            return None;
+        }
+        *count += 1;
+        drop(counts);
+        Some(Place { peers: self, key: Some(key) })
+    }
+}
+
+struct Place {
+    peers: Arc<Peers>,
+    key: Option<[u8; 32]>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let mut counts = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&key);
+            }
+        }
+    }
 }
 
 impl One {
@@ -174,6 +222,10 @@ impl One {
         };
         let peer = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
+        let Some(_place) = self.peers.clone().enter(peer.as_deref(), self.limits.per_peer) else {
+            tracing::warn!(address = %self.address, "a node has too many connections; this one is closed");
+            return;
+        };
         let age = if peer.is_some() { self.limits.age } else { self.limits.anonymous_age };
         let closer = Arc::new(Closer::default());
         let connection = Connection { peer, address: self.address, closer: closer.clone() };

@@ -19,6 +19,8 @@ use crate::state::{Adoption, LastRun};
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 /// The longest wait that a control plane may ask for between contacts.
 pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// What a control plane may always ask for; beyond it, four times the policy's interval.
+pub const LONG_CONTACT: Duration = Duration::from_secs(3600);
 /// How long the check-in of a node that holds nothing is held open by the control plane.
 const FIRST_RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// How soon after new facts the node calls to deliver them, at the most.
@@ -285,7 +287,9 @@ impl Node {
             effects.push(Effect::Ack(cursor));
         }
         self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
-        let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, MAX_CONTACT);
+        // By the policy, which is signed: a control plane cannot send its nodes away for long.
+        let most = (self.policy.contact() * 4).clamp(LONG_CONTACT, MAX_CONTACT);
+        let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
         self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
         if self.facts_pending {
             self.deliver_soon(now);

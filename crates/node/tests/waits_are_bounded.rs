@@ -9,7 +9,7 @@ use common::{Bench, Release, START, answer, offering};
 use model::exchange::Answer;
 use model::policy::Policy;
 use node::backoff::{FIRST, LONGEST, Spread};
-use node::step::{MAX_CONTACT, MIN_CONTACT};
+use node::step::{LONG_CONTACT, MIN_CONTACT};
 use node::{Input, Restored};
 use proptest::prelude::*;
 
@@ -96,7 +96,7 @@ fn what_the_control_plane_asks_for_is_clamped() {
     for (asked, least, most) in [
         (0, Duration::ZERO, Duration::from_secs(2)),
         (60, Duration::from_secs(48), Duration::from_secs(72)),
-        (u64::MAX, MAX_CONTACT - MAX_CONTACT / 5, MAX_CONTACT + MAX_CONTACT / 5),
+        (u64::MAX, LONG_CONTACT - LONG_CONTACT / 5, LONG_CONTACT + LONG_CONTACT / 5),
     ] {
         let mut bench = Bench::new();
         bench.exchange(Answer { next_checkin_secs: asked, ..answer() });

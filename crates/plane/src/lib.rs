@@ -2,16 +2,19 @@
 //!
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
 //! of one node (an entry of the FleetIndex) and answers its check-in; [`replay`] refuses
-//! requests seen before. The shell loads them from the store, calls them under a lock, and
+//! requests seen before; [`budget`] bounds what one
+//! node may send. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
 //!
 //! Invariant: an unchanged check-in (DLT-1) looks nothing up and builds nothing; it
 //! compares a number and a digest.
 
+pub mod budget;
 pub mod heads;
 pub mod node;
 pub mod replay;
 
+pub use budget::Budget;
 pub use heads::{Head, Heads};
 pub use node::{NodeState, SetWanted, Step};
 pub use replay::Window;

@@ -10,6 +10,7 @@ use model::status::{self, ReleaseState, RunResult, Status};
 use model::{Action, Digest, Hostname, NodeId, RunReport, Timestamp};
 use trust::PublicKey;
 
+use crate::budget::Budget;
 use crate::heads::{Head, Heads};
 use crate::replay::Window;
 
@@ -33,12 +34,14 @@ pub struct NodeState {
     pub hostname: Hostname,
     /// Its public key.
     pub key: PublicKey,
-    /// Certificates issued before this are refused.
+    /// When it enrolled last.
     pub enrolled_at: Timestamp,
     /// Its certificate was used, so that its token is spent for good (ENR-7).
     pub certificate_used: bool,
     /// Refuses replays.
     pub window: Window,
+    /// What it may still send.
+    pub budget: Budget,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
     /// The wait that it was promised last.
@@ -145,6 +148,7 @@ impl NodeState {
             enrolled_at,
             certificate_used: false,
             window: Window::default(),
+            budget: Budget::default(),
             last_seen: None,
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,

@@ -11,6 +11,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// The highest number seen.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
     /// Whether this number is new. Call only for requests whose signature held.
     pub fn accept(&mut self, number: u64) -> bool {
         if number > self.highest {

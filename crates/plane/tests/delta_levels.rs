@@ -8,7 +8,7 @@ use model::Digest;
 use model::Selection;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
-use plane::node::DEFAULT_CONTACT_SECS;
+use plane::node::UNASSIGNED_CONTACT_SECS;
 use plane::{Heads, NodeState, SetWanted};
 
 fn web(content: &str) -> Selection {
@@ -107,7 +107,7 @@ fn a_node_without_entry_is_answered_and_offered_nothing() {
     for fleet in [fleet, Heads::default()] {
         let step = node("stranger").check_in(holding(None), &fleet, CREATED);
         assert!(step.answer.offer.is_none() && step.unchanged);
-        assert_eq!(step.answer.next_checkin_secs, DEFAULT_CONTACT_SECS);
+        assert_eq!(step.answer.next_checkin_secs, UNASSIGNED_CONTACT_SECS);
     }
 }
 

@@ -125,9 +125,10 @@ proptest! {
     #[test]
     fn change_by_change_is_all_at_once(edits in proptest::collection::vec(edit(), 1..25)) {
         let (mut resolver, mut builder) = (Resolver::new(), Builder::new());
-        let mut repo = Repo::default();
+        // Enough nodes that an edit of one is an edit, and not a release built anew.
+        let mut repo = Repo { nodes: (0..40).map(|node| (node, (node, false))).collect(), ..Repo::default() };
         let mut before = BTreeMap::new();
-        for edit in &edits {
+        for edit in std::iter::once(&Edit::Pattern(0)).chain(&edits) {
             repo.apply(edit);
             let files = repo.files();
             let (fleet, changed) = resolver.update(changes(&before, &files)).unwrap();

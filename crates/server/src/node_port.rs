@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use model::exchange::{Acked, Answer, CheckIn, Report};
 use model::log::{Cursor, MAX_FACTS};
 use model::{Digest, Incarnation, NodeId};
 use net::accept::Connection;
 use net::identity::Role;
 use plane::Step;
-use wire::body::{self, JSON, MAX_NODE_BODY};
+use wire::body::{self, MAX_NODE_BODY};
 use wire::headers::{self, Version};
 use wire::route::{self, Access, Route};
 use wire::signature::{self, SignatureError, Target};
@@ -21,6 +19,7 @@ use wire::{Code, Problem};
 
 use crate::answer::{Reply, json, refuse, reply, store_problem};
 use crate::index::Slot;
+use crate::intake::{accepts_gzip, read, unpacked};
 use crate::state::{ControlPlane, now};
 
 /// The longest that a long poll is held.
@@ -28,10 +27,10 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// When the next contact is further away than this, the connection is closed after the
 /// answer: an idle node then costs no memory here.
 const KEEP_OPEN: Duration = Duration::from_secs(45);
-/// How long a request's body may take to arrive; an agent waits no longer for its answer.
-const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// How far a request's number may be ahead of the clock: twice the skew that is forgiven.
+const MAX_NUMBER_AHEAD: Duration = Duration::from_secs(120);
 /// The most of a blob that one response carries.
-const MAX_RANGE: u64 = 4 * 1024 * 1024;
+const MAX_RANGE: u64 = 1024 * 1024;
 
 /// A request matched against the route table.
 pub(crate) struct Matched {
@@ -164,8 +163,19 @@ impl Caller {
         if signed.nonce < started {
             return Err(signature_problem(SignatureError::Skew { created: signed.created }));
         }
-        if !self.slot.lock().node.window.accept(signed.nonce) {
-            return Err(Code::Replayed.into());
+        // A number far ahead of the clock would shut out the node itself once its clock is right.
+        let ahead = u64::try_from(now().plus(MAX_NUMBER_AHEAD).0).unwrap_or(0).saturating_mul(1000);
+        if signed.nonce > ahead {
+            return Err(signature_problem(SignatureError::Skew { created: signed.created }));
+        }
+        let mut entry = self.slot.lock();
+        if !entry.node.window.accept(signed.nonce) {
+            let mut problem = Problem::from(Code::Replayed);
+            problem.next_number = Some(entry.node.window.highest() + 1);
+            return Err(problem);
+        }
+        if !entry.node.budget.take(body.len() as u64, now()) {
+            return Err(Problem::new(Code::Busy, "the node sends more than its share"));
         }
         Ok(())
     }
@@ -406,51 +416,4 @@ fn wait(parts: &http::request::Parts) -> Duration {
     let query = parts.uri.query().unwrap_or("");
     let secs = query.split('&').find_map(|pair| pair.strip_prefix("wait=")?.parse().ok());
     Duration::from_secs(secs.unwrap_or(0)).min(MAX_WAIT)
-}
-
-pub(crate) fn accepts_gzip(parts: &http::request::Parts) -> bool {
-    let accepted = parts.headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    accepted.is_some_and(|codings| codings.contains(body::GZIP))
-}
-
-/// Reads a body as sent, within its bound, and checks its declared type.
-pub(crate) async fn read(
-    parts: &http::request::Parts,
-    body: Incoming,
-    limit: usize,
-) -> Result<Bytes, Problem> {
-    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let base = kind.map(|kind| kind.split(';').next().unwrap_or("").trim());
-    if parts.method == http::Method::POST && base != Some(JSON) {
-        return Err(Code::MediaType.into());
-    }
-    read_any(body, limit, BODY_WITHIN).await
-}
-
-/// Reads a body of any type, within its bound of bytes and time.
-pub(crate) async fn read_any<B>(body: B, limit: usize, within: Duration) -> Result<Bytes, Problem>
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    match tokio::time::timeout(within, Limited::new(body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(body::BodyError::TooLarge { limit }.into())
-        }
-        Ok(Err(_)) => Err(Problem::new(Code::BadBody, "the body broke off")),
-        Err(_) => {
-            let detail = format!("the body did not arrive within {} s", within.as_secs());
-            Err(Problem::new(Code::BadBody, detail))
-        }
-    }
-}
-
-/// Undoes a body's content coding, within its bound.
-pub(crate) fn unpacked(parts: &http::request::Parts, body: Bytes, limit: usize) -> Result<Bytes, Problem> {
-    let coding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
-    match coding {
-        None | Some("identity") => Ok(body),
-        Some(_) => Ok(body::unpack(body.to_vec(), coding, limit)?.into()),
-    }
 }

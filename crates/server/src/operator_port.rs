@@ -24,7 +24,7 @@ use crate::api::{
     MAX_JSON, MAX_PAGE, NodeView, NodesView, Push, Pushed, StatusView, unpack_contents,
 };
 use crate::index::Slot;
-use crate::node_port::{accepts_gzip, read, read_any, unpacked};
+use crate::intake::{accepts_gzip, read, read_any, unpacked};
 use crate::releases;
 use crate::state::{ControlPlane, now};
 

@@ -17,12 +17,20 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, Summary};
 use crate::node_port::whole;
+use crate::reread;
 use crate::state::{ControlPlane, now};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
 /// fails, check-ins are refused with the reason (WIR-4).
 pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
-    let loaded = read_heads(plane).await;
+    load_with(plane, BTreeMap::new()).await
+}
+
+/// Selections that were read, with their patterns.
+type Read = BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)>;
+
+async fn load_with(plane: &ControlPlane, read: Read) -> Result<(), Problem> {
+    let loaded = read_heads(plane, read).await;
     let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
     match loaded {
         Ok(heads) => {
@@ -37,9 +45,8 @@ pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
     }
 }
 
-async fn read_heads(plane: &ControlPlane) -> Result<Heads, Problem> {
+async fn read_heads(plane: &ControlPlane, mut selections: Read) -> Result<Heads, Problem> {
     let stored = plane.store.heads().await.map_err(store_problem)?;
-    let mut selections: BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)> = BTreeMap::new();
     let mut channels = BTreeMap::new();
     let known = plane.heads();
     for head in stored {
@@ -76,7 +83,10 @@ async fn read_heads(plane: &ControlPlane) -> Result<Heads, Problem> {
 }
 
 async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection>, Arc<Patterns>), Problem> {
-    let read = plane.store.selection(root).await.map_err(store_problem)?;
+    let heads = plane.heads();
+    let newest = heads.channels.values().max_by_key(|head| head.header.seq);
+    let known = newest.map(|head| &*head.selection);
+    let read = reread::selection(&*plane.store, known, root).await.map_err(store_problem)?;
     let selection = read.ok_or_else(|| Problem::new(Code::Incomplete, "the selection is missing"))?;
     let patterns =
         Patterns::read(&selection).map_err(|error| Problem::new(Code::ReleaseRefused, error.to_string()))?;
@@ -100,7 +110,7 @@ async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<
     let _one = plane.publishing.lock().await;
     let first = check(plane, &commit)?;
     // Refused before it is stored if a pattern cannot be read.
-    selection(plane, &first.selection).await?;
+    let read = selection(plane, &first.selection).await?;
     let summary = Summary { by: Some(by.to_owned()), ..commit.summary };
     let release = NewRelease {
         seq: first.seq,
@@ -112,7 +122,7 @@ async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<
         expected_head: commit.expected_head,
     };
     plane.store.commit_release(release).await.map_err(commit_problem)?;
-    load(plane).await?;
+    load_with(plane, [(first.selection, read)].into()).await?;
     tracing::info!(seq = first.seq, by, "a release was published");
     Ok(first.seq)
 }

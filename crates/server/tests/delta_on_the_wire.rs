@@ -15,6 +15,9 @@ use support::release::{Made, Plan, make, module, params};
 use support::{Fleet, Member, call, quiet, refused, refuses, told};
 use wire::{Code, body, route};
 
+/// The most of a blob in one answer.
+const PART: usize = 1024 * 1024;
+
 /// The bytes of objects or blobs, as large as asked, all different.
 fn bytes(size: usize, seed: u8) -> Vec<u8> {
     (0..size).map(|at| (at as u64).wrapping_mul(2_654_435_761).to_be_bytes()[5] ^ seed).collect()
@@ -275,14 +278,14 @@ async fn a_blob_of_10_mib_comes_in_ranges_and_is_resumed() {
         let end = got.len() + response.body().len() - 1;
         let range = format!("bytes {}-{end}/{}", got.len(), blob.len());
         assert_eq!(response.headers()["content-range"], range.as_str());
-        assert!(response.body().len() <= 4 * 1024 * 1024, "one answer is bounded");
+        assert!(response.body().len() <= PART, "one answer is bounded");
         // Broken off in the middle, it goes on from what was got.
         let keep = if answers == 1 { 1000 } else { response.body().len() };
         got.extend_from_slice(&response.body()[..keep]);
         answers += 1;
     }
     assert_eq!(Digest::of(&got), digest);
-    assert_eq!(answers, 4);
+    assert!(answers >= blob.len() / PART, "{answers} answers");
     // At the end there is nothing more, and beyond it neither.
     for from in [blob.len() as u64, blob.len() as u64 + 1, u64::MAX] {
         let response = node.blob(&digest, Some(from)).await;
@@ -295,7 +298,7 @@ async fn a_blob_of_10_mib_comes_in_ranges_and_is_resumed() {
         let mut request = node.signed(Method::GET, &path, Vec::new());
         request.headers_mut().insert("range", range.parse().unwrap());
         let response = call(&mut node.dial().await, request).await;
-        assert_eq!((response.status().as_u16(), response.body().len()), (206, 4 * 1024 * 1024), "{range}");
+        assert_eq!((response.status().as_u16(), response.body().len()), (206, PART), "{range}");
     }
     node.survives().await;
 }

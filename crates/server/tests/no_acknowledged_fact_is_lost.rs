@@ -18,7 +18,7 @@ use model::log::{Fact, FactBody};
 use model::{Incarnation, Timestamp};
 use net::client::Client;
 use store::{FactRecord, SqliteStore, Store};
-use support::{Fleet, Member, now, quiet, told};
+use support::{Fleet, Member, quiet, told};
 use wire::{body, route};
 
 const DIR: &str = "MUSTER_TEST_DIR";
@@ -84,7 +84,7 @@ impl Reporter {
             let first = self.acked + 1;
             let facts: Vec<Fact> = (first..first + BATCH).map(|seq| fact(&self.node, seq)).collect();
             self.sent = self.sent.max(first + BATCH - 1);
-            let checks_in = first % 2 == 0;
+            let checks_in = first.is_multiple_of(2);
             let (path, bytes) = if checks_in {
                 let message = CheckIn { incarnation: incarnation.clone(), facts, ..quiet() };
                 (route::CHECKIN, body::encode(&message).unwrap())
@@ -163,7 +163,6 @@ async fn check(fleet: &Fleet, reporters: &[Reporter], incarnation: &Incarnation)
         acknowledged += reporter.acked;
     }
     assert!(acknowledged >= FACTS_A_LIFE * KILLS as u64);
-    println!("{acknowledged} facts acknowledged over {KILLS} kills at {}", now());
 }
 
 async fn all_facts(store: &SqliteStore, node: &Member) -> Vec<FactRecord> {

@@ -129,6 +129,10 @@ pub struct Problem {
     /// The control plane's time, in a refusal for skew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_time: Option<model::Timestamp>,
+    /// The lowest request number that will be taken, in a refusal as a replay: an agent whose
+    /// clock was set back goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_number: Option<u64>,
     /// Seconds after which to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u64>,
@@ -145,6 +149,7 @@ impl Problem {
             help: Some(code.help().to_owned()),
             request_id: None,
             server_time: None,
+            next_number: None,
             retry_after_secs: (code.status() == 503).then_some(RETRY_AFTER_SECS),
         }
     }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
 
-pub mod control;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -18,6 +18,9 @@ use super::{Operator, now};
 /// The channel of every node.
 pub const CHANNEL: &str = "stable";
 
+/// Objects with their contents.
+pub type Objects = Vec<(ObjectKey, Vec<u8>)>;
+
 /// What a release is made from.
 #[derive(Clone)]
 pub struct Plan {
@@ -28,9 +31,9 @@ pub struct Plan {
     pub freshness: Duration,
     pub contact_secs: u64,
     /// Objects by hostname.
-    pub nodes: BTreeMap<String, Vec<(ObjectKey, Vec<u8>)>>,
+    pub nodes: BTreeMap<String, Objects>,
     /// Objects by pattern, in order.
-    pub patterns: Vec<(String, Vec<(ObjectKey, Vec<u8>)>)>,
+    pub patterns: Vec<(String, Objects)>,
     /// Contents that objects name as blobs.
     pub blobs: Vec<Vec<u8>>,
 }

@@ -1,6 +1,10 @@
 //! A control plane written by hand: the real CA, the real protocol, and whatever a test wants
 //! it to say.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
+
+pub mod stage;
+
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -114,7 +118,11 @@ pub fn problem(problem: &wire::Problem) -> Reply {
 }
 
 pub fn reply(status: StatusCode, kind: &str, bytes: Vec<u8>) -> Reply {
-    Response::builder().status(status).header(header::CONTENT_TYPE, kind).body(Full::new(bytes.into())).unwrap()
+    Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, kind)
+        .body(Full::new(bytes.into()))
+        .unwrap()
 }
 
 /// The daemon as a process of its own; ended when it goes.
@@ -124,7 +132,7 @@ impl Daemon {
     pub fn start(state: &Path, root: &Path) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
         command.arg("--state").arg(state).arg("--root").arg(root).arg("daemon");
-        command.env("MUSTER_LOG", "debug").stdout(Stdio::null());
+        command.env("MUSTER_LOG", "warn").stdout(Stdio::null());
         Daemon(command.spawn().unwrap())
     }
 

@@ -1,0 +1,37 @@
+//! Text from elsewhere, made safe to show on a terminal.
+
+use std::borrow::Cow;
+
+/// A text without control characters, which could move a terminal's cursor, rewrite what it
+/// shows or answer for its user. Newlines and tabs stay, and so do colours (`ESC [ digits m`),
+/// which can do none of that.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(c) = rest.chars().next() {
+        let colour = colour_at(rest);
+        if colour > 0 {
+            out.push_str(&rest[..colour]);
+            rest = &rest[colour..];
+            continue;
+        }
+        if !is_control(c) {
+            out.push(c);
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    Cow::Owned(out)
+}
+
+fn is_control(c: char) -> bool {
+    c.is_control() && c != '\n' && c != '\t'
+}
+
+/// The length of the colour sequence that a text begins with; 0 when it begins with none.
+fn colour_at(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\u{1b}[") else { return 0 };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    if digits <= 3 && rest[digits..].starts_with('m') { digits + 3 } else { 0 }
+}
