@@ -2,6 +2,7 @@
 //! cf-agent.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const FILES: usize = 1000;
 /// # Errors
 /// When something needed cannot be built or started.
 pub fn agent(root: &Path) -> Outcome {
-    run("cargo", &["build", "--release", "--package", "agent", "--bins", "--examples"])?;
+    run("cargo", &["build", "--release", "--package", "cli", "--package", "agent", "--bins", "--examples"])?;
     let release = root.join("target/release");
     let size = fs::metadata(release.join("muster-agent")).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, 8.0, "MiB");
@@ -26,7 +27,47 @@ pub fn agent(root: &Path) -> Outcome {
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
     let measured = figures(&release, &dir);
     let _ = fs::remove_dir_all(&dir);
-    measured
+    measured?;
+    row("resident memory of a daemon that converged and calls every 2 s", resident_mib(&release)?, 15.0, "MiB");
+    Ok(())
+}
+
+/// The most memory that an agent of the demo has once its host converged.
+fn resident_mib(release: &Path) -> Result<f64, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut demo = Command::new(release.join("muster"))
+        .arg("demo")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let out = demo.stdout.take().ok_or("the demo has no output")?;
+    let mut lines = BufReader::new(out).lines().map_while(Result::ok);
+    let up = lines.any(|line| line.starts_with("Try next"));
+    let most = agents_of(demo.id()).into_iter().filter_map(|pid| rss_kib(&pid)).max();
+    let _ = Command::new("kill").args(["-INT", &demo.id().to_string()]).status();
+    demo.wait().map_err(failed)?;
+    match (up, most) {
+        (true, Some(kib)) => Ok(kib as f64 / 1024.0),
+        _ => Err("the demo did not come up".to_owned()),
+    }
+}
+
+fn agents_of(parent: u32) -> Vec<String> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    let mut agents: Vec<String> = children.split_whitespace().map(str::to_owned).collect();
+    // Started from other threads of the demo.
+    for task in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
+        let more = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        agents.extend(more.split_whitespace().map(str::to_owned));
+    }
+    agents
+}
+
+fn rss_kib(pid: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn figures(release: &Path, dir: &Path) -> Outcome {

@@ -288,7 +288,7 @@ impl Node {
         }
         self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
-        let most = (self.policy.contact() * 4).clamp(LONG_CONTACT, MAX_CONTACT);
+        let most = self.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
         self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
         if self.facts_pending {

@@ -63,7 +63,8 @@ async fn a_replay_is_refused() {
     let request = report(&node);
     let _: Acked = told(&call(&mut client, request.clone()).await).unwrap();
     for _ in 0..3 {
-        refused(&call(&mut client, request.clone()).await, Code::Replayed);
+        let problem = refused(&call(&mut client, request.clone()).await, Code::Replayed);
+        assert!(problem.next_number.is_some_and(|next| next <= number()), "the agent goes on from there");
     }
     // Over another connection too.
     refused(&node.send(request).await, Code::Replayed);
@@ -124,6 +125,9 @@ async fn a_refused_number_is_not_spent() {
     let ahead = now().plus(Duration::from_secs(3600));
     let micros = u64::try_from(ahead.0).unwrap() * 1000;
     let request = node.signed_at(Method::POST, route::REPORT, empty_report(), ahead, micros);
+    refused(&node.send(request).await, Code::Skewed);
+    // Nor does one with a number from that far ahead, signed now.
+    let request = node.signed_at(Method::POST, route::REPORT, empty_report(), now(), micros);
     refused(&node.send(request).await, Code::Skewed);
     // Nor does one whose signature does not hold.
     let mut request = node.signed_at(Method::POST, route::REPORT, empty_report(), now(), micros);

@@ -15,7 +15,7 @@ use model::{Action, Counts, Digest, ResourceReport, RunReport};
 use rusqlite::Connection;
 use support::{Fleet, new_key, now, plain, quiet, refuses};
 use wire::enroll::EnrollRequest;
-use wire::{Code, body, route};
+use wire::{Code, Problem, body, route};
 
 /// Holds the database as another program would that writes to it and does not end.
 struct Held(Connection);
@@ -41,40 +41,45 @@ fn report(facts: Vec<Fact>) -> Report {
     Report { incarnation: "i1".parse().unwrap(), facts }
 }
 
+/// What is told to a node whose request could not be stored: come back.
+fn told_to_come_back<T: std::fmt::Debug>(result: Result<T, Problem>) {
+    let problem = result.expect_err("what is not stored is not acknowledged");
+    let codes = [Code::Busy, Code::StoreUnavailable].map(Code::as_str);
+    assert!(codes.contains(&problem.code.as_str()), "{problem}");
+    assert!(problem.status == 503 && problem.retry_after_secs.is_some(), "{problem:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_acknowledged_that_is_not_stored() {
-    let mut fleet = Fleet::start().await;
-    let old = fleet.node("web-1").await;
-    old.survives().await;
-    let (token, key) = (fleet.token("web-2"), new_key());
-    let answer = fleet.enroll(&token, "web-2", &key).await.unwrap();
-    let mut fresh = fleet.member("web-2", key, &answer);
-
+async fn facts_that_are_not_stored_are_not_acknowledged() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    node.survives().await;
     let held = Held::take(&fleet);
-    // The first use of a certificate has to be stored; a node that is known only calls.
-    let (first, facts) = (quiet(), report(vec![fact(1), fact(2)]));
-    let (first_use, facts) =
-        tokio::join!(fresh.check_in(&first), old.post::<_, Acked>(route::REPORT, &facts));
-    for refusal in [first_use.map(drop), facts.map(drop)] {
-        let problem = refusal.expect_err("what is not stored is not acknowledged");
-        assert!(
-            [Code::Busy, Code::StoreUnavailable].iter().any(|code| code.as_str() == problem.code),
-            "{problem}"
-        );
-        assert!(problem.retry_after_secs.is_some());
-    }
-    old.survives().await;
+    told_to_come_back(node.post::<_, Acked>(route::REPORT, &report(vec![fact(1), fact(2)])).await);
+    node.survives().await;
     held.release();
+    // The node kept them, and sends them again.
+    let acked: Acked = node.post(route::REPORT, &report(vec![fact(1), fact(2)])).await.unwrap();
+    assert_eq!(acked.acked.seq, 2);
+}
 
-    let acked: Acked = old.post(route::REPORT, &report(vec![fact(1), fact(2)])).await.unwrap();
-    assert_eq!(acked.acked.seq, 2, "the node kept its facts and sent them again");
-    // The first use counts from the request that was answered, and its token is spent then.
-    fresh.survives().await;
+/// ENR-7: the first use of a certificate spends its token; it counts from the request that was
+/// answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_use_that_is_not_stored_is_the_first_again() {
+    let mut fleet = Fleet::start().await;
+    let (token, key) = (fleet.token("web-1"), new_key());
+    let answer = fleet.enroll(&token, "web-1", &key).await.unwrap();
+    let mut node = fleet.member("web-1", key, &answer);
+    let held = Held::take(&fleet);
+    told_to_come_back(node.check_in(&quiet()).await);
+    held.release();
+    node.survives().await;
     fleet.stop().await;
     fleet.start_again().await;
-    refuses(fleet.enroll(&token, "web-2", &fresh.key).await, Code::TokenUsed);
-    fresh.url = fleet.url();
-    fresh.survives().await;
+    refuses(fleet.enroll(&token, "web-1", &node.key).await, Code::TokenUsed);
+    node.url = fleet.url();
+    node.survives().await;
 }
 
 /// More enrollments at once than are worked on: the others are told to come back.

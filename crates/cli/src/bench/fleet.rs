@@ -42,7 +42,7 @@ pub(super) fn now() -> Timestamp {
 /// Fills `dir`: `count` nodes, the first `near` of them in the channel that calls often.
 pub(super) async fn fill(dir: &Path, count: usize, near: usize) -> Result<Vec<BenchNode>, BenchError> {
     let founded = posture::open(dir, "bench", now())?;
-    let store = SqliteStore::open(&dir.join("muster.db"))?;
+    let store = SqliteStore::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
     let ca_pem = founded.node_ca.cert_pem().to_owned();
     let mut keys = Vec::with_capacity(count);

@@ -11,7 +11,6 @@ use serde::{Serialize, Serializer};
 
 use super::compare::{NodeChange, Population};
 use super::one::{One, Reader};
-use crate::failure::Told;
 use crate::operator::{CallError, Operator};
 use crate::remote::RemoteError;
 
@@ -42,8 +41,6 @@ pub enum GroupError {
     #[error("the comparison was stopped")]
     Stopped(#[source] tokio::task::JoinError),
 }
-
-impl Told for GroupError {}
 
 /// What would change, fleet-wide.
 #[derive(Clone, Debug, Serialize)]

@@ -18,7 +18,7 @@ use crate::check;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::folder::Folder;
-use crate::operator::Operator;
+use crate::operator::{CallError, Operator};
 use crate::publish::{Broken, PublishError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
@@ -67,12 +67,30 @@ pub enum DiffError {
     Build(#[from] resolve::release::ReleaseError),
 }
 
+impl DiffError {
+    /// The control plane's own word, where it was the one to fail.
+    fn call(&self) -> Option<&CallError> {
+        match self {
+            DiffError::Remote(RemoteError::Call(error))
+            | DiffError::Group(GroupError::Call(error) | GroupError::Remote(RemoteError::Call(error))) => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Told for DiffError {
     fn exit(&self) -> Exit {
-        match self {
-            DiffError::Remote(RemoteError::Call(error)) => error.exit(),
-            _ => Exit::Error,
-        }
+        self.call().map_or(Exit::Error, Told::exit)
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.call().and_then(Told::hint)
+    }
+
+    fn code(&self) -> Option<&str> {
+        self.call().and_then(Told::code)
     }
 }
 

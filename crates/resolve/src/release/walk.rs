@@ -1,0 +1,205 @@
+//! [`Built`], and walking it: chunks and contents, made when they are asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::chunk::{self, Chunk};
+use model::set::ObjectSet;
+use model::trie::{Leaf, Top, Trie};
+use model::{Channel, Digest, SectionKey, Selection};
+
+use super::ReleaseError;
+use super::shared::Shared;
+use crate::specialize::{NodeSpec, Specialized};
+
+/// A release without its signature: who gets what. Cheap to clone.
+#[derive(Clone)]
+pub struct Built {
+    pub(super) selection: Selection,
+    pub(super) fleet: Specialized,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// A chunk's place in a release: a handle to walk it by. Cheap to clone.
+#[derive(Clone)]
+pub struct Piece {
+    hash: Digest,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Selection,
+    Exact(Trie),
+    Set(Arc<NodeSpec>),
+    Modules(Trie),
+}
+
+/// The bytes of an object, or a blob that one names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// SHA-256 of the bytes.
+    pub digest: Digest,
+    /// The bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+/// What lies directly below a piece.
+#[derive(Clone, Default)]
+pub struct Below {
+    /// Chunks.
+    pub pieces: Vec<Piece>,
+    /// Contents, and the blobs that they name.
+    pub contents: Vec<Content>,
+}
+
+impl Built {
+    /// Which set each node gets.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The root that headers name.
+    ///
+    /// # Errors
+    /// Never for a release that [`Builder::build`] gave.
+    pub fn root(&self) -> Result<Digest, ReleaseError> {
+        self.selection.root().map_err(ReleaseError::Canonical)
+    }
+
+    /// What the release was built from.
+    pub fn fleet(&self) -> &Specialized {
+        &self.fleet
+    }
+
+    /// Seconds between contacts, by channel.
+    pub fn contact_secs(&self) -> BTreeMap<Channel, u64> {
+        let policies = self.shared.policies.values();
+        policies.map(|policy| (policy.channel.clone(), policy.contact_secs)).collect()
+    }
+
+    /// Seconds for which a header is fresh, by channel.
+    pub fn freshness_secs(&self) -> BTreeMap<Channel, u64> {
+        let policies = self.shared.policies.iter();
+        let freshness = |name| self.shared.settings.get(name).map_or(0, |settings| settings.freshness_secs);
+        policies.map(|(name, policy)| (policy.channel.clone(), freshness(name).into())).collect()
+    }
+
+    /// The set of a node or a pattern.
+    ///
+    /// # Errors
+    /// Never for a spec of the fleet that was built.
+    pub fn set(&self, spec: &NodeSpec) -> Result<ObjectSet, ReleaseError> {
+        self.shared.set(spec)
+    }
+
+    /// Where a walk begins.
+    ///
+    /// # Errors
+    /// As [`Built::root`].
+    pub fn top(&self) -> Result<Piece, ReleaseError> {
+        Ok(Piece { hash: self.root()?, what: What::Selection })
+    }
+
+    /// The chunk that stands at a place.
+    ///
+    /// # Errors
+    /// Never for a piece of this release.
+    pub fn chunk(&self, piece: &Piece) -> Result<Chunk, ReleaseError> {
+        let trie = |section: &SectionKey, trie| chunk::of_trie(section, trie).ok_or(ReleaseError::Empty);
+        match &piece.what {
+            What::Selection => Ok(chunk::of_selection(&self.selection)),
+            What::Exact(exact) => trie(&Selection::section(), exact),
+            What::Modules(modules) => trie(&self.shared.sections.module, modules),
+            What::Set(spec) => Ok(chunk::of_set(&self.shared.set(spec)?)),
+        }
+    }
+
+    /// What lies directly below a place.
+    ///
+    /// # Errors
+    /// Never for a piece of this release.
+    pub fn below(&self, piece: &Piece) -> Result<Below, ReleaseError> {
+        match &piece.what {
+            What::Selection => self.below_selection(),
+            What::Exact(exact) => Ok(self.below_exact(exact)),
+            What::Set(spec) => self.below_set(spec),
+            What::Modules(modules) => self.below_modules(modules),
+        }
+    }
+
+    fn below_selection(&self) -> Result<Below, ReleaseError> {
+        let exact = self.selection.exact();
+        let mut pieces = Vec::new();
+        if !exact.is_empty() {
+            pieces.push(Piece { hash: exact.hash(), what: What::Exact(exact.clone()) });
+        }
+        for (entry, pattern) in self.selection.patterns().iter().zip(self.fleet.patterns.iter()) {
+            pieces.push(Piece { hash: entry.entry.root, what: What::Set(pattern.spec.clone()) });
+        }
+        Ok(Below { pieces, contents: Vec::new() })
+    }
+
+    fn below_exact(&self, exact: &Trie) -> Below {
+        let pieces = match exact.top() {
+            Top::Branch(children) => parts(children, What::Exact),
+            Top::Bucket(leaves) => {
+                let set = |leaf: &Arc<Leaf>| {
+                    let spec = self.fleet.exact.get(&leaf.name)?.clone();
+                    Some(Piece { hash: leaf.stub.digest, what: What::Set(spec) })
+                };
+                leaves.iter().filter_map(set).collect()
+            }
+        };
+        Below { pieces, contents: Vec::new() }
+    }
+
+    fn below_set(&self, spec: &Arc<NodeSpec>) -> Result<Below, ReleaseError> {
+        let modules = self.shared.list_of(spec)?;
+        let mut below = match modules.len() {
+            0 => Below::default(),
+            1 => self.below_modules(&modules)?,
+            _ => Below {
+                pieces: vec![Piece { hash: modules.hash(), what: What::Modules(modules) }],
+                contents: Vec::new(),
+            },
+        };
+        let policy = self.shared.policy(spec)?;
+        for bytes in [&spec.params, &policy.bytes] {
+            below.contents.push(Content { digest: Digest::of(bytes), bytes: bytes.clone() });
+        }
+        Ok(below)
+    }
+
+    fn below_modules(&self, modules: &Trie) -> Result<Below, ReleaseError> {
+        let leaves = match modules.top() {
+            Top::Branch(children) => {
+                return Ok(Below { pieces: parts(children, What::Modules), contents: Vec::new() });
+            }
+            Top::Bucket(leaves) => leaves,
+        };
+        let mut contents = Vec::new();
+        for leaf in leaves {
+            let module = self.shared.module(&leaf.name)?;
+            contents.push(Content { digest: module.digest, bytes: module.bytes.clone() });
+            let blobs = module.module.blobs.iter();
+            contents.extend(blobs.filter_map(|digest| {
+                let bytes = self.fleet.blobs.get(digest)?.clone();
+                Some(Content { digest: *digest, bytes })
+            }));
+        }
+        Ok(Below { pieces: Vec::new(), contents })
+    }
+}
+
+fn parts(children: &[Trie; 16], what: impl Fn(Trie) -> What) -> Vec<Piece> {
+    let held = children.iter().filter(|child| !child.is_empty());
+    held.map(|child| Piece { hash: child.hash(), what: what(child.clone()) }).collect()
+}
+
+impl Piece {
+    /// The hash by which the chunk is named.
+    pub fn hash(&self) -> Digest {
+        self.hash
+    }
+}
