@@ -183,7 +183,7 @@ impl Daemon {
             Effect::Fetch { contents, inline } => self.fetch(contents, inline),
             Effect::Adopt(adoption) => return Some(self.adopt(&adoption)),
             Effect::Run(order) => self.start_run(order),
-            Effect::Append(body) => self.append(body),
+            Effect::Append(body) => return (!self.append(body)).then_some(Input::NotAppended),
             Effect::Ack(cursor) => return self.ack(&cursor),
             Effect::SaveRun(last) => {
                 if let Err(error) = self.durable.save_last_run(&last) {
@@ -292,11 +292,13 @@ impl Daemon {
         }
     }
 
-    fn append(&mut self, body: FactBody) {
-        if let Err(error) = self.durable.append(body, now()) {
-            // Enforcement goes on without a log (LIF-10).
-            tracing::error!(error = %chain(&error), "a fact could not be recorded");
+    /// Whether a fact is durable now. Enforcement goes on without a log (LIF-10).
+    fn append(&mut self, body: FactBody) -> bool {
+        let appended = self.durable.append(body, now());
+        if let Err(error) = &appended {
+            tracing::error!(error = %chain(error), "a fact could not be recorded");
         }
+        appended.is_ok()
     }
 }
 

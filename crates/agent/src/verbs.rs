@@ -219,12 +219,13 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let report = runner.run(&order, &traits, mode)?;
     if mode == Mode::Apply {
         let outcome = node::step::outcome_digest(&report);
-        let changed = last.as_ref().is_none_or(|last| last.outcome != outcome);
+        let incarnation = durable.incarnation();
+        let changed = !last.as_ref().is_some_and(|last| last.tells(&outcome, &incarnation));
         if changed || report.counts.changed > 0 {
             durable.append(FactBody::Run(report.clone()), now())?;
         }
         if changed || intended {
-            durable.save_last_run(&LastRun { inputs, outcome, at: now() })?;
+            durable.save_last_run(&LastRun { inputs, outcome, at: now(), incarnation: Some(incarnation) })?;
         }
     }
     Ok(report)

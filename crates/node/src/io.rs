@@ -61,6 +61,8 @@ pub enum Input {
     RunFailed(String),
     /// Someone at the host asks to check in and converge now.
     Nudge,
+    /// A fact could not be made durable; enforcement goes on without it (LIF-10).
+    NotAppended,
     /// More facts wait than one check-in could carry.
     FactsWait,
     /// The control plane's clock, as it told it. A host's clock that is behind it locks the
@@ -88,7 +90,7 @@ pub enum Effect {
     Adopt(Box<Adoption>),
     /// Bind and converge, then [`Input::Ran`].
     Run(RunOrder),
-    /// Append a fact to the log.
+    /// Append a fact to the log; if that fails, [`Input::NotAppended`].
     Append(FactBody),
     /// Everything up to this is durable at the control plane.
     Ack(Cursor),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::exchange::{Held, Signed};
-use model::{Channel, Digest, ObjectKey, ObjectSet, Stub, Timestamp};
+use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
 
@@ -50,4 +50,16 @@ pub struct LastRun {
     pub outcome: Digest,
     /// When it ended.
     pub at: Timestamp,
+    /// The life of the log that holds its report, or that of a run alike: in another life
+    /// nothing was said yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+}
+
+impl LastRun {
+    /// A run that comes to this outcome is told already: its report, or that of one alike,
+    /// is in this life of the log.
+    pub fn tells(&self, outcome: &Digest, incarnation: &Incarnation) -> bool {
+        self.outcome == *outcome && self.incarnation.as_ref() == Some(incarnation)
+    }
 }

@@ -7,9 +7,9 @@ use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
+use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
-use trust::Floor;
 
 use crate::backoff::Spread;
 use crate::io::{Effect, Identity, Input, Restored, RunOrder};
@@ -168,6 +168,7 @@ impl Node {
                 effects.push(Effect::Warn(format!("the release could not be kept: {why}")));
                 self.on_stuck(now);
             }
+            Input::NotAppended => self.on_not_appended(&mut effects),
             Input::ServerTime(theirs) => self.ahead = theirs.since(now),
             Input::Ran(report) => self.on_ran(&report, now, &mut effects),
             Input::RunFailed(why) => {
@@ -426,9 +427,10 @@ impl Node {
             self.hurry(now);
         }
         let outcome = outcome_digest(report);
-        let changed = self.last_run.as_ref().is_none_or(|last| last.outcome != outcome);
+        let incarnation = self.identity.incarnation.clone();
+        let changed = !self.last_run.as_ref().is_some_and(|last| last.tells(&outcome, &incarnation));
         let inputs_changed = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
-        let last = LastRun { inputs, outcome, at: now };
+        let last = LastRun { inputs, outcome, at: now, incarnation: Some(incarnation) };
         self.last_run = Some(last.clone());
         // Facts first, then what hides them: a crash in between repeats a fact, never loses one.
         if changed || report.counts.changed > 0 {
@@ -436,6 +438,14 @@ impl Node {
         }
         if changed || inputs_changed {
             effects.push(Effect::SaveRun(last));
+        }
+    }
+
+    /// A report that is not in the log must not be taken for said: the next run says it.
+    fn on_not_appended(&mut self, effects: &mut Vec<Effect>) {
+        if let Some(last) = &mut self.last_run {
+            last.incarnation = None;
+            effects.push(Effect::SaveRun(last.clone()));
         }
     }
 

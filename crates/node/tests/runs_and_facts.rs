@@ -9,7 +9,7 @@ use common::{Bench, Release, START, answer, facts, report, run_of};
 use model::RunReport;
 use model::exchange::Answer;
 use model::log::{Cursor, FactBody};
-use node::{Effect, Input, Restored};
+use node::{Effect, Input, LastRun, Restored};
 
 fn bench() -> Bench {
     Bench::holding(&Release::new(1, START, &["a"]))
@@ -157,6 +157,37 @@ fn facts_are_delivered_soon_also_those_that_came_during_a_check_in() {
     assert_eq!(facts(&bench.give(Input::Ran(Box::new(report(1, 1))))).len(), 1);
     bench.give(Input::Answered(Box::new(answer())));
     assert!(bench.wait().unwrap() <= soon, "{:?}", bench.wait());
+}
+
+#[test]
+fn a_report_that_is_not_in_the_log_is_given_again() {
+    let mut bench = bench();
+    run(&mut bench, &report(1, 0));
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 1);
+    let effects = bench.give(Input::NotAppended);
+    assert!(matches!(&effects[..], [Effect::SaveRun(last)] if last.incarnation.is_none()), "{effects:?}");
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 1);
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 0);
+}
+
+#[test]
+fn in_a_new_life_of_the_log_nothing_is_told_yet() {
+    let mut before = bench();
+    run(&mut before, &report(1, 0));
+    let effects = run(&mut before, &report(0, 1));
+    let saved = effects.iter().find_map(|effect| match effect {
+        Effect::SaveRun(last) => Some(last.clone()),
+        _ => None,
+    });
+    for (incarnation, want) in [("i1", 0), ("of-a-log-that-was-lost", 1)] {
+        let last = LastRun { incarnation: Some(incarnation.parse().unwrap()), ..saved.clone().unwrap() };
+        let adoption = before.node.adoption().cloned();
+        let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
+        bench.give(Input::Tick);
+        let order = bench.give(Input::Traits(bench.traits.clone()));
+        assert!(!run_of(&order).unwrap().intended, "what is bound is the same");
+        assert_eq!(facts(&bench.give(Input::Ran(Box::new(report(0, 1))))).len(), want, "{incarnation}");
+    }
 }
 
 #[test]

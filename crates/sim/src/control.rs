@@ -41,6 +41,8 @@ pub(crate) enum Response {
     Answer(Box<Answer>),
     Contents(BTreeMap<Digest, String>),
     Skewed(Timestamp),
+    /// The next number that is new.
+    Replayed(u64),
     Refused(&'static str),
 }
 
@@ -139,12 +141,14 @@ impl ControlPlane {
     /// then the answer.
     pub(crate) fn receive(&mut self, request: Request, now: Timestamp, publisher: &Publisher) -> Response {
         let off = now.secs().abs_diff(request.created.secs());
-        if off > SLACK.as_secs() || request.created.secs() < self.started.secs() {
+        let known = micros(self.started)..=micros(now.plus(SLACK * 2));
+        if off > SLACK.as_secs() || !known.contains(&request.nonce) {
             return Response::Skewed(now);
         }
         let id = request.node;
-        if !self.node(&id).window.accept(request.nonce) {
-            return Response::Refused("replayed");
+        let window = &mut self.node(&id).window;
+        if !window.accept(request.nonce) {
+            return Response::Replayed(window.highest() + 1);
         }
         match request.body {
             Body::Contents(wanted) => self.contents(&id, &wanted, publisher),
@@ -243,6 +247,11 @@ fn restored(record: NodeRecord) -> NodeState {
         node.summary.since = Some(run.started);
     }
     node
+}
+
+/// A request's number: its time, or higher.
+pub(crate) fn micros(time: Timestamp) -> u64 {
+    u64::try_from(time.0).unwrap_or(0) * 1000
 }
 
 /// The value of a future that never waits.

@@ -16,7 +16,7 @@ use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
 use plane::Head;
 use trust::{PublicKey, SigningKey};
 
-use crate::control::{Body, Request, Response};
+use crate::control::{Body, Request, Response, micros};
 use crate::disk::{Disk, WriteError};
 use crate::publisher::{Publisher, entry_in};
 
@@ -209,7 +209,10 @@ impl Machine {
                 }
                 asks.push(Ask::Run(order));
             }
-            Effect::Append(body) => self.append(body, now)?,
+            Effect::Append(body) => match self.append(body, now) {
+                Err(WriteError::Full) => return Ok(Some(Input::NotAppended)),
+                other => other?,
+            },
             Effect::Ack(cursor) => {
                 if cursor.incarnation == self.disk.files().log.incarnation {
                     self.disk.write(|files| files.log.ack(cursor.seq))?;
@@ -344,8 +347,18 @@ impl Machine {
         let clock = self.clock(now);
         let Some(process) = &mut self.process else { return vec![] };
         let Some(mut call) = process.call.take_if(|call| call.number == number) else { return vec![] };
-        if let (Some(Response::Skewed(theirs)), false) = (&response, call.signed_again) {
-            process.offset = theirs.0 - clock.0;
+        let learned = match response {
+            Some(Response::Skewed(theirs)) => {
+                process.offset = theirs.0 - clock.0;
+                true
+            }
+            Some(Response::Replayed(next)) if next > process.nonce => {
+                process.nonce = next - 1;
+                true
+            }
+            _ => false,
+        };
+        if learned && !call.signed_again {
             call.signed_again = true;
             process.call = Some(call);
             return self.send(clock).into_iter().collect();
@@ -406,7 +419,6 @@ fn given_up(error: WriteError) -> Result<String, WriteError> {
 /// Numbers rise with the time; one from a clock that was far ahead is forgotten, as it was
 /// never accepted. One is left between two, for a request that is sent twice.
 fn next_number(last: u64, now: Timestamp) -> u64 {
-    let micros = |time: Timestamp| u64::try_from(time.0).unwrap_or(0) * 1000;
     if last < micros(now.plus(SLACK * 2)) { micros(now).max(last + 2) } else { micros(now) }
 }
 

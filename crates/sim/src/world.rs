@@ -289,6 +289,7 @@ impl World {
             Response::Answer(_) => "answer: no change",
             Response::Contents(_) => "answer: contents",
             Response::Skewed(_) => "answer: skewed",
+            Response::Replayed(_) => "answer: replayed",
             Response::Refused(code) => code,
         });
         if is_check_in && self.now < self.hostile_until {

@@ -57,7 +57,7 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
     let nodes = fleet::fill(dir.path(), load.nodes, near).await?;
     let (floor_kept, floor_cold) = floor_figures(dir.path(), &nodes[0], load).await?;
     let empty = empty_memory().await?;
-    let server = start(dir.path())?;
+    let server = Server::control_plane(dir.path())?;
     let url = url_of(dir.path())?;
     let kept = load::kept(&server, &url, &nodes[..load.connections], load.time()).await?;
     let far = nodes.len().saturating_sub(load.connections).max(near);
@@ -80,22 +80,6 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A control plane over a directory; its ports are in the client files that it writes.
-fn start(dir: &Path) -> Result<Server, BenchError> {
-    let dir = dir.to_string_lossy();
-    Server::start(&[
-        "server",
-        "--data",
-        &dir,
-        "--listen",
-        "127.0.0.1:0",
-        "--operator-listen",
-        "127.0.0.1:0",
-        "--name",
-        "127.0.0.1",
-    ])
-}
-
 fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
     let info: server::EnrollInfo = server::posture::read_json(&dir.join("enroll.json"))?;
     info.servers.first().cloned().ok_or_else(|| "no server".into())
@@ -104,13 +88,13 @@ fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
 /// What a control plane without nodes takes.
 async fn empty_memory() -> Result<u64, BenchError> {
     let dir = tempfile::tempdir()?;
-    let server = start(dir.path())?;
+    let server = Server::control_plane(dir.path())?;
     tokio::time::sleep(SETTLE).await;
     server.memory()
 }
 
 async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Result<Vec<Row>, BenchError> {
-    let server = start(dir)?;
+    let server = Server::control_plane(dir)?;
     let url = url_of(dir)?;
     tokio::time::sleep(SETTLE).await;
     let started = server.memory()?;

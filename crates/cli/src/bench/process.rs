@@ -1,6 +1,7 @@
 //! A server under measurement: its CPU time and memory as the kernel counts them.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -29,6 +30,14 @@ impl Server {
         // Keep the pipe empty for as long as the server lives.
         std::thread::spawn(move || reader.lines().map_while(Result::ok).for_each(drop));
         Ok(Server { child, first_line: first_line.trim().to_owned() })
+    }
+
+    /// Starts a control plane over a directory, on ports of its own choice; they are in the
+    /// client files that it writes.
+    pub(super) fn control_plane(dir: &Path) -> Result<Server, BenchError> {
+        let dir = dir.to_string_lossy();
+        let own = "127.0.0.1:0";
+        Server::start(&["server", "--data", &dir, "--listen", own, "--operator-listen", own, "--name", "127.0.0.1"])
     }
 
     /// CPU time used so far, user and system.

@@ -27,18 +27,7 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let (data, repo) = (dir.path().join("data"), dir.path().join("repo"));
     write_repo(&repo, count)?;
-    let shown = data.to_string_lossy().into_owned();
-    let server = Server::start(&[
-        "server",
-        "--data",
-        &shown,
-        "--listen",
-        "127.0.0.1:0",
-        "--operator-listen",
-        "127.0.0.1:0",
-        "--name",
-        "127.0.0.1",
-    ])?;
+    let server = Server::control_plane(&data)?;
     let operator = data.join("operator.json");
     let credentials: Credentials = server::posture::read_json(&operator)?;
     let key = credentials::release_key(None, &operator)?;
