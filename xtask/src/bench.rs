@@ -28,7 +28,12 @@ pub fn agent(root: &Path) -> Outcome {
     let measured = figures(&release, &dir);
     let _ = fs::remove_dir_all(&dir);
     measured?;
-    row("resident memory of a daemon that converged and calls every 2 s", resident_mib(&release)?, 15.0, "MiB");
+    row(
+        "resident memory of a daemon that converged and calls every 2 s",
+        resident_mib(&release)?,
+        15.0,
+        "MiB",
+    );
     Ok(())
 }
 
@@ -102,7 +107,8 @@ fn cfengine(dir: &Path) -> Result<Option<Duration>, String> {
     }
     let tree = dir.join("cf");
     fs::create_dir_all(&tree).map_err(|error| error.to_string())?;
-    let mut policy = "body common control { bundlesequence => { \"main\" }; }\nbundle agent main {\nfiles:\n".to_owned();
+    let mut policy =
+        "body common control { bundlesequence => { \"main\" }; }\nbundle agent main {\nfiles:\n".to_owned();
     for number in 0..FILES {
         let path = tree.join(format!("file-{number:04}.conf"));
         policy.push_str(&format!(

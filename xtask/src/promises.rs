@@ -53,7 +53,11 @@ fn collect(root: &Path) -> BTreeMap<String, Promise> {
         let in_tests = shown.contains("/tests/") || shown.contains("crates/sim/");
         for id in ids(&text) {
             let promise = promises.entry(id).or_default();
-            if in_tests { promise.tests.insert(shown.clone()) } else { promise.code.insert(shown.clone()) };
+            if in_tests {
+                promise.tests.insert(shown.clone())
+            } else {
+                promise.code.insert(shown.clone())
+            };
         }
     }
     let figures = std::fs::read_to_string(root.join("docs/benchmarks.md")).unwrap_or_default();

@@ -10,8 +10,25 @@ use crate::{Outcome, files};
 
 /// Crates in the order in which they may use one another: only those before.
 pub const LAYERS: &[&str] = &[
-    "model", "lang", "trust", "catalog", "resolve", "converge", "node", "plane", "wire", "spool", "net",
-    "store", "host", "resources", "server", "agent", "cli", "sim", "xtask",
+    "model",
+    "lang",
+    "trust",
+    "catalog",
+    "resolve",
+    "converge",
+    "node",
+    "plane",
+    "wire",
+    "spool",
+    "net",
+    "store",
+    "host",
+    "resources",
+    "server",
+    "agent",
+    "cli",
+    "sim",
+    "xtask",
 ];
 /// Crates that hold decisions.
 pub const CORES: &[&str] = &["model", "lang", "trust", "catalog", "resolve", "converge", "node", "plane"];
@@ -94,10 +111,13 @@ fn layers(graph: &Graph) -> Vec<String> {
     let mut wrong = Vec::new();
     for member in &graph.members {
         let Some(own) = place(member) else {
-            wrong.push(format!("crate {member} has no layer; put it into xtask/src/tidy.rs and ARCHITECTURE.md"));
+            wrong.push(format!(
+                "crate {member} has no layer; put it into xtask/src/tidy.rs and ARCHITECTURE.md"
+            ));
             continue;
         };
-        for used in graph.uses.get(member).into_iter().flatten().filter(|used| graph.members.contains(*used)) {
+        for used in graph.uses.get(member).into_iter().flatten().filter(|used| graph.members.contains(*used))
+        {
             if place(used).is_none_or(|used| used >= own) {
                 wrong.push(format!("{member} uses {used}, which is not above it"));
             }

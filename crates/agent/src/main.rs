@@ -1,5 +1,6 @@
 //! The `muster-agent` binary.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use agent::verbs::{self, Cli};
@@ -9,6 +10,15 @@ use tracing::level_filters::LevelFilter;
 fn main() -> ExitCode {
     let asked = std::env::var("MUSTER_LOG").ok().and_then(|level| level.parse().ok());
     let level = asked.unwrap_or(LevelFilter::INFO);
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
-    verbs::main(Cli::parse())
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour).init();
+    match Cli::try_parse() {
+        Ok(cli) => verbs::main(cli),
+        // 2 would mean differences.
+        Err(error) => {
+            let wrong = error.use_stderr();
+            let _ = error.print();
+            ExitCode::from(u8::from(wrong))
+        }
+    }
 }

@@ -157,7 +157,10 @@ fn joined(
     // ENR-6: flag, file, environment, in this order.
     let (token, token_file) = match (token, token_file) {
         (Some(token), _) => (token, None),
-        (None, Some(path)) => (std::fs::read_to_string(&path)?, Some(path)),
+        (None, Some(path)) => match std::fs::read_to_string(&path) {
+            Ok(token) => (token, Some(path)),
+            Err(error) => return Err(format!("the token's file {}: {error}", path.display()).into()),
+        },
         (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
     };
     let (root, allow_exec) = (place.root.clone(), place.allow_exec);
@@ -171,11 +174,12 @@ fn joined(
         print(&format!("{view}\n"));
     } else {
         print(&format!(
-            "joined fleet {} as {} ({})\nnext: muster-agent daemon{}\n",
+            "joined fleet {} as {} ({})\nnext: muster-agent{}{} daemon\n",
             membership.trust.fleet,
             membership.hostname,
             membership.node_id,
             place.state.as_ref().map_or(String::new(), |dir| format!(" --state {}", dir.display())),
+            place.root.as_ref().map_or(String::new(), |dir| format!(" --root {}", dir.display())),
         ));
     }
     Ok(ExitCode::SUCCESS)
@@ -218,14 +222,12 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let runner = Runner::new(machine.kinds.clone(), durable.clone(), hostname);
     let report = runner.run(&order, &traits, mode)?;
     if mode == Mode::Apply {
-        let outcome = node::step::outcome_digest(&report);
-        let incarnation = durable.incarnation();
-        let changed = !last.as_ref().is_some_and(|last| last.tells(&outcome, &incarnation));
-        if changed || report.counts.changed > 0 {
+        let written = LastRun::after(last.as_ref(), inputs, &report, &durable.incarnation(), now());
+        if written.fact {
             durable.append(FactBody::Run(report.clone()), now())?;
         }
-        if changed || intended {
-            durable.save_last_run(&LastRun { inputs, outcome, at: now(), incarnation: Some(incarnation) })?;
+        if written.save {
+            durable.save_last_run(&written.last)?;
         }
     }
     Ok(report)

@@ -95,6 +95,38 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
     }
 }
 
+/// An agent that starts anew with a clock that was set back goes on from the number that the
+/// control plane would take; one that is refused without end gives up.
+#[tokio::test]
+async fn a_replay_s_refusal_says_where_to_go_on() {
+    let highest = Arc::new(Mutex::new(u64::try_from(now().plus(SLACK).0).unwrap() * 1000));
+    let asked = Arc::new(Mutex::new(0));
+    let (seen, count) = (highest.clone(), asked.clone());
+    let control = Control::start(&["127.0.0.1"], move |parts, _| {
+        *count.lock().unwrap() += 1;
+        let signed = signature::parse(&parts.headers).unwrap();
+        let mut highest = seen.lock().unwrap();
+        if signed.nonce > *highest {
+            *highest = signed.nonce;
+            return json(&Acked { acked: Cursor { incarnation: "i1".parse().unwrap(), seq: 0 } });
+        }
+        let mut told = Problem::new(Code::Replayed, "seen");
+        told.next_number = Some(*highest + 1);
+        problem(&told)
+    })
+    .await;
+    let mut session = session(&control);
+    for _ in 0..3 {
+        report(&mut session).await.unwrap();
+    }
+    assert_eq!(*asked.lock().unwrap(), 4, "it learns once");
+    *highest.lock().unwrap() = u64::MAX - 1;
+    for _ in 0..2 {
+        let refused = report(&mut session).await.unwrap_err();
+        assert!(matches!(&refused, CallError::Refused(problem) if problem.code == "replayed"), "{refused:?}");
+    }
+}
+
 /// A server that names a time and refuses that one too is not asked for ever.
 #[tokio::test]
 async fn a_server_that_is_never_content_is_given_up() {

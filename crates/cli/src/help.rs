@@ -167,7 +167,7 @@ pub fn explain(topic: &str) -> Option<Explanation> {
 
 const POSTURE: &str = "\
 Lab: root.key (signs tokens) or release.key (signs releases) lies in the control plane's directory. Whoever breaks into it then holds the fleet. One command works, which is what a laboratory wants.
-Sealed: both lie elsewhere. Move root.key and release.key to the machine that mints tokens and publishes, keep a backup off line, restart `muster server`. Then publish with `--key release.key`, mint with `--root-key root.key --enroll enroll.json`, and sign freshness with `muster publish --beacon` more often than the shortest freshness of a channel.";
+Sealed: both lie elsewhere. Move root.key and release.key to the machine that mints tokens and publishes, copy operator.json and enroll.json beside them, keep a backup off line, restart `muster server`. Then publish with `--key release.key --operator operator.json`, mint with `--root-key root.key --enroll enroll.json`, and sign freshness with `muster publish --beacon` more often than the shortest freshness of a channel.";
 
 fn exits() -> String {
     EXITS.iter().map(|(exit, what)| format!("{} {what}.\n", *exit as u8)).collect()

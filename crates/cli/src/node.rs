@@ -24,10 +24,10 @@ A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular ex
 
 Examples:
   muster node list
-  muster node list 'web-*'
+  muster node list 'web-*.example.com'
   muster node show web-1.example.com
   muster node facts web-1.example.com
-  muster node push 'web-*' --yes      converge now, not at the next contact
+  muster node push 'web-**' --yes     converge now, not at the next contact
   muster node remove web-1.example.com";
 
 /// Arguments of `muster node`.
@@ -85,7 +85,7 @@ struct NoNode(String);
 
 impl Told for NoNode {
     fn hint(&self) -> Option<String> {
-        Some("`muster node list` shows all; quote a pattern, so that the shell leaves it alone".to_owned())
+        Some("`muster node list` shows all; `*` stops at a dot (`**` does not); quote a pattern".to_owned())
     }
 }
 

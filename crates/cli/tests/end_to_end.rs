@@ -70,12 +70,24 @@ fn a_fleet_converges_and_stays_so() {
     assert_eq!(server.json(&["status"])["seq"], 2);
     until("it holds release 2", || (server.node("web-1")["held"]["seq"] == 2).then_some(()));
 
+    // A file of the repo, too large to travel in an answer.
+    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::create_dir_all(repo.join("modules/hello/files")).unwrap();
+    std::fs::write(repo.join("modules/hello/files/large.bin"), &large).unwrap();
+    let module = repo.join("modules/hello/module.yaml");
+    let with_large =
+        std::fs::read_to_string(&module).unwrap() + "  - file: /etc/large\n    source: large.bin\n";
+    std::fs::write(&module, with_large).unwrap();
+    server.publish(&repo);
+    let target = web.dir.join("root/etc/large");
+    until("the large file is there", || (std::fs::read(&target).ok()? == large).then_some(()));
+
     // A repo with a mistake publishes nothing.
     std::fs::write(repo.join("modules/hello/module.yaml"), "resources:\n  - fiel: /etc/hello\n").unwrap();
     let refused = server.muster(&["publish", "--repo", repo.to_str().unwrap(), "--yes"]);
     assert!(!refused.status.success());
     assert!(text(&refused.stderr).contains("module.yaml:2:"), "{refused:?}");
-    assert_eq!(server.json(&["status"])["seq"], 2);
+    assert_eq!(server.json(&["status"])["seq"], 3);
 
     // All end when they are asked to.
     assert!(daemon.end().success());
@@ -118,7 +130,9 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
     let corrections = until("both corrections are told", || {
         let runs = server.json(&["run", "list", "--node", "web-1"]);
         let runs = runs.as_array().unwrap().clone();
-        let changed = |run: &&serde_json::Value| run["report"]["intended"] == false && run["report"]["counts"]["changed"] == 1;
+        let changed = |run: &&serde_json::Value| {
+            run["report"]["intended"] == false && run["report"]["counts"]["changed"] == 1
+        };
         let corrections: Vec<_> = runs.iter().filter(changed).cloned().collect();
         (corrections.len() >= 2).then_some(corrections)
     });
@@ -174,7 +188,8 @@ fn a_bad_token_says_what_to_do() {
     ] {
         std::fs::write(host.token_file(), &token).unwrap();
         let file = host.token_file();
-        let output = host.run(&[&["join", "--token-file", file.to_str().unwrap()], arguments.as_slice()].concat());
+        let output =
+            host.run(&[&["join", "--token-file", file.to_str().unwrap()], arguments.as_slice()].concat());
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{token}");
         assert!(said.contains(says), "{said}");

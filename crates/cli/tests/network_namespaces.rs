@@ -147,7 +147,9 @@ fn over_ipv4_and_ipv6_through_a_partition() {
         until("the correction of the meantime is told", || {
             let runs = server.json(&["run", "list", "--node", &host.name]);
             let runs = runs.as_array().unwrap().clone();
-            runs.iter().any(|run| run["report"]["intended"] == false && run["report"]["seq"] == 1).then_some(())
+            runs.iter()
+                .any(|run| run["report"]["intended"] == false && run["report"]["seq"] == 1)
+                .then_some(())
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::exchange::{Held, Signed};
-use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, Stub, Timestamp};
+use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunReport, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
 
@@ -56,7 +56,34 @@ pub struct LastRun {
     pub incarnation: Option<Incarnation>,
 }
 
+/// What to write down of a run that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The run, remembered.
+    pub last: LastRun,
+    /// Its report is a fact: it says something new, or something was changed (CNV-2).
+    pub fact: bool,
+    /// What is remembered on disk differs; written after the fact, so that a crash in between
+    /// repeats a fact and loses none.
+    pub save: bool,
+}
+
 impl LastRun {
+    /// What to write down of a run, after the one before it.
+    pub fn after(
+        before: Option<&LastRun>,
+        inputs: Digest,
+        report: &RunReport,
+        incarnation: &Incarnation,
+        now: Timestamp,
+    ) -> Written {
+        let outcome = crate::step::outcome_digest(report);
+        let told = before.is_some_and(|last| last.tells(&outcome, incarnation));
+        let same_inputs = before.is_some_and(|last| last.inputs == inputs);
+        let last = LastRun { inputs, outcome, at: now, incarnation: Some(incarnation.clone()) };
+        Written { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
+    }
+
     /// A run that comes to this outcome is told already: its report, or that of one alike,
     /// is in this life of the log.
     pub fn tells(&self, outcome: &Digest, incarnation: &Incarnation) -> bool {

@@ -426,18 +426,14 @@ impl Node {
             self.pushed = Some(push);
             self.hurry(now);
         }
-        let outcome = outcome_digest(report);
-        let incarnation = self.identity.incarnation.clone();
-        let changed = !self.last_run.as_ref().is_some_and(|last| last.tells(&outcome, &incarnation));
-        let inputs_changed = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
-        let last = LastRun { inputs, outcome, at: now, incarnation: Some(incarnation) };
-        self.last_run = Some(last.clone());
-        // Facts first, then what hides them: a crash in between repeats a fact, never loses one.
-        if changed || report.counts.changed > 0 {
+        let incarnation = &self.identity.incarnation;
+        let written = LastRun::after(self.last_run.as_ref(), inputs, report, incarnation, now);
+        self.last_run = Some(written.last.clone());
+        if written.fact {
             self.append(FactBody::Run(report.clone()), now, effects);
         }
-        if changed || inputs_changed {
-            effects.push(Effect::SaveRun(last));
+        if written.save {
+            effects.push(Effect::SaveRun(written.last));
         }
     }
 

@@ -7,8 +7,9 @@ mod support;
 
 use http::{Method, header};
 use model::log::{Fact, FactBody};
+use rusqlite::Connection;
 use support::release::{Plan, make, params};
-use support::{Fleet, new_key, now, quiet, refused, told};
+use support::{Fleet, new_key, now, quiet, refused, refuses, told};
 use trust::{Slots, TrustDocument};
 use wire::{Code, body, route};
 
@@ -59,4 +60,30 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     let answer = node.check_in(&quiet()).await.unwrap();
     assert_eq!(answer.offer.unwrap().header, made.header);
     assert_eq!(fleet.operator().await.status().await.not_ready, None);
+}
+
+/// Whoever writes to the database without the release key points nobody anywhere.
+#[tokio::test]
+async fn a_head_that_was_changed_in_the_database_makes_check_ins_wait() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a")]);
+    fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+    fleet.stop().await;
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    let text: String =
+        database.query_row("SELECT CAST(header AS TEXT) FROM head", [], |row| row.get(0)).unwrap();
+    let changed = text.replacen("86400", "99999", 1);
+    assert_ne!(changed, text, "the freshness is in the header: {text}");
+    assert_eq!(database.execute("UPDATE head SET header = ?1", [changed]).unwrap(), 1);
+    drop(database);
+    fleet.start_again().await;
+    node.url = fleet.url();
+    let problem = refuses(node.check_in(&quiet()).await, Code::NotReady);
+    assert!(problem.detail.unwrap().contains("no trusted key signed it"));
+    // A new release, made well, puts it right.
+    let plan = Plan::new(&fleet.enroll_info().fleet, 2).node("web-1", &[params("b")]);
+    let made = make(&plan, &fleet.release_key());
+    fleet.operator().await.publish(&made).await.unwrap();
+    assert_eq!(node.check_in(&quiet()).await.unwrap().offer.unwrap().header, made.header);
 }

@@ -37,7 +37,17 @@ impl Server {
     pub(super) fn control_plane(dir: &Path) -> Result<Server, BenchError> {
         let dir = dir.to_string_lossy();
         let own = "127.0.0.1:0";
-        Server::start(&["server", "--data", &dir, "--listen", own, "--operator-listen", own, "--name", "127.0.0.1"])
+        Server::start(&[
+            "server",
+            "--data",
+            &dir,
+            "--listen",
+            own,
+            "--operator-listen",
+            own,
+            "--name",
+            "127.0.0.1",
+        ])
     }
 
     /// CPU time used so far, user and system.

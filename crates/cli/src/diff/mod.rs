@@ -33,7 +33,7 @@ resource, bound with the traits that it recorded. Ends with 2 when something dif
 Examples:
   muster diff --repo fleet
   muster diff --repo fleet web-1.example.com
-  muster diff --repo fleet 'web-*'
+  muster diff --repo fleet 'web-*.example.com'
   muster diff --repo fleet --json | jq '.groups[] | {count, nodes}'";
 
 /// Arguments of `muster diff`.

@@ -79,7 +79,9 @@ pub enum FolderError {
 impl Told for FolderError {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            FolderError::NoFolder(_) => "name the folder that holds fleet.yaml: --repo DIR".to_owned(),
+            FolderError::NoFolder(_) => {
+                "name the folder that holds fleet.yaml (--repo DIR; `muster check DIR`)".to_owned()
+            }
             FolderError::Special(_) => "put a copy of the file there instead of a link".to_owned(),
             FolderError::Name(_) => "rename it".to_owned(),
             FolderError::TooLarge(_)

@@ -16,7 +16,18 @@ const DEADLINE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Crates whose change makes the agent another program.
 const AGENTS_CRATES: [&str; 12] = [
-    "model", "lang", "trust", "catalog", "converge", "node", "wire", "spool", "net", "host", "resources", "agent",
+    "model",
+    "lang",
+    "trust",
+    "catalog",
+    "converge",
+    "node",
+    "wire",
+    "spool",
+    "net",
+    "host",
+    "resources",
+    "agent",
 ];
 
 /// The operator's program.
@@ -27,19 +38,21 @@ pub fn muster() -> PathBuf {
 /// The agent beside it; built if it is not there or older than its source.
 pub fn muster_agent() -> PathBuf {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
-    AGENT.get_or_init(|| {
-        let agent = muster().with_file_name("muster-agent");
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let built = std::fs::metadata(&agent).and_then(|data| data.modified()).ok();
-        let sources = AGENTS_CRATES.iter().filter_map(|name| newest(&crates.join(name).join("src"))).max();
-        if built.is_none() || built < sources {
-            let mut command = Command::new(env!("CARGO"));
-            command.args(["build", "--quiet", "--package", "agent", "--bin", "muster-agent"]);
-            assert!(command.current_dir(crates).status().unwrap().success(), "the agent cannot be built");
-        }
-        agent
-    })
-    .clone()
+    AGENT
+        .get_or_init(|| {
+            let agent = muster().with_file_name("muster-agent");
+            let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+            let built = std::fs::metadata(&agent).and_then(|data| data.modified()).ok();
+            let sources =
+                AGENTS_CRATES.iter().filter_map(|name| newest(&crates.join(name).join("src"))).max();
+            if built.is_none() || built < sources {
+                let mut command = Command::new(env!("CARGO"));
+                command.args(["build", "--quiet", "--package", "agent", "--bin", "muster-agent"]);
+                assert!(command.current_dir(crates).status().unwrap().success(), "the agent cannot be built");
+            }
+            agent
+        })
+        .clone()
 }
 
 /// When the newest file below a directory was changed.
@@ -64,7 +77,9 @@ fn command(prefix: &Prefix, program: &Path) -> Command {
             command
         }
     };
-    for name in ["MUSTER_OPERATOR", "MUSTER_RELEASE_KEY", "MUSTER_STATE", "MUSTER_TOKEN", "MUSTER_LOG", "RUST_LOG"] {
+    for name in
+        ["MUSTER_OPERATOR", "MUSTER_RELEASE_KEY", "MUSTER_STATE", "MUSTER_TOKEN", "MUSTER_LOG", "RUST_LOG"]
+    {
         command.env_remove(name);
     }
     command.stdin(Stdio::null()).env("NO_COLOR", "1");
@@ -174,7 +189,13 @@ impl Server {
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.muster(arguments);
-        assert!(output.status.success(), "{arguments:?}: {:?}\n{}{}", output.status, text(&output.stdout), text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {:?}\n{}{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 
@@ -182,7 +203,8 @@ impl Server {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.muster(&[arguments, &["--json"]].concat());
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
     }
 
     /// A token for a host, in a file.
@@ -262,7 +284,9 @@ impl Host {
 
     /// Waits until a file has a content.
     pub fn until_read(&self, path: &str, content: &str) {
-        until(&format!("{path} of {} is {content:?}", self.name), || (self.read(path) == content).then_some(()));
+        until(&format!("{path} of {} is {content:?}", self.name), || {
+            (self.read(path) == content).then_some(())
+        });
     }
 }
 
