@@ -23,6 +23,8 @@ pub struct StatusView {
     release: Option<ReleaseView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_counts: Option<model::Counts>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -53,13 +55,15 @@ pub fn read(state: &Path) -> Result<StatusView, StateError> {
         objects: adoption.objects.len(),
         adopted_at: adoption.adopted_at,
     });
+    let last = last_run.load().map_err(failed)?.value;
     Ok(StatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
         node_id: membership.node_id,
         servers: membership.servers,
         release,
-        last_changed_run: last_run.load().map_err(failed)?.value.map(|last| last.at),
+        last_changed_run: last.as_ref().map(|last| last.at),
+        last_counts: last.map(|last| last.counts),
     })
 }
 
@@ -83,8 +87,16 @@ impl fmt::Display for StatusView {
             }
         }
         match self.last_changed_run {
-            None => writeln!(f, "last run       none yet"),
-            Some(at) => writeln!(f, "last news      {at}: the last run that differed from the one before"),
+            None => writeln!(f, "last run       none yet")?,
+            Some(at) => writeln!(f, "runs alike     since {at}")?,
+        }
+        match &self.last_counts {
+            None => Ok(()),
+            Some(counts) => writeln!(
+                f,
+                "each of them   {} ok, {} changed, {} failed, {} skipped, {} would change",
+                counts.ok, counts.changed, counts.failed, counts.skipped, counts.would_change
+            ),
         }
     }
 }

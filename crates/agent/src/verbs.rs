@@ -75,7 +75,7 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     },
     /// Say what `apply` would change; touch nothing
     Plan,
-    /// Say what is held, what the last run came to, what waits
+    /// Say what is held and what the last run came to
     Status,
     /// Print the fingerprint of this machine's key, for `muster token mint --fingerprint`
     Fingerprint {
@@ -142,7 +142,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Status => status(&place, cli.json),
         Verb::Fingerprint { ssh_host_key } => fingerprint(&place, ssh_host_key),
         Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
-            executor_test(&script, Duration::from_secs(timeout))
+            executor_test(&place, &script, Duration::from_secs(timeout))
         }
     }
 }
@@ -254,7 +254,7 @@ fn fingerprint(place: &Place, ssh_host_key: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn executor_test(script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
+fn executor_test(place: &Place, script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
     /// The longest request read from stdin, in bytes.
     const MAX_REQUEST: u64 = 1024 * 1024;
     let mut request = Vec::new();
@@ -262,7 +262,10 @@ fn executor_test(script: &Path, timeout: Duration) -> Result<ExitCode, Failure> 
     if request.trim_ascii().is_empty() {
         request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
     }
-    let tested = resources::custom::test_script(script, &request, timeout)?;
+    let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let options = host::Options { allow_exec: place.allow_exec, ..host::Options::default() };
+    let host = host::Host::open(&root, options)?;
+    let tested = resources::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {
         eprintln!("{}", tested.stderr.trim_end());
     }

@@ -229,6 +229,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Refused { code, message } => format!("{code}: {message}"),
             FactBody::Started { version, .. } => format!("agent {version}"),
             FactBody::Repaired { message } => message.clone(),
+            FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),
         };
         let number = format!("{}/{}", record.incarnation, record.fact.seq);
         vec![number, format!("{} ago", ago(record.fact.at, now)), record.fact.body.kind().to_owned(), what]

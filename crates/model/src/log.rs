@@ -20,7 +20,7 @@ pub struct Fact {
     pub body: FactBody,
 }
 
-/// What a fact says. Unknown sorts are kept as they came.
+/// What a fact says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum FactBody {
@@ -56,6 +56,9 @@ pub enum FactBody {
         /// What, and what was done.
         message: String,
     },
+    /// A sort that a newer agent knows: it counts as a fact, and this version cannot say more.
+    #[serde(other)]
+    Unknown,
 }
 
 impl FactBody {
@@ -67,6 +70,7 @@ impl FactBody {
             FactBody::Refused { .. } => "refused",
             FactBody::Started { .. } => "started",
             FactBody::Repaired { .. } => "repaired",
+            FactBody::Unknown => "unknown",
         }
     }
 }

@@ -156,6 +156,9 @@ impl Ca {
         let uri = identity::node_uri(id);
         let mut params = leaf(hostname.as_str(), &uri, serial, now, NODE_LIFE)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        // Sanity data, never authorization (IDN-2): what is believed is the first name and the key.
+        let name = hostname.as_str().try_into().map_err(IssueError::Name)?;
+        params.subject_alt_names.push(SanType::DnsName(name));
         params
             .signed_by(&request.csr.public_key, &self.issuer)
             .map(|cert| cert.pem())

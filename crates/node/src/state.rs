@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::exchange::{Held, Signed};
-use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunReport, Stub, Timestamp};
+use model::{Channel, Counts, Digest, Incarnation, ObjectKey, ObjectSet, RunReport, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
 
@@ -50,6 +50,9 @@ pub struct LastRun {
     pub outcome: Digest,
     /// When it ended.
     pub at: Timestamp,
+    /// Its totals.
+    #[serde(default)]
+    pub counts: Counts,
     /// The life of the log that holds its report, or that of a run alike: in another life
     /// nothing was said yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +83,8 @@ impl LastRun {
         let outcome = crate::step::outcome_digest(report);
         let told = before.is_some_and(|last| last.tells(&outcome, incarnation));
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
-        let last = LastRun { inputs, outcome, at: now, incarnation: Some(incarnation.clone()) };
+        let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
+        let last = LastRun { inputs, outcome, at: now, counts, incarnation };
         Written { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
     }
 

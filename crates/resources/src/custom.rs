@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script};
 use converge::kinds::{Applied, Checked, Prior, custom};
-use host::{End, Finished, Host, Options, Program, describe};
+use host::{End, Finished, Host, Program, describe};
 use model::Digest;
 
 use crate::Kinds;
@@ -33,18 +33,26 @@ pub struct ScriptTest {
     pub digest: Digest,
 }
 
-/// Runs a script of this machine once with a request (JSON `{name, state, params}`), the
-/// way an agent does, for `muster-agent executor test`.
+/// Runs a script of this machine once with a request (JSON `{name, state, params}`) over a
+/// host, the way an agent does, for `muster-agent executor test`.
 ///
 /// # Errors
-/// In words, when the script cannot be read or started, or is not executable.
-pub fn test_script(path: &Path, request: &[u8], timeout: Duration) -> Result<ScriptTest, String> {
-    let host = Host::open(Path::new("/"), Options::default()).map_err(|error| describe(&error))?;
+/// In words, when the script cannot be read or started, is not executable, or the host is
+/// rooted and lets no command run.
+pub fn test_script(
+    host: &Host,
+    path: &Path,
+    request: &[u8],
+    timeout: Duration,
+) -> Result<ScriptTest, String> {
+    if !host.exec_allowed() {
+        return Err("under --root nothing runs unless --allow-exec is given too".to_owned());
+    }
     let shown = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let bytes = executable(&shown, file)?;
     let started = Instant::now();
-    let finished = run(&host, &shown, &bytes, request.to_vec(), timeout)?;
+    let finished = run(host, &shown, &bytes, request.to_vec(), timeout)?;
     let printed = |output: &host::Output| String::from_utf8_lossy(&output.bytes).into_owned();
     Ok(ScriptTest {
         reply: reply(&finished, timeout),

@@ -213,9 +213,12 @@ fn a_script_can_be_tried_out() {
     let script = "#!/bin/sh\ncat >&2\necho '{\"changed\": true}'\n";
     fs::write(&path, script).unwrap();
     let request = br#"{"name":"a","state":"present","params":{}}"#;
-    assert!(custom::test_script(&path, request, LONG).unwrap_err().contains("is not executable"));
+    let rooted = host::Host::open(dir.path(), host::Options::default()).unwrap();
+    assert!(custom::test_script(&rooted, &path, request, LONG).unwrap_err().contains("--allow-exec"));
+    let whole = host::Host::open(std::path::Path::new("/"), host::Options::default()).unwrap();
+    assert!(custom::test_script(&whole, &path, request, LONG).unwrap_err().contains("is not executable"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let test = custom::test_script(&path, request, LONG).unwrap();
+    let test = custom::test_script(&whole, &path, request, LONG).unwrap();
     assert!(test.reply.unwrap().changed);
     assert_eq!(test.stderr.as_bytes(), request);
     assert_eq!(test.digest, Digest::of(script.as_bytes()));

@@ -236,7 +236,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
         counts: node.summary.counts,
-        cause: cause(node, status.word()),
+        cause: cause(node, status.word(), heads),
         since: node.summary.since,
         fingerprint: node.key.fingerprint(),
         push: node.push,
@@ -245,11 +245,13 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
 }
 
 /// Why a node is not green.
-fn cause(node: &NodeState, word: Word) -> Option<String> {
+fn cause(node: &NodeState, word: Word, heads: &Heads) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match word {
         Word::Converged => None,
         Word::Offline | Word::Unreachable => silent(),
+        _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
+        Word::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
         Word::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
         Word::New => Some("enrolled, no run reported yet".to_owned()),
         Word::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
@@ -311,7 +313,7 @@ fn status(plane: &ControlPlane) -> StatusView {
         let mut entry = slot.lock();
         let word = entry.node.status(&heads, now).word();
         *words.entry(word).or_default() += 1;
-        let Some(cause) = cause(&entry.node, word) else { continue };
+        let Some(cause) = cause(&entry.node, word, &heads) else { continue };
         // Silence differs by the second; its cause is the same.
         let key =
             if matches!(word, Word::Offline | Word::Unreachable) { String::new() } else { cause.clone() };

@@ -1,7 +1,7 @@
 //! Starting and stopping a control plane.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +127,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (nodes, node_port) = listen(config.node_address).await?;
     let (operators, operator_port) = listen(config.operator_address).await?;
     let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
-    let operator_url = url("127.0.0.1", operator_port).ok_or(FoundError::Malformed {
+    let operator_host = own_address(config.operator_address);
+    let operator_url = url(&operator_host, operator_port).ok_or(FoundError::Malformed {
         path: config.dir.clone(),
         what: "the operator address has no URL".to_owned(),
     })?;
@@ -135,7 +136,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let plane = plane(store, founded).await?;
-    let (node_tls, operator_tls) = server_tls(&plane, &config.names, &operator_ca)?;
+    let mut names = config.names;
+    names.push(operator_host);
+    let (node_tls, operator_tls) = server_tls(&plane, &names, &operator_ca)?;
     let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
     let stop = watch::Sender::new(false);
     let limits = Limits { connections: config.connections, ..Limits::default() };
@@ -149,9 +152,19 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             operator_port::handle(for_operators.clone(), request)
         })),
         tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
-        tokio::spawn(reissue(plane, config.names, operator_ca, tls, stop.subscribe())),
+        tokio::spawn(reissue(plane, names, operator_ca, tls, stop.subscribe())),
     ];
     Ok(Running { node_urls, operator_url, fleet, posture, new, stop, tasks })
+}
+
+/// Where a client of this machine reaches a listener: its address, or loopback when it
+/// listens on all.
+fn own_address(listener: SocketAddr) -> String {
+    match listener.ip() {
+        ip if !ip.is_unspecified() => ip.to_string(),
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.to_string(),
+    }
 }
 
 async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>, StartError> {

@@ -229,7 +229,8 @@ async fn a_node_gets_only_what_its_own_set_names() {
     let secret = bytes(20_000, 1);
     let holder = module("app", "with a blob", &[&secret]);
     let content = Digest::of(&holder.1);
-    let mut plan = Plan::new(&id, 1).node("web-1", std::slice::from_ref(&holder)).node("web-2", &[params("b")]);
+    let mut plan =
+        Plan::new(&id, 1).node("web-1", std::slice::from_ref(&holder)).node("web-2", &[params("b")]);
     plan.blobs = vec![secret.clone()];
     publish(&fleet, &plan).await;
     let blob = Digest::of(&secret);

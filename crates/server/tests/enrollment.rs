@@ -200,7 +200,10 @@ async fn the_wishes_of_a_request_are_not_granted() {
     assert_eq!(names, ["web-1"], "CN is the token's hostname, and there is nothing else");
     let alternative = cert.subject_alternative_name().unwrap().unwrap();
     let own = net::identity::node_uri(&answer.node_id);
-    assert_eq!(alternative.value.general_names, [GeneralName::URI(own.as_str())]);
+    assert_eq!(
+        alternative.value.general_names,
+        [GeneralName::URI(own.as_str()), GeneralName::DNSName("web-1")]
+    );
     let usage = cert.key_usage().unwrap().unwrap().value;
     assert!(usage.digital_signature() && !usage.key_cert_sign());
     let extended = cert.extended_key_usage().unwrap().unwrap().value;

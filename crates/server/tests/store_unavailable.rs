@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 
 use http::{Method, header};
-use model::exchange::{Acked, Report};
+use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::status::Word;
 use model::{Action, Counts, Digest, ResourceReport, RunReport};
@@ -136,15 +136,19 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         }],
     };
     let facts = vec![Fact { seq: 1, at: now(), body: FactBody::Run(failed) }];
+    let before = fleet.operator().await.node("web-1").await.last_seen.unwrap();
     let held = Held::take(&fleet);
-    let request = node.signed(Method::POST, route::REPORT, body::encode(&report(facts)).unwrap());
+    let message = CheckIn { facts, ..quiet() };
+    let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
     let mut client = node.dial().await;
     let call = tokio::spawn(async move { client.call(request, 1024, support::PATIENCE).await });
-    // The request has arrived once one sent after it over the same port was answered.
-    node.survives().await;
+    support::wait::until("the request has arrived", || async {
+        fleet.operator().await.node("web-1").await.last_seen.filter(|seen| *seen > before)
+    })
+    .await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    for _ in 0..20 {
+    for _ in 0..5 {
         node.survives().await;
     }
     held.release();

@@ -56,6 +56,9 @@ pub enum DiffError {
     /// The pattern cannot be read.
     #[error("{0:?} is no pattern")]
     Pattern(String, #[source] PatternError),
+    /// The pattern matches nothing.
+    #[error("no node matches, neither enrolled nor declared")]
+    NoNode,
     /// What is published now cannot be read.
     #[error("the release that is published now cannot be read")]
     Remote(#[from] RemoteError),
@@ -86,6 +89,9 @@ impl Told for DiffError {
     }
 
     fn hint(&self) -> Option<String> {
+        if matches!(self, DiffError::NoNode) {
+            return Some("`*` stops at a dot, `**` does not; `muster node list` shows the names".to_owned());
+        }
         self.call().and_then(Told::hint)
     }
 
@@ -139,5 +145,8 @@ pub async fn against_published(
         operator.all_nodes(None).await?.into_iter().map(|node| node.hostname.to_string()).collect();
     let population = compare::population(operator, old.as_ref(), &built, enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
+    if population.nodes == 0 && selector.is_some() {
+        return Err(DiffError::NoNode.into());
+    }
     Ok(group::group(operator, &built, head.seq, population).await.map_err(DiffError::Group)?)
 }

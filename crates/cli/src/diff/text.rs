@@ -44,7 +44,7 @@ fn one(group: &Group, screen: Screen) -> String {
         Assigned::Kept => {}
         Assigned::New => said.push("gets its first set".to_owned()),
         Assigned::Lost => {
-            said.push("no entry matches any more: nothing is applied, what was made stays".to_owned())
+            said.push("no entry matches any more: it stays as it is, on the release that it holds".to_owned())
         }
     }
     said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));

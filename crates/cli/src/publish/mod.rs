@@ -142,7 +142,10 @@ fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> St
 }
 
 fn changes_of(changed: &Comparison, nodes: usize, patterns: usize) -> String {
-    format!("{} of {nodes} named nodes and {} of {patterns} patterns change", changed.nodes, changed.patterns)
+    format!(
+        "{} named nodes and {} patterns change (of {nodes} and {patterns} now)",
+        changed.nodes, changed.patterns
+    )
 }
 
 fn text(published: &Published, took: u128) -> String {
