@@ -37,7 +37,9 @@ fn command(args: &[String]) -> Outcome {
         Some("promises") => promises::run(&root(), args.iter().any(|arg| arg == "--write")),
         Some("demo") => demo(),
         Some("bench") => bench::agent(&root()),
-        Some("dist") => run("cargo", &["build", "--profile", "dist", "--bins"]),
+        Some("dist") => {
+            run("cargo", &["build", "--release", "--package", "cli", "--package", "agent", "--bins"])
+        }
         Some("ci") => test().and_then(|()| lint()).and_then(|()| demo()),
         _ => Err(USAGE.to_owned()),
     }
