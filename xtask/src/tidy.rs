@@ -16,6 +16,7 @@ pub const LAYERS: &[&str] = &[
     "catalog",
     "resolve",
     "converge",
+    "sync",
     "node",
     "plane",
     "wire",
@@ -24,6 +25,7 @@ pub const LAYERS: &[&str] = &[
     "store",
     "host",
     "resources",
+    "objects",
     "server",
     "agent",
     "cli",
@@ -31,7 +33,7 @@ pub const LAYERS: &[&str] = &[
     "xtask",
 ];
 /// Crates that hold decisions.
-pub const CORES: &[&str] = &["model", "lang", "trust", "catalog", "resolve", "converge", "node", "plane"];
+pub const CORES: &[&str] = &["model", "lang", "trust", "catalog", "resolve", "converge", "sync", "node", "plane"];
 /// What no core crate may reach, through whatever it uses.
 const FORBIDDEN_IN_CORES: &[&str] =
     &["tokio", "mio", "socket2", "hyper", "rustls", "rusqlite", "rustix", "tempfile", "rand", "chrono"];

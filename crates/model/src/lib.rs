@@ -12,6 +12,7 @@ pub mod id;
 pub mod log;
 pub mod object;
 pub mod policy;
+pub mod replication;
 pub mod report;
 pub mod selection;
 pub mod set;
@@ -19,6 +20,7 @@ pub mod status;
 pub mod text;
 pub mod time;
 pub mod trie;
+pub mod work;
 
 pub use delta::{Delta, Edit, Fields};
 pub use digest::Digest;

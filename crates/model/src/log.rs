@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::work::ActionFact;
 use crate::{Digest, Incarnation, RunReport, Timestamp};
 
 /// The most facts in one request.
@@ -56,6 +57,8 @@ pub enum FactBody {
         /// What, and what was done.
         message: String,
     },
+    /// Something happened to an action.
+    Action(ActionFact),
     /// A sort that a newer agent knows: it counts as a fact, and this version cannot say more.
     #[serde(other)]
     Unknown,
@@ -70,6 +73,7 @@ impl FactBody {
             FactBody::Refused { .. } => "refused",
             FactBody::Started { .. } => "started",
             FactBody::Repaired { .. } => "repaired",
+            FactBody::Action(_) => "action",
             FactBody::Unknown => "unknown",
         }
     }

@@ -37,6 +37,9 @@ pub const KINDS: &[(&str, Authority)] = &[
     (Kind::PARAMS, Authority::Release),
     (Kind::POLICY, Authority::Release),
     (Kind::SELECTION, Authority::Release),
+    (Kind::DELEGATION, Authority::Release),
+    (Kind::SYNC, Authority::Release),
+    (Kind::ACTION, Authority::ControlPlane),
 ];
 
 impl Kind {
@@ -48,6 +51,12 @@ impl Kind {
     pub const POLICY: &'static str = "Policy";
     /// A hostname's entry in a release.
     pub const SELECTION: &'static str = "Selection";
+    /// What the control plane may ask a node for.
+    pub const DELEGATION: &'static str = "Delegation";
+    /// Which objects are synchronized with a node, and how.
+    pub const SYNC: &'static str = "Sync";
+    /// Work that the control plane asks a node for.
+    pub const ACTION: &'static str = "Action";
 
     /// A kind by name.
     pub fn new(name: &str) -> Kind {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::replication::Transport;
+
 /// Content of the object of kind `Policy` named `channel` (CNV-4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +23,13 @@ pub struct Policy {
     /// The link is paid by volume.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metered: bool,
+    /// How events travel.
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub transport: Transport,
+}
+
+fn is_auto(transport: &Transport) -> bool {
+    *transport == Transport::Auto
 }
 
 impl Default for Policy {
@@ -32,6 +41,7 @@ impl Default for Policy {
             bundle_max_age_secs: 24 * 3600,
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
+            transport: Transport::Auto,
         }
     }
 }

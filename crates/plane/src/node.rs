@@ -251,7 +251,10 @@ impl NodeState {
                 FactBody::Run(report) => self.summary = self.summary.after(report),
                 FactBody::Adopted { .. } => self.refusal = None,
                 FactBody::Refused { message, .. } => self.refusal = Some(clip(message).into()),
-                FactBody::Started { .. } | FactBody::Repaired { .. } | FactBody::Unknown => {}
+                FactBody::Started { .. }
+                | FactBody::Repaired { .. }
+                | FactBody::Action(_)
+                | FactBody::Unknown => {}
             }
         }
     }

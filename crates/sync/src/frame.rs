@@ -1,0 +1,298 @@
+//! [`Frame`]: what travels on a link. Its forms on the wire are the wire crate's.
+//!
+//! On a link each side sends *events* of its feed, numbered 1, 2, 3 and so on within the
+//! link, and acknowledges those of the other, cumulatively and apart from data (SYN-4). What
+//! a link loses, repeats or reorders is seen by the numbers; where to go on is the replica's
+//! durable cursor, never the memory of either side.
+
+use bytes::Bytes;
+use model::exchange::{Answer, CheckIn};
+use model::log::Cursor;
+use model::{Digest, ObjectKey, SectionKey, Stub};
+use serde::{Deserialize, Serialize};
+
+use crate::mode::{Mode, Role};
+
+/// The protocol versions that this build speaks, lowest and highest.
+pub const VERSIONS: (u32, u32) = (1, 1);
+/// The most paths in one [`Ask::Tops`], and keys in one [`Ask::Objects`].
+pub const MAX_ASKED: usize = 256;
+
+/// One thing said on a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// First from each side: who it is, what it can, and from where it goes on.
+    Hello(Box<Hello>),
+    /// A change in the sender's feed.
+    Event(Box<Event>),
+    /// Events of the other side that are durable here (`processed`).
+    Ack(Ack),
+    /// An event of the other side that will never be applied here (`error`): tells the
+    /// source of truth. The event counts as acknowledged.
+    Refused(Box<Refused>),
+    /// The sender has said all up to here, and its set has this root then.
+    Mark(Mark),
+    /// Go on from here: what came does not fit what is durable.
+    Rewind(Rewind),
+    /// A question of the resync walk.
+    Ask(Box<Ask>),
+    /// Its answer.
+    Tell(Box<Tell>),
+    /// The resync that the source document describes, for peers without the walk.
+    Interop(Box<Interop>),
+    /// Are you there?
+    Ping(Ping),
+    /// Yes.
+    Pong(Ping),
+    /// The sender closes the link after this.
+    GoAway(GoAway),
+    /// The one exchange, on the link: a check-in.
+    CheckIn(Box<CheckIn>),
+    /// Its answer.
+    Answer(Box<Answer>),
+    /// What the node is pointed to has changed, or something was pushed: check in now.
+    StateUpdated,
+    /// A sort of event that a newer version knows: skipped, and counted.
+    Unknown(String),
+}
+
+/// Capabilities a side may have; the link uses those that both have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Resync by the trie walk; without it, as the source document describes.
+    pub walk: bool,
+    /// Frames may be compressed with gzip.
+    pub gzip: bool,
+    /// Check-ins on the link.
+    pub checkin: bool,
+}
+
+impl Capabilities {
+    /// Everything that this build can do.
+    pub const ALL: Capabilities = Capabilities { walk: true, gzip: true, checkin: true };
+
+    /// What both sides can do.
+    pub fn and(self, other: Capabilities) -> Capabilities {
+        Capabilities {
+            walk: self.walk && other.walk,
+            gzip: self.gzip && other.gzip,
+            checkin: self.checkin && other.checkin,
+        }
+    }
+}
+
+/// The first frame of each side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hello {
+    /// The lowest and highest version that the sender speaks.
+    pub versions: (u32, u32),
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// At which end it stands.
+    pub role: Role,
+    /// The mode that it takes the node to be in.
+    pub mode: Mode,
+    /// One life of the sender's process: two at once under one identity are two agents.
+    pub instance: String,
+    /// Where its own feed stands.
+    pub head: Cursor,
+    /// How far it has the other side's feed, durably; `None` when it has nothing of it.
+    pub have: Option<Have>,
+}
+
+/// A replica, in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Have {
+    /// Everything up to here is in it.
+    pub cursor: Cursor,
+    /// Its root.
+    pub root: Digest,
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// It is like this now.
+    Put {
+        /// Uid (never empty), digest and size of its content.
+        stub: Stub,
+        /// Its content, at most [`crate::object::MAX_CONTENT`] bytes.
+        content: Bytes,
+        /// The receiver cannot have had it: it came into being after its cursor (`create`).
+        created: bool,
+    },
+    /// It is gone; the uid of the life that ended.
+    Delete {
+        /// Its uid.
+        uid: std::sync::Arc<str>,
+    },
+}
+
+/// A change in a feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its number on this link, from 1, without gaps. 0 for an answer to a question of a
+    /// resync, which stands outside the numbers.
+    pub seq: u64,
+    /// The number of the change in the feed.
+    pub rev: u64,
+    /// Once this event and all before it are durable, the replica has everything up to here.
+    pub upto: u64,
+    /// Which object.
+    pub key: ObjectKey,
+    /// What happened to it.
+    pub op: Op,
+    /// W3C trace context of what caused the change.
+    pub trace: Option<String>,
+    /// When the source accepted it, for the latency of propagation: milliseconds since 1970.
+    pub at: i64,
+}
+
+/// What is durable at the receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// All events of this link up to this number.
+    pub seq: u64,
+    /// The replica's cursor after them; `None` before the first.
+    pub cursor: Option<Cursor>,
+    /// How many objects of the feed the receiver could not take, all in all.
+    pub refused: u64,
+}
+
+/// An event that will never be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The change in the feed.
+    pub rev: u64,
+    /// Which object.
+    pub key: ObjectKey,
+    /// A stable code.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Where a feed stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Numbers on this link up to here belong to it.
+    pub seq: u64,
+    /// The feed's life and number.
+    pub cursor: Cursor,
+    /// The root of its set there.
+    pub root: Digest,
+}
+
+/// Go on from a cursor; `None` from the beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewind {
+    /// Where the replica stands.
+    pub from: Option<Cursor>,
+    /// Events after this are numbered from 1 again, under this number of a run.
+    pub run: u64,
+}
+
+/// Questions of the walk; the replica asks, the source answers from one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Begin: which sections are there, with which roots?
+    Sections,
+    /// What is at these places?
+    Tops {
+        /// The section.
+        section: SectionKey,
+        /// Paths of nibbles from its root.
+        paths: Vec<Vec<u8>>,
+    },
+    /// Send these objects.
+    Objects(Vec<ObjectKey>),
+    /// The replica is done with the snapshot.
+    Done,
+}
+
+/// Answers of the walk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tell {
+    /// The snapshot's place in the feed, and its sections with their roots.
+    Sections {
+        /// Where the feed stood.
+        cursor: Cursor,
+        /// Section, root.
+        sections: Vec<(SectionKey, Digest)>,
+    },
+    /// What is at the places asked for, in their order.
+    Tops {
+        /// The section.
+        section: SectionKey,
+        /// One for each path.
+        tops: Vec<(Vec<u8>, Top)>,
+    },
+    /// All objects asked for were sent, as events with number 0.
+    Objects(u64),
+    /// Not now: too many resyncs are under way; ask again after as many seconds.
+    Wait(u64),
+}
+
+/// A place in a trie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Top {
+    /// The hashes of sixteen subtrees.
+    Branch(Vec<Digest>),
+    /// At most eight objects: name and stub.
+    Bucket(Vec<(std::sync::Arc<str>, Stub)>),
+}
+
+/// The resync of the source document (SYN-6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interop {
+    /// `request-resource-resync`: the other side is to begin.
+    RequestResync,
+    /// `request-synced-resource-list`: SHA-256 over the sorted `kind/name/uid` of what the
+    /// sender has.
+    RequestList {
+        /// The inventory checksum.
+        checksum: Digest,
+    },
+    /// `response-synced-resource`: one that the source has.
+    Listed(Resource),
+    /// `request-update`: send it if it differs, or say that it is gone.
+    RequestUpdate(Resource),
+}
+
+/// A resource as the source document names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its uid; empty when the sender does not have it.
+    #[serde(default)]
+    pub uid: String,
+    /// Its kind.
+    pub kind: String,
+    /// The checksum of its content; absent when the sender does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<Digest>,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ping {
+    /// Comes back with the answer.
+    pub number: u64,
+    /// Where the sender's feed stands.
+    pub head: u64,
+}
+
+/// A link ends in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoAway {
+    /// Why; a stable code.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+    /// Come back after as many seconds; `None`: whenever there is need.
+    pub retry_after: Option<u64>,
+}

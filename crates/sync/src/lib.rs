@@ -1,0 +1,17 @@
+//! Replication of sets between control plane and agent.
+//!
+//! Two sides, *principal* (the control plane) and *agent*; two modes, *managed* (the
+//! principal's objects are the truth) and *autonomous* (the agent's are). Each side authors
+//! one set towards the other, its [`feed::Feed`], and keeps a replica of the other's. A
+//! [`frame::Frame`] is what travels between them, whatever carries it.
+
+pub mod durable;
+pub mod feed;
+pub mod frame;
+pub mod mode;
+pub mod object;
+
+pub use durable::{Content, Saved, SavedReplica, Side, Write};
+pub use feed::{Change, Feed, SavedFeed};
+pub use frame::Frame;
+pub use mode::{Mode, Role};

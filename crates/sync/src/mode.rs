@@ -1,0 +1,14 @@
+//! Who is the source of truth, and at which end of a link one stands (SYN-5).
+
+pub use model::replication::Mode;
+use serde::{Deserialize, Serialize};
+
+/// Which end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The control plane.
+    Principal,
+    /// The node.
+    Agent,
+}

@@ -1,0 +1,29 @@
+//! What a synchronized object consists of.
+
+use model::{Kind, ObjectKey};
+
+/// The largest content of a synchronized object, in bytes; it travels inside its event.
+pub const MAX_CONTENT: usize = 1024 * 1024;
+/// What a status' kind has after the kind of its object: a status is an object of its own,
+/// in the set of the side that observes it (the status subresource).
+const STATUS: &str = ":status";
+
+/// The key of an object's status.
+pub fn status_key(object: &ObjectKey) -> ObjectKey {
+    let mut key = object.clone();
+    key.section.kind = Kind::new(&format!("{}{STATUS}", object.section.kind));
+    key
+}
+
+/// Whether a kind is that of a status.
+pub fn is_status(kind: &Kind) -> bool {
+    kind.as_str().ends_with(STATUS)
+}
+
+/// The key of the object that a status is of; `None` for a key that is none of a status.
+pub fn object_of_status(status: &ObjectKey) -> Option<ObjectKey> {
+    let kind = status.section.kind.as_str().strip_suffix(STATUS)?;
+    let mut key = status.clone();
+    key.section.kind = Kind::new(kind);
+    Some(key)
+}
