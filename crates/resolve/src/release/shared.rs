@@ -145,5 +145,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
         bundle_max_age_secs: settings.bundle_max_age_secs.into(),
         offline_grace_secs: settings.offline_grace_secs.into(),
         metered: settings.metered,
+        transport: model::replication::Transport::Auto,
     }
 }
