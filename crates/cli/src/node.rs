@@ -229,6 +229,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Refused { code, message } => format!("{code}: {message}"),
             FactBody::Started { version, .. } => format!("agent {version}"),
             FactBody::Repaired { message } => message.clone(),
+            FactBody::Action(action) => format!("{}: {}", action.id, action.event),
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),
         };
         let number = format!("{}/{}", record.incarnation, record.fact.seq);

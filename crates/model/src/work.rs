@@ -208,6 +208,32 @@ pub enum Outcome {
     },
 }
 
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Exited { code } => write!(f, "exit {code}"),
+            Outcome::Signalled { signal } => write!(f, "ended by signal {signal}"),
+            Outcome::TimedOut => f.write_str("took too long"),
+            Outcome::Cancelled => f.write_str("cancelled"),
+            Outcome::Refused { message } => write!(f, "refused: {message}"),
+            Outcome::Failed { message } => write!(f, "failed: {message}"),
+            Outcome::Expired => f.write_str("did not begin in time"),
+            Outcome::Unknown => f.write_str("unknown: the agent died while it ran"),
+            Outcome::Answered { .. } => f.write_str("answered"),
+        }
+    }
+}
+
+impl std::fmt::Display for ActionEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ActionEvent::Started => f.write_str("started"),
+            ActionEvent::Output { text, .. } => write!(f, "{} bytes of output", text.len()),
+            ActionEvent::Ended { outcome, .. } => outcome.fmt(f),
+        }
+    }
+}
+
 impl Outcome {
     /// It is what was asked for.
     pub fn is_success(&self) -> bool {
