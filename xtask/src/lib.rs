@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub mod bench;
+pub mod codegen;
 pub mod promises;
 pub mod tidy;
 

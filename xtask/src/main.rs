@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{Outcome, bench, promises, root, run, tidy};
+use xtask::{Outcome, bench, codegen, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
@@ -11,6 +11,7 @@ const USAGE: &str = "cargo xtask COMMAND
   tidy        the layers, the rules of core crates, sizes of files
   promises    requirement id -> code -> test -> figure; fails on a claim without a test
               (--write renders docs/promises.md)
+  codegen     the Rust code of the protobuf files
   demo        the README's first command, once, without waiting
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
               control plane's)
@@ -35,6 +36,7 @@ fn command(args: &[String]) -> Outcome {
         Some("lint") => lint(),
         Some("tidy") => tidy::check(&root()),
         Some("promises") => promises::run(&root(), args.iter().any(|arg| arg == "--write")),
+        Some("codegen") => codegen::write(&root()),
         Some("demo") => demo(),
         Some("bench") => bench::agent(&root()),
         Some("dist") => {

@@ -157,7 +157,7 @@ async fn enroll(
             Err(error) => last = error.into(),
             Ok(response) => match refusal(&response) {
                 Some(problem) => return Err(JoinError::Refused(Box::new(problem))),
-                None => return Ok((body::decode(&unpack(response)?)?, servers)),
+                None => return Ok((body::decode(&unpack(response, MAX_ANSWER)?)?, servers)),
             },
         }
     }

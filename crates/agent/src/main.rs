@@ -10,8 +10,15 @@ use tracing::level_filters::LevelFilter;
 fn main() -> ExitCode {
     let asked = std::env::var("MUSTER_LOG").ok().and_then(|level| level.parse().ok());
     let level = asked.unwrap_or(LevelFilter::INFO);
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour).init();
+    let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    match std::env::var("MUSTER_LOG_FORMAT").as_deref() {
+        Ok("json") => logs.json().flatten_event(true).init(),
+        // Anything else is text: a mistyped word must not keep the agent from starting.
+        Ok(_) | Err(_) => {
+            let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            logs.with_ansi(colour).init();
+        }
+    }
     match Cli::try_parse() {
         Ok(cli) => verbs::main(cli),
         // 2 would mean differences.

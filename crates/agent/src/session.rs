@@ -1,10 +1,10 @@
 //! [`Session`]: signed calls to the control plane over one kept connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::time::SLACK;
 use model::{NodeId, Timestamp};
@@ -19,13 +19,16 @@ use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
 use wire::problem::PROBLEM_JSON;
-use wire::signature::{self, Target};
-use wire::{Code, Problem};
+use wire::signature::{self, Binding, OpeningHeaders, SignatureHeaders, Target};
+use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
 
 /// How long an answer may take, a long poll's wait apart.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Names the link that posted frames are for.
+pub(crate) const LINK: HeaderName = HeaderName::from_static("muster-link");
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -44,29 +47,151 @@ pub enum CallError {
     Request(#[from] http::Error),
 }
 
-/// Signed calls of one node.
-pub struct Session {
-    urls: Vec<ServerUrl>,
-    at: usize,
-    tls: Arc<ClientConfig>,
-    client: Option<Client>,
+/// What signs for one node. All its sessions share it, so that numbers rise over all of them.
+pub struct Signer {
     node: NodeId,
     key: Arc<SigningKey>,
+    clock: Mutex<Clock>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Clock {
     /// What the control plane's clock is ahead of ours, in milliseconds, when it refused
     /// for skew.
     offset: i64,
     nonce: u64,
 }
 
-impl Session {
-    /// A session of a node with one or more control planes, tried in order.
-    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, node: NodeId, key: Arc<SigningKey>) -> Session {
-        Session { urls, at: 0, tls, client: None, node, key, offset: 0, nonce: 0 }
+impl Signer {
+    /// Signs for a node.
+    pub fn new(node: NodeId, key: Arc<SigningKey>) -> Signer {
+        Signer { node, key, clock: Mutex::default() }
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The control plane's time, as far as a refusal for skew told it; else the host's own.
     pub fn server_time(&self) -> Timestamp {
-        Timestamp(now().0.saturating_add(self.offset))
+        Timestamp(now().0.saturating_add(self.clock().offset))
+    }
+
+    /// The time and the number of the next signature.
+    fn next(&self) -> (Timestamp, u64) {
+        let now = self.server_time();
+        let mut clock = self.clock();
+        clock.nonce = next_number(clock.nonce, now);
+        (now, clock.nonce)
+    }
+
+    /// Signs a request.
+    pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
+        let (now, number) = self.next();
+        signature::sign(target, &self.node, &self.key, now, number)
+    }
+
+    /// Signs the opening of a stream in the TLS session with this binding.
+    pub fn sign_opening(&self, target: Target<'_>, binding: &Binding) -> OpeningHeaders {
+        let (now, number) = self.next();
+        signature::sign_opening(target, binding, &self.node, &self.key, now, number)
+    }
+
+    /// Takes out of a refusal what makes the next try a better one, if it says anything.
+    pub fn learn(&self, problem: &Problem) -> bool {
+        self.learn_time(problem) || self.learn_number(problem)
+    }
+
+    /// Takes the control plane's time out of a refusal for skew.
+    fn learn_time(&self, problem: &Problem) -> bool {
+        let Some(time) = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str()) else {
+            return false;
+        };
+        let offset = time.0.saturating_sub(now().0);
+        self.clock().offset = offset;
+        tracing::warn!(
+            offset_secs = offset / 1000,
+            "this host's clock differs from the control plane's; requests are signed with the offset"
+        );
+        true
+    }
+
+    /// Goes on from the number that the control plane would take: after a restart with a clock
+    /// that was set back, ours would be refused as replays until the clock has caught up. Of
+    /// two requests at once the later number may come first; the other one is signed anew.
+    fn learn_number(&self, problem: &Problem) -> bool {
+        let Some(next) = problem.next_number.filter(|_| problem.code == Code::Replayed.as_str()) else {
+            return false;
+        };
+        let mut clock = self.clock();
+        clock.nonce = clock.nonce.max(next.saturating_sub(1));
+        true
+    }
+}
+
+/// Signed calls of one node.
+pub struct Session {
+    urls: Vec<ServerUrl>,
+    at: usize,
+    tls: Arc<ClientConfig>,
+    client: Option<Client>,
+    signer: Arc<Signer>,
+}
+
+/// One request, before it is signed.
+struct Call<'a> {
+    method: Method,
+    path: &'a str,
+    bytes: Bytes,
+    coding: Option<&'static str>,
+    /// From which byte on.
+    from: Option<u64>,
+    /// A header of its own.
+    extra: Option<(HeaderName, HeaderValue)>,
+    /// How long the answer may take.
+    within: Duration,
+    /// The longest answer, in bytes.
+    limit: usize,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: Method, path: &'a str, bytes: Bytes, coding: Option<&'static str>) -> Call<'a> {
+        let (within, limit) = (ANSWER_TIMEOUT, MAX_ANSWER);
+        Call { method, path, bytes, coding, from: None, extra: None, within, limit }
+    }
+}
+
+impl Session {
+    /// A session of a node with one or more control planes, tried in order.
+    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, node: NodeId, key: Arc<SigningKey>) -> Session {
+        let signer = Arc::new(Signer::new(node, key));
+        Session { urls, at: 0, tls, client: None, signer }
+    }
+
+    /// Another session of the same node, with a connection of its own.
+    pub fn beside(&self) -> Session {
+        let (urls, tls, signer) = (self.urls.clone(), self.tls.clone(), self.signer.clone());
+        Session { urls, at: self.at, tls, client: None, signer }
+    }
+
+    /// What signs for the node.
+    pub fn signer(&self) -> &Arc<Signer> {
+        &self.signer
+    }
+
+    /// Where the next request goes.
+    pub fn url(&self) -> &ServerUrl {
+        &self.urls[self.at]
+    }
+
+    /// The credentials of the TLS sessions.
+    pub fn tls(&self) -> &Arc<ClientConfig> {
+        &self.tls
+    }
+
+    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    pub fn server_time(&self) -> Timestamp {
+        self.signer.server_time()
     }
 
     /// Posts a message and reads the answer.
@@ -79,12 +204,32 @@ impl Session {
         path: &str,
         message: &T,
     ) -> Result<A, CallError> {
-        let plain = body::encode(message)?;
-        let packed = body::compress(&plain);
-        let coding = packed.is_some().then_some(GZIP);
-        let bytes = Bytes::from(packed.unwrap_or(plain));
-        let response = self.call(Method::POST, path, bytes, coding, None).await?;
-        Ok(body::decode(&unpack(response)?)?)
+        let (bytes, coding) = packed(body::encode(message)?);
+        let response = self.call(Call::new(Method::POST, path, bytes, coding)).await?;
+        Ok(body::decode(&unpack(response, MAX_ANSWER)?)?)
+    }
+
+    /// Posts frames to a link, the one of this name if it has one already; gives the answer's
+    /// bytes and the link's name. `wait`: how long an answer with nothing in it may be held
+    /// back.
+    ///
+    /// # Errors
+    /// [`CallError`] says what failed.
+    pub async fn post_frames(
+        &mut self,
+        frames: Vec<u8>,
+        link: Option<&HeaderValue>,
+        wait: Duration,
+    ) -> Result<(Vec<u8>, Option<HeaderValue>), CallError> {
+        let path = format!("{}?wait={}", route::EVENTS, wait.as_secs());
+        let (bytes, coding) = packed(frames);
+        let mut call = Call::new(Method::POST, &path, bytes, coding);
+        call.extra = link.map(|link| (LINK, link.clone()));
+        call.within = ANSWER_TIMEOUT + wait;
+        call.limit = batch::MAX_ANSWER;
+        let response = self.call(call).await?;
+        let name = response.headers().get(LINK).cloned();
+        Ok((unpack(response, batch::MAX_ANSWER)?, name))
     }
 
     /// Gets bytes, from an offset on; the second value is the whole length.
@@ -92,7 +237,9 @@ impl Session {
     /// # Errors
     /// [`CallError`] says what failed.
     pub async fn get_range(&mut self, path: &str, from: u64) -> Result<(Bytes, u64), CallError> {
-        let response = self.call(Method::GET, path, Bytes::new(), None, Some(from)).await?;
+        let mut call = Call::new(Method::GET, path, Bytes::new(), None);
+        call.from = Some(from);
+        let response = self.call(call).await?;
         let range = response.headers().get(header::CONTENT_RANGE);
         let total = range
             .and_then(|range| range.to_str().ok()?.rsplit_once('/')?.1.parse().ok())
@@ -100,19 +247,12 @@ impl Session {
         Ok((response.into_body(), total))
     }
 
-    async fn call(
-        &mut self,
-        method: Method,
-        path: &str,
-        bytes: Bytes,
-        coding: Option<&'static str>,
-        from: Option<u64>,
-    ) -> Result<Response<Bytes>, CallError> {
+    async fn call(&mut self, call: Call<'_>) -> Result<Response<Bytes>, CallError> {
         let mut fresh = 0;
         loop {
-            let request = self.signed(&method, path, &bytes, coding, from)?;
+            let request = self.signed(&call)?;
             let kept = self.client.as_ref().is_some_and(|client| !client.is_closed());
-            let response = match self.client().await?.call(request, MAX_ANSWER, ANSWER_TIMEOUT).await {
+            let response = match self.client().await?.call(request, call.limit, call.within).await {
                 Ok(response) => response,
                 Err(error) => {
                     self.client = None;
@@ -127,54 +267,19 @@ impl Session {
             };
             match refusal(&response) {
                 None => return Ok(response),
-                Some(problem) if fresh < 2 && (self.learn_time(&problem) || self.learn_number(&problem)) => {
-                    fresh += 2;
-                }
+                Some(problem) if fresh < 2 && self.signer.learn(&problem) => fresh += 2,
                 Some(problem) => return Err(CallError::Refused(Box::new(problem))),
             }
         }
     }
 
-    /// Takes the control plane's time out of a refusal for skew.
-    fn learn_time(&mut self, problem: &Problem) -> bool {
-        let Some(time) = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str()) else {
-            return false;
-        };
-        self.offset = time.0.saturating_sub(now().0);
-        tracing::warn!(
-            offset_secs = self.offset / 1000,
-            "this host's clock differs from the control plane's; requests are signed with the offset"
-        );
-        true
-    }
-
-    /// Goes on from the number that the control plane would take: after a restart with a clock
-    /// that was set back, ours would be refused as replays until the clock has caught up.
-    fn learn_number(&mut self, problem: &Problem) -> bool {
-        let next =
-            problem.next_number.filter(|next| *next > self.nonce && problem.code == Code::Replayed.as_str());
-        if let Some(next) = next {
-            self.nonce = next - 1;
-        }
-        next.is_some()
-    }
-
-    fn signed(
-        &mut self,
-        method: &Method,
-        path: &str,
-        bytes: &Bytes,
-        coding: Option<&'static str>,
-        from: Option<u64>,
-    ) -> Result<Request<Full<Bytes>>, CallError> {
-        let now = Timestamp(now().0.saturating_add(self.offset));
-        self.nonce = next_number(self.nonce, now);
-        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let target = Target { method: method.as_str(), path: bare, query, body: bytes };
-        let signed = signature::sign(target, &self.node, &self.key, now, self.nonce);
-        let authority = self.urls[self.at].authority();
+    fn signed(&self, call: &Call<'_>) -> Result<Request<Full<Bytes>>, CallError> {
+        let (bare, query) = call.path.split_once('?').unwrap_or((call.path, ""));
+        let target = Target { method: call.method.as_str(), path: bare, query, body: &call.bytes };
+        let signed = self.signer.sign(target);
+        let (authority, path) = (self.urls[self.at].authority(), call.path);
         let mut request = Request::builder()
-            .method(method)
+            .method(&call.method)
             .uri(format!("https://{authority}{path}"))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))
@@ -184,19 +289,26 @@ impl Session {
         if let Some(digest) = signed.content_digest {
             request = request.header(CONTENT_DIGEST, digest).header(header::CONTENT_TYPE, JSON);
         }
-        if let Some(coding) = coding {
+        if let Some(coding) = call.coding {
             request = request.header(header::CONTENT_ENCODING, coding);
         }
-        if let Some(from) = from {
+        if let Some(from) = call.from {
             request = request.header(
                 header::RANGE,
                 HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?,
             );
         }
-        Ok(request.body(Full::new(bytes.clone()))?)
+        if let Some((name, value)) = &call.extra {
+            request = request.header(name, value);
+        }
+        Ok(request.body(Full::new(call.bytes.clone()))?)
     }
 
-    async fn client(&mut self) -> Result<&mut Client, CallError> {
+    /// The kept connection, or a new one.
+    ///
+    /// # Errors
+    /// When there is none to be had; the next call tries the next URL.
+    pub async fn client(&mut self) -> Result<&mut Client, CallError> {
         if self.client.as_ref().is_some_and(Client::is_closed) {
             self.client = None;
         }
@@ -212,7 +324,9 @@ impl Session {
         self.client.as_mut().ok_or_else(|| BodyError::Json("the connection went away".to_owned()).into())
     }
 
-    fn next_url(&mut self) {
+    /// Goes on to the next URL.
+    pub fn next_url(&mut self) {
+        self.client = None;
         self.at = (self.at + 1) % self.urls.len();
     }
 }
@@ -226,6 +340,13 @@ fn next_number(last: u64, now: Timestamp) -> u64 {
     let micros = |time: Timestamp| u64::try_from(time.0).unwrap_or(0).saturating_mul(1000);
     let accepted = last < micros(now.plus(SLACK * 2));
     if accepted { micros(now).max(last.saturating_add(1)) } else { micros(now) }
+}
+
+/// A body as it is sent, and its coding.
+fn packed(plain: Vec<u8>) -> (Bytes, Option<&'static str>) {
+    let packed = body::compress(&plain);
+    let coding = packed.is_some().then_some(GZIP);
+    (Bytes::from(packed.unwrap_or(plain)), coding)
 }
 
 /// The problem that a response carries; `None` for a good one.
@@ -242,8 +363,8 @@ pub(crate) fn refusal(response: &Response<Bytes>) -> Option<Problem> {
 }
 
 /// A response's body without its content coding.
-pub(crate) fn unpack(response: Response<Bytes>) -> Result<Vec<u8>, BodyError> {
+pub(crate) fn unpack(response: Response<Bytes>, limit: usize) -> Result<Vec<u8>, BodyError> {
     let coding = response.headers().get(header::CONTENT_ENCODING).cloned();
     let coding = coding.as_ref().and_then(|value| value.to_str().ok());
-    body::unpack(response.into_body().to_vec(), coding, MAX_ANSWER)
+    body::unpack(response.into_body().to_vec(), coding, limit)
 }

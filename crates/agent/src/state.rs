@@ -9,7 +9,12 @@
 //! ledger           what was made or changed, with the state before
 //! log/             facts not yet acknowledged
 //! content/         contents and blobs of the held set, and previous bytes, by digest
+//! objects/         synchronized objects: the own feed, the replica, its cursor
+//! synchronized.json  the mode that they are of
+//! actions          marks of actions: what was begun is never begun again
 //! ```
+
+mod synchronized;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -157,13 +162,16 @@ impl StateDir {
             log: Mutex::new(log.log),
             contents: contents.map_err(spool("open the contents"))?,
             repairs: Mutex::new(repairs),
+            disk: disk.clone(),
+            path: self.path.clone(),
             _lock: lock,
         };
         Ok(durable)
     }
 }
 
-fn fresh_incarnation() -> Result<Incarnation, StateError> {
+/// A life that nothing had before.
+pub(crate) fn fresh_incarnation() -> Result<Incarnation, StateError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(StateError::Random)?;
     let text = format!("i{}", data_encoding::HEXLOWER.encode(&bytes));
@@ -182,6 +190,8 @@ pub struct Durable {
     log: Mutex<FactLog>,
     contents: BlobStore,
     repairs: Mutex<Vec<String>>,
+    disk: Disk,
+    path: PathBuf,
     _lock: StateLock,
 }
 
@@ -382,6 +392,11 @@ impl Durable {
             return Ok(());
         }
         self.contents.put(&mut bytes, Some(digest), MAX_BLOB).map(drop).map_err(spool("keep a content"))
+    }
+
+    /// Something was found damaged and set aside.
+    fn repaired(&self, repair: String) {
+        locked(&self.repairs).push(repair);
     }
 
     /// What was found damaged and set aside since the last call.

@@ -1,6 +1,11 @@
 //! [`ChannelSettings`]: how often nodes of a channel call, converge and what they promise.
 
+use model::Fields;
+use model::policy::Policy;
+use model::replication::Transport;
 use serde::{Deserialize, Serialize};
+
+use crate::duration;
 
 /// A channel's settings; content of the object of kind `Policy` (CNV-4, ROL-1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +28,9 @@ pub struct ChannelSettings {
     /// The link costs money: move as little as possible.
     #[serde(default)]
     pub metered: bool,
+    /// How events travel (SYN-1, SYN-10).
+    #[serde(default)]
+    pub transport: Transport,
 }
 
 /// The most jitter, in percent.
@@ -42,6 +50,40 @@ impl ChannelSettings {
             bundle_max_age_secs: 24 * 3600,
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
+            transport: Transport::Auto,
         }
     }
+}
+
+/// The ways in which events travel, by their words.
+pub const TRANSPORTS: [(&str, Transport); 6] = [
+    ("auto", Transport::Auto),
+    ("poll", Transport::Poll),
+    ("stream", Transport::Stream),
+    ("grpc", Transport::Grpc),
+    ("websocket", Transport::Websocket),
+    ("sse", Transport::Sse),
+];
+
+/// The word for a transport.
+pub fn transport_word(transport: Transport) -> &'static str {
+    let found = TRANSPORTS.iter().find(|(_, known)| *known == transport);
+    found.map_or("auto", |(word, _)| word)
+}
+
+/// A policy as named texts, for people.
+pub fn fields(policy: &Policy) -> Fields {
+    let time = |secs: u64| duration::show(u32::try_from(secs).unwrap_or(u32::MAX));
+    let mut fields = Fields::from([
+        ("contact".to_owned(), time(policy.contact_secs)),
+        ("jitter".to_owned(), format!("{}%", policy.jitter_percent)),
+        ("converge".to_owned(), time(policy.converge_secs)),
+        ("bundle_max_age".to_owned(), time(policy.bundle_max_age_secs)),
+        ("offline_grace".to_owned(), time(policy.offline_grace_secs)),
+        ("transport".to_owned(), transport_word(policy.transport).to_owned()),
+    ]);
+    if policy.metered {
+        fields.insert("metered".to_owned(), "true".to_owned());
+    }
+    fields
 }

@@ -5,11 +5,15 @@
 //! evaluated. [`schema`] declares each type once: `muster check`, the node and the
 //! reference read attributes through the same table. [`params`] reads and merges vars,
 //! [`traits`] names what a node observes of itself, [`channel`] is a channel's settings.
+//! [`delegation`] answers whether a release allows a piece of work, [`sync`] what may be
+//! synchronized at all.
 
 pub mod channel;
+pub mod delegation;
 pub mod duration;
 pub mod module;
 pub mod params;
 pub mod schema;
 pub mod spec;
+pub mod sync;
 pub mod traits;

@@ -6,11 +6,14 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::credentials::{self, OPERATOR_ENV};
 use crate::failure::Failure;
+use crate::logs::{FORMAT_ENV, LogFormat};
 use crate::operator::Operator;
-use crate::{bench, check, demo, diff, help, node, publish, release, render, run, server, status, token};
+use crate::{bench, check, demo, diff, help, node, object, publish, query, release, render, run};
+use crate::{server, status, task, token, workflow};
 
 const AFTER: &str = "\
-Daily verbs: check, render, diff, publish, status. Stored things: node, run, release, token.
+Daily verbs: check, render, diff, publish, status, query. Stored things: node, object, task,
+workflow, run, release, token.
 System: server, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -42,6 +45,9 @@ pub struct Cli {
     /// Log more to stderr; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// How logs are written to stderr
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t, env = FORMAT_ENV, hide_env_values = true)]
+    pub log_format: LogFormat,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -64,6 +70,14 @@ pub enum Verb {
     Node(node::NodeArgs),
     /// List runs, or show what one did
     Run(run::RunArgs),
+    /// List, show, apply, compare or delete synchronized objects; how synchronization fares
+    Object(object::ObjectArgs),
+    /// Run a command or a named action on many nodes, and follow what becomes of it
+    Task(task::TaskArgs),
+    /// Ask nodes something that they know of themselves now
+    Query(query::QueryArgs),
+    /// Run tasks one after another, with gates between them
+    Workflow(workflow::WorkflowArgs),
     /// List releases, or show one
     Release(release::ReleaseArgs),
     /// Mint the token with which a host joins

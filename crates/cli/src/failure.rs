@@ -23,6 +23,11 @@ pub trait Told: Error + Send + Sync + 'static {
     fn code(&self) -> Option<&str> {
         None
     }
+
+    /// More, for programs, beside the message: what the text says in lines of its own.
+    fn details(&self) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// An error on its way to the terminal.
@@ -32,12 +37,14 @@ pub struct Failure {
     exit: Exit,
     hint: Option<String>,
     code: Option<String>,
+    details: Option<serde_json::Value>,
 }
 
 impl<E: Told> From<E> for Failure {
     fn from(error: E) -> Failure {
         let (exit, hint, code) = (error.exit(), error.hint(), error.code().map(str::to_owned));
-        Failure { error: Box::new(error), exit, hint, code }
+        let details = error.details();
+        Failure { error: Box::new(error), exit, hint, code, details }
     }
 }
 
@@ -75,6 +82,9 @@ impl Failure {
             if let Some(value) = value {
                 error[name] = json!(value);
             }
+        }
+        if let Some(details) = &self.details {
+            error["details"] = details.clone();
         }
         json!({ "error": error })
     }

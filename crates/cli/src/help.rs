@@ -17,13 +17,14 @@ Examples:
   muster help token_used      a refusal of the control plane
   muster help release_stale   a node's refusal of what it is pointed to
   muster help exit            the exit codes
+  muster help selectors       how nodes are named
   muster help posture         where the keys lie, and how to move them";
 
 /// Arguments of `muster help`.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
 pub struct HelpArgs {
-    /// A verb, a code, `exit` or `posture`
+    /// A verb, a code, `exit`, `selectors` or `posture`
     topic: Option<String>,
 }
 
@@ -161,9 +162,20 @@ pub fn explain(topic: &str) -> Option<Explanation> {
     match topic {
         "exit" => made("exit", "a topic", "exit codes", &exits()),
         "posture" => made("posture", "a topic", "where the keys that sign intent lie", POSTURE),
+        "selectors" => made("selectors", "a topic", "how nodes are named", SELECTORS),
         _ => None,
     }
 }
+
+const SELECTORS: &str = "\
+Terms stand between commas; put the whole in quotes. Names and groups add up, ! takes away, label= and where: narrow.
+web-1.example.com, edge-*, edge-**, /db[0-9]+/: hostnames (* stops at a dot, ** does not), or a node's id.
+*: every node. There is no other way to say all.
+@group: the members of a group that the fleet repo declares.
+!TERM: none of these.
+label=value: of these only nodes with this label.
+where:EXPR: of these only nodes for which it holds, such as where:traits.os.family == \"debian\"; it takes the rest of the text.
+A node of which it cannot be said whether it is meant is not taken.";
 
 const POSTURE: &str = "\
 Lab: root.key (signs tokens) or release.key (signs releases) lies in the control plane's directory. Whoever breaks into it then holds the fleet. One command works, which is what a laboratory wants.
@@ -178,7 +190,8 @@ fn unknown(topic: &str) -> UnknownTopic {
         Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let codes = Code::ALL.iter().map(|code| code.as_str());
     let refusals = REFUSALS.iter().map(|(code, ..)| *code);
-    let all = codes.chain(refusals).chain(["exit", "posture"]).chain(verbs.iter().map(String::as_str));
+    let all =
+        codes.chain(refusals).chain(["exit", "posture", "selectors"]).chain(verbs.iter().map(String::as_str));
     let near = lang::nearest(topic, all).map(str::to_owned);
     UnknownTopic { topic: topic.to_owned(), near }
 }

@@ -16,10 +16,13 @@ pub mod exit;
 pub mod failure;
 pub mod folder;
 pub mod help;
+pub mod logs;
 pub mod node;
+pub mod object;
 pub mod observed;
 pub mod operator;
 pub mod publish;
+pub mod query;
 pub mod release;
 pub mod remote;
 pub mod render;
@@ -28,7 +31,10 @@ pub mod screen;
 pub mod server;
 pub mod status;
 pub mod table;
+pub mod task;
 pub mod token;
+pub mod whom;
+pub mod workflow;
 
 use std::process::ExitCode;
 
@@ -64,6 +70,10 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Status(args) => status::run(&args, screen).await,
         Verb::Node(args) => node::run(&args, screen).await,
         Verb::Run(args) => run::run(&args, screen).await,
+        Verb::Object(args) => object::run(&args, screen).await,
+        Verb::Task(args) => task::run(&args, screen).await,
+        Verb::Query(args) => query::run(&args, screen).await,
+        Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen),
         Verb::Server(args) => server::run(args, screen).await,
@@ -93,7 +103,7 @@ fn tell(failure: &Failure, screen: Screen) -> ExitCode {
     failure.exit().into()
 }
 
-/// Logs to stderr; `RUST_LOG` overrides what the verb and `-v` choose.
+/// Logs to stderr; `MUSTER_LOG` overrides what the verb and `-v` choose.
 fn log(cli: &Cli) {
     let level = match (cli.verbose, &cli.verb) {
         (0, Verb::Server(_)) => LevelFilter::INFO,
@@ -101,12 +111,7 @@ fn log(cli: &Cli) {
         (1, _) => LevelFilter::INFO,
         (_, _) => LevelFilter::DEBUG,
     };
-    let asked = std::env::var("MUSTER_LOG").ok().and_then(|asked| asked.parse().ok());
-    let level = asked.unwrap_or(level);
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr()) && screen::colour_wanted();
-    let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(colour);
-    // A second subscriber is refused; the first one serves.
-    let _ = logs.try_init();
+    logs::begin(level, cli.log_format);
 }
 
 /// The threads that this program needs cannot be started.

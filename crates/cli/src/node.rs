@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use model::log::FactBody;
 use serde::Serialize;
+use server::api::objects::SyncView;
 use server::api::{NodeView, Push};
 use store::FactRecord;
 
@@ -10,6 +11,7 @@ use crate::args::Connect;
 use crate::clock::{ago, now, short};
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
+use crate::object::{self, known};
 use crate::operator::Operator;
 use crate::run::counts;
 use crate::screen::Screen;
@@ -101,8 +103,11 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             screen.result(&nodes, || list(&nodes, screen))?;
         }
         NodeVerb::Show { node } => {
-            let view = operator.node(node).await?;
-            screen.result(&view, || show(&view, screen))?;
+            let node = operator.node(node).await?;
+            let asked = operator.sync(Some(node.hostname.as_str()), None, 1).await;
+            let sync = known(asked)?.and_then(|page| page.nodes.into_iter().next());
+            let whole = Whole { node, sync };
+            screen.result(&whole, || show(&whole, screen))?;
         }
         NodeVerb::Remove { node, yes } => {
             let view = operator.node(node).await?;
@@ -179,8 +184,17 @@ fn release(node: &NodeView) -> String {
     }
 }
 
-fn show(node: &NodeView, screen: Screen) -> String {
-    let now = now();
+/// A node and how synchronization with it fares.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    node: NodeView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<SyncView>,
+}
+
+fn show(whole: &Whole, screen: Screen) -> String {
+    let (node, now) = (&whole.node, now());
     let seen = match node.last_seen {
         Some(seen) => format!("{} ago", ago(seen, now)),
         None => "never".to_owned(),
@@ -217,6 +231,7 @@ fn show(node: &NodeView, screen: Screen) -> String {
     if node.push.is_some() {
         rows.push(("push", "asked to converge now; not confirmed yet".to_owned()));
     }
+    rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
     rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
 }
 

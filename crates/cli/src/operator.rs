@@ -1,5 +1,11 @@
 //! [`Operator`]: the operator port, called.
 
+mod objects;
+mod work;
+
+pub use objects::ObjectFilter;
+pub use work::Turn;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -86,7 +92,15 @@ impl CallError {
 
 impl Told for CallError {
     fn exit(&self) -> Exit {
-        let policy = [Code::ReleaseRefused, Code::NotEntitled, Code::OtherNode, Code::CertificateRequired];
+        let policy = [
+            Code::ReleaseRefused,
+            Code::NotEntitled,
+            Code::OtherNode,
+            Code::CertificateRequired,
+            Code::SyncOff,
+            Code::NotDelegated,
+            Code::UnknownKind,
+        ];
         match self {
             CallError::Unreachable(_) => Exit::Unreachable,
             CallError::Refused(problem) if policy.iter().any(|code| code.as_str() == problem.code) => {

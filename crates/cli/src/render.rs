@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use catalog::{channel, delegation, sync};
 use clap::Args;
 use converge::{BoundModule, BoundResource, Desired};
+use model::canonical::CanonicalError;
+use model::replication::{SyncPolicy, Transport};
+use model::work::Delegation;
 use model::{Digest, Fields};
 use resolve::Specialized;
 use serde::Serialize;
@@ -61,9 +65,9 @@ pub enum RenderError {
         /// A name that is nearly the same.
         near: Option<String>,
     },
-    /// Its params cannot be read.
-    #[error("the params of {0} cannot be read")]
-    Params(String, #[source] model::canonical::CanonicalError),
+    /// Its params cannot be read, or what is granted to it.
+    #[error("what is declared of {0} cannot be read")]
+    Params(String, #[source] CanonicalError),
 }
 
 impl Told for RenderError {
@@ -86,6 +90,11 @@ struct Rendered {
     #[serde(skip_serializing_if = "Option::is_none")]
     environment: Option<String>,
     observe: bool,
+    transport: Transport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<SyncPolicy>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    delegations: BTreeMap<Arc<str>, Delegation>,
     traits: String,
     modules: Vec<RenderedModule>,
 }
@@ -122,14 +131,19 @@ pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
     };
     let fleet = fleet.specialize();
     let spec = fleet.node(&args.node).ok_or_else(|| unassigned(fleet, &args.node))?;
-    let params = spec.read_params().map_err(|source| RenderError::Params(args.node.clone(), source))?;
+    let unreadable = |source| RenderError::Params(args.node.clone(), source);
+    let params = spec.read_params().map_err(unreadable)?;
     let set = NodeSet::of(&bound::modules(fleet), params);
     let observed = match &args.traits {
         Some(path) => observed::of_file(path)?,
         None => recorded(&args.connect, &args.node).await.unwrap_or_else(|| observed::sample(&args.node)),
     };
     let desired = set.bind(&args.node, &observed.traits);
-    let rendered = rendered(&args.node, &set, &desired, &observed, fleet);
+    let rendered = Rendered {
+        sync: spec.grants.read_sync().map_err(unreadable)?,
+        delegations: spec.grants.read_delegations().map_err(unreadable)?,
+        ..rendered(&args.node, &set, &desired, &observed, fleet)
+    };
     screen.result(&rendered, || text(&rendered, screen))?;
     Ok(Exit::Ok)
 }
@@ -179,13 +193,16 @@ fn rendered(
         roles: declared.roles.clone(),
         environment: declared.environment.clone(),
         observe: desired.observe,
+        transport: fleet.channels.get(&declared.channel).map(|channel| channel.transport).unwrap_or_default(),
+        sync: None,
+        delegations: BTreeMap::new(),
         traits: observed.source.clone(),
         modules: desired.modules.iter().map(module).collect(),
     }
 }
 
 fn text(rendered: &Rendered, screen: Screen) -> String {
-    let Rendered { node, channel, roles, environment, observe, traits, modules } = rendered;
+    let Rendered { node, channel, roles, environment, observe, traits, modules, .. } = rendered;
     let environment = environment.as_ref().map(|name| format!("  environment {name}")).unwrap_or_default();
     let mut out = format!(
         "{}  channel {channel}  roles {}{environment}\ntraits: {traits}\n",
@@ -195,6 +212,7 @@ fn text(rendered: &Rendered, screen: Screen) -> String {
     if *observe {
         out.push_str(&screen.mark(Mark::Warn, "observes only: nothing is changed on this node\n"));
     }
+    granted(&mut out, rendered, screen);
     for module in modules {
         out.push_str(&format!("\nmodule {}\n", screen.mark(Mark::Bold, &module.name)));
         lines(&mut out, &module.fields, "  ");
@@ -208,6 +226,24 @@ fn text(rendered: &Rendered, screen: Screen) -> String {
         }
     }
     out
+}
+
+/// What the node may synchronize, and what it may be asked for.
+fn granted(out: &mut String, rendered: &Rendered, screen: Screen) {
+    if rendered.transport != Transport::Auto {
+        out.push_str(&format!("transport: {}\n", channel::transport_word(rendered.transport)));
+    }
+    if let Some(policy) = &rendered.sync {
+        out.push_str(&format!("\n{}\n", screen.mark(Mark::Bold, "synchronization")));
+        lines(out, &sync::fields(policy), "  ");
+    }
+    for (name, content) in &rendered.delegations {
+        out.push_str(&format!("\ndelegation {}  (the control plane may)\n", screen.mark(Mark::Bold, name)));
+        for (item, fields) in delegation::permits(content) {
+            out.push_str(&format!("  {item}\n"));
+            lines(out, &fields, "    ");
+        }
+    }
 }
 
 fn lines(out: &mut String, fields: &BTreeMap<String, String>, indent: &str) {

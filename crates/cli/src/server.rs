@@ -105,6 +105,8 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         operator_address: args.operator_listen,
         names,
         connections: args.connections,
+        metrics_address: None,
+        log: None,
     };
     let running = server::start(config).await.map_err(ServerError::Start)?;
     let started = Started {

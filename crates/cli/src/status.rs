@@ -1,7 +1,10 @@
 //! `muster status`: how the fleet does, and what is not green.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use model::status::Word;
+use serde::Serialize;
 use server::Posture;
 use server::api::{CauseView, StatusView};
 
@@ -9,6 +12,8 @@ use crate::args::Connect;
 use crate::clock::{ago, now, short};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::object::{counted, known};
+use crate::operator::{CallError, Operator};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 
@@ -33,9 +38,37 @@ pub struct StatusArgs {
 /// # Errors
 /// When the control plane cannot be asked.
 pub async fn run(args: &StatusArgs, screen: Screen) -> Result<Exit, Failure> {
-    let view = args.connect.dial().await?.status().await?;
-    screen.result(&view, || text(&view, screen))?;
-    Ok(exit(&view))
+    let operator = args.connect.dial().await?;
+    let whole = Whole { status: operator.status().await?, sync: sync(&operator).await? };
+    screen.result(&whole, || format!("{}{}", text(&whole.status, screen), sync_text(&whole.sync, screen)))?;
+    Ok(exit(&whole.status))
+}
+
+/// All of it, for programs.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    status: StatusView,
+    /// How many nodes are in each state of synchronization.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    sync: BTreeMap<String, usize>,
+}
+
+/// How many nodes are in each state of synchronization; those that do not synchronize are
+/// left out.
+async fn sync(operator: &Operator) -> Result<BTreeMap<String, usize>, CallError> {
+    let view = known(operator.sync(None, None, 1).await)?;
+    let mut states = view.map(|view| view.states).unwrap_or_default();
+    states.remove("off");
+    Ok(states)
+}
+
+/// How synchronization fares, in one line; nothing where nothing synchronizes.
+pub fn sync_text(states: &BTreeMap<String, usize>, screen: Screen) -> String {
+    let Some(said) = counted(states, screen) else { return String::new() };
+    let well = states.keys().all(|state| state == "in-sync");
+    let next = if well { "" } else { "  (muster object status --wrong)" };
+    format!("\nsynchronization: {said}{next}\n")
 }
 
 /// What the fleet's state means for scripts.

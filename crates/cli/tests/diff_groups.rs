@@ -1,5 +1,6 @@
-//! CFG-6: what a publish would change, fleet-wide: grouped by identical difference, deletions
-//! shown, what only observes marked, and nothing sensitive printed.
+//! CFG-6, OPS-2, SYN-5: what a publish would change, fleet-wide: grouped by identical
+//! difference, deletions shown, what only observes marked, what the control plane comes to be
+//! allowed said, and nothing sensitive printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -115,6 +116,118 @@ async fn a_var_changes_only_the_nodes_that_it_reaches() {
     );
     assert!(compare(&control, &files, Some("web-*.test")).await.is_same());
     assert_eq!(compare(&control, &files, Some("db-1.test")).await.change, 1);
+}
+
+/// `fleet.yaml` with more at its end.
+fn granting(more: &str) -> Vec<(&'static str, String)> {
+    edited(|path, text| match path {
+        "fleet.yaml" => format!("{text}{more}"),
+        _ => text.to_owned(),
+    })
+}
+
+const OPS: &str = "\
+delegations:
+  ops:
+    nodes: [\"web-*.test\"]
+    commands: [/usr/bin/uptime]
+    actions:
+      restart: {command: [/usr/bin/systemctl, restart, \"{unit}\"], args: {unit: \"web-*\"}, timeout: 60s}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_allowed_is_said_and_grouped() {
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(&repo())).await;
+    let compared = compare(&control, &granting(OPS), None).await;
+    assert_eq!((compared.same, compared.change, compared.groups.len()), (2, 3, 1), "the web nodes alone");
+    assert_eq!(
+        render(&compared.groups[0].granted),
+        "+ delegation ops: action restart  the control plane MAY NOW ask for it\n    \
+         command: /usr/bin/systemctl restart {unit}\n    timeout: 1m\n    {unit}: web-*\n\
+         + delegation ops: run /usr/bin/uptime  the control plane MAY NOW ask for it\n"
+    );
+    publish(&mut control.publisher().await, changes(&granting(OPS))).await;
+    assert!(compare(&control, &granting(OPS), None).await.is_same());
+    let wider = OPS.replace("uptime]", "uptime, /usr/bin/id]").replace("unit: \"web-*\"", "unit: \"*\"");
+    let compared = compare(&control, &granting(&wider), Some("web-1.test")).await;
+    assert_eq!(
+        render(&compared.groups[0].granted),
+        "~ delegation ops: action restart  MAY NOW be asked for otherwise\n    {unit}: web-* -> *\n\
+         + delegation ops: run /usr/bin/id  the control plane MAY NOW ask for it\n"
+    );
+    let compared = compare(&control, &repo(), None).await;
+    let text = render(&compared.groups[0].granted);
+    assert!(text.contains("- delegation ops: run /usr/bin/uptime  may no longer be asked for\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn synchronization_and_settings_are_said_beside_resources() {
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(&repo())).await;
+    let sync = "sync: {web: {nodes: [\"web-*.test\", \"db-*.test\"], mode: managed, kinds: [App], folder: /srv/m}}\n";
+    let files: Vec<(&str, String)> = granting(sync)
+        .into_iter()
+        .map(|(path, text)| {
+            let text = text.replace("default: hello", "default: goodbye");
+            (path, text.replace("freshness: 24h", "freshness: 24h, transport: stream"))
+        })
+        .collect();
+    let compared = compare(&control, &files, None).await;
+    let web = compared.groups.iter().find(|group| &*group.nodes[0] == "web-1.test").unwrap();
+    assert_eq!(
+        render(&web.granted),
+        "~ settings of the channel\n    transport: auto -> stream\n\
+         + synchronization  BEGINS: objects come and go by what the other side says\n    folder: /srv/m\n    \
+         kinds: App\n    max_delete: 25%\n    mismatch: recreate\n    mode: managed\n"
+    );
+    assert!(render(&web.resources).contains("hello -> goodbye"));
+    let db = compared.groups.iter().find(|group| &*group.nodes[0] == "db-1.test").unwrap();
+    assert!(db.resources.is_empty() && !db.granted.is_empty(), "only what is granted differs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_that_is_told_apart_names_its_parts() {
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(&repo())).await;
+    let one = "delegations: {one: {nodes: [edge-1.test], queries: [traits]}}\n";
+    let compared = compare(&control, &granting(one), None).await;
+    assert_eq!((compared.change, compared.patterns), (0, 1), "the other part has what it had");
+    assert_eq!(&*compared.groups[0].nodes[0], "edge-*.test");
+    publish(&mut control.publisher().await, changes(&granting(one))).await;
+    let more = "delegations: {one: {queries: [traits]}, two: {nodes: [edge-1.test], queries: [disks]}}\n";
+    let compared = compare(&control, &granting(more), None).await;
+    let of_patterns = compared.groups.iter().filter(|group| group.pattern);
+    let mut names: Vec<&str> = of_patterns.map(|group| &*group.nodes[0]).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["edge-*.test", "edge-*.test except edge-1.test"]);
+    // What is taken back is one pattern again.
+    let compared = compare(&control, &repo(), None).await;
+    assert_eq!(compared.patterns, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn render_shows_what_is_granted() {
+    let dir = tempfile::tempdir().unwrap();
+    let sync = "sync: {web: {nodes: [\"web-*.test\"], mode: autonomous, kinds: [App]}}\n";
+    write(dir.path(), &granting(&(OPS.to_owned() + sync)));
+    let render = async |node: &str, more: &[&str]| {
+        let output = muster(dir.path(), &[&["render", node], more].concat()).await;
+        assert_eq!(code(&output), 0);
+        out(&output)
+    };
+    let text = render("web-1.test", &[]).await;
+    assert!(text.contains("\nsynchronization\n  kinds: App\n"), "{text}");
+    assert!(
+        text.contains("\ndelegation ops  (the control plane may)\n  action restart\n    command: /usr/bin/systemctl restart {unit}\n"),
+        "{text}"
+    );
+    assert!(text.contains("\n  run /usr/bin/uptime\n"), "{text}");
+    let text = render("db-1.test", &[]).await;
+    assert!(!text.contains("synchronization") && !text.contains("delegation"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&render("web-2.test", &["--json"]).await).unwrap();
+    assert_eq!(json["sync"]["mode"], "autonomous");
+    assert_eq!(json["delegations"]["ops"]["commands"][0][0], "/usr/bin/uptime");
 }
 
 #[tokio::test(flavor = "multi_thread")]

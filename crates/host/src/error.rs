@@ -232,6 +232,15 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// There is no thread to stay with it.
+    #[error("cannot start a thread for `{program}`")]
+    Attend {
+        /// The program.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// Its pipes failed.
     #[error("lost contact with `{program}`")]
     Talk {

@@ -23,9 +23,12 @@ mod links;
 mod ownership;
 mod path;
 mod process;
+mod real;
 mod remove;
 mod running;
+mod streaming;
 mod system;
+mod usage;
 mod write;
 
 use std::os::fd::OwnedFd;
@@ -39,8 +42,11 @@ pub use command::{Cancel, Command, Program, Script};
 pub use error::{HostError, OpenHostError, Problem, RunError, describe};
 pub use find::{Found, Regular};
 pub use ownership::Ownership;
-pub use process::{End, Finished, Output};
+pub use process::{End, Finished, Output, Stream};
+pub use real::Real;
+pub use streaming::{Event, Streaming};
 pub use system::Kernel;
+pub use usage::Usage;
 pub use write::{Validate, Write};
 
 /// The largest file, in bytes, that is read, hashed or written.

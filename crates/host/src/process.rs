@@ -4,8 +4,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use crate::running::Running;
-use crate::{Command, Host, Program, RunError};
+use crate::running::{Running, Sink};
+use crate::{Cancel, Command, Host, Program, RunError};
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -43,6 +43,23 @@ pub struct Finished {
     pub stderr: Output,
 }
 
+/// Which output of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Output {
+    fn take(&mut self, bytes: &[u8], limit: usize) {
+        let room = limit.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..room]);
+        self.total += bytes.len() as u64;
+    }
+}
+
 impl Host {
     /// Runs a command to its end. Its process group ends with it: children that it left
     /// behind in the group are ended too (a daemon that opened its own session is not).
@@ -50,6 +67,22 @@ impl Host {
     /// # Errors
     /// When it cannot be started, or commands may not run here.
     pub fn run(&self, command: &Command) -> Result<Finished, RunError> {
+        let (mut stdout, mut stderr) = (Output::default(), Output::default());
+        let end = self.attend(command, None, &mut |stream, bytes| match stream {
+            Stream::Stdout => stdout.take(bytes, command.output_limit),
+            Stream::Stderr => stderr.take(bytes, command.output_limit),
+        })?;
+        Ok(Finished { end, stdout, stderr })
+    }
+
+    /// Starts a command and stays with it until it has ended. The switch ends it, as the
+    /// host's own does.
+    pub(crate) fn attend(
+        &self,
+        command: &Command,
+        cancel: Option<&Cancel>,
+        sink: Sink<'_>,
+    ) -> Result<End, RunError> {
         if !self.exec_allowed() {
             return Err(RunError::Rooted);
         }
@@ -58,7 +91,9 @@ impl Host {
         let child =
             prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
         drop(directory);
-        Running::new(child, command).attend(&self.cancel).map_err(|source| RunError::Talk { program, source })
+        let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).collect();
+        let ended = Running::new(child, command).attend(&cancels, sink);
+        ended.map_err(|source| RunError::Talk { program, source })
     }
 
     /// Sets everything around the program. The working directory that is returned must

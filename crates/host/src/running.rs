@@ -13,7 +13,7 @@ use rustix::process::{
     waitid,
 };
 
-use crate::{Cancel, Command, End, Finished, Output};
+use crate::{Cancel, Command, End, Stream};
 
 /// How long a process group has between being asked to end and being killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -35,31 +35,25 @@ const CHUNK: usize = 64 * 1024;
 /// How many chunks are read from one output before the other and the clock have a turn.
 const TURN: usize = 16;
 
+/// Who hears what a command prints, as it comes, at most [`CHUNK`] bytes at a time.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(Stream, &[u8]);
+
 /// An output that is being read.
 struct Capture {
+    stream: Stream,
     pipe: Option<OwnedFd>,
-    limit: usize,
-    output: Output,
 }
 
 impl Capture {
-    fn new(pipe: Option<OwnedFd>, limit: usize) -> Capture {
-        Capture { pipe, limit, output: Output::default() }
-    }
-
     /// Reads what is there, for a turn; closes at the end.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, buffer: &mut [u8], sink: Sink<'_>) -> io::Result<()> {
         for _ in 0..TURN {
             let Some(pipe) = &self.pipe else {
                 return Ok(());
             };
             match rustix::io::read(pipe, &mut *buffer) {
                 Ok(0) => self.pipe = None,
-                Ok(got) => {
-                    let room = self.limit.saturating_sub(self.output.bytes.len()).min(got);
-                    self.output.bytes.extend_from_slice(&buffer[..room]);
-                    self.output.total += got as u64;
-                }
+                Ok(got) => sink(self.stream, &buffer[..got]),
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
@@ -97,15 +91,14 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(mut child: Child, command: &Command) -> Running {
         let group = Pid::from_child(&child);
-        let limit = command.output_limit;
         Running {
             group,
             pidfd: pidfd_open(group, PidfdFlags::empty()).ok(),
             stdin: child.stdin.take().map(OwnedFd::from),
             input: command.stdin.clone(),
             sent: 0,
-            stdout: Capture::new(child.stdout.take().map(OwnedFd::from), limit),
-            stderr: Capture::new(child.stderr.take().map(OwnedFd::from), limit),
+            stdout: Capture { stream: Stream::Stdout, pipe: child.stdout.take().map(OwnedFd::from) },
+            stderr: Capture { stream: Stream::Stderr, pipe: child.stderr.take().map(OwnedFd::from) },
             deadline: Instant::now() + command.timeout,
             ending: Ending::No,
             exited: None,
@@ -113,15 +106,16 @@ impl Running {
         }
     }
 
-    /// Feeds it, reads it and watches the clock until it has ended.
-    pub(crate) fn attend(&mut self, cancel: &Cancel) -> io::Result<Finished> {
+    /// Feeds it, reads it and watches the clock until it has ended. Any of the switches
+    /// ends it.
+    pub(crate) fn attend(&mut self, cancels: &[&Cancel], sink: Sink<'_>) -> io::Result<End> {
         for pipe in [&self.stdin, &self.stdout.pipe, &self.stderr.pipe].into_iter().flatten() {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
         let mut buffer = vec![0; CHUNK];
         loop {
             let now = Instant::now();
-            self.press(now, cancel);
+            self.press(now, cancels);
             let abandoned = matches!(self.ending, Ending::Killed(_, until) if now >= until);
             let closed = self.stdout.pipe.is_none() && self.stderr.pipe.is_none();
             let ended = self.exited.is_some_and(|at| closed || now >= at + EOF_GRACE);
@@ -130,33 +124,28 @@ impl Running {
             }
             self.wait(now)?;
             self.write()?;
-            self.stdout.read(&mut buffer)?;
-            self.stderr.read(&mut buffer)?;
+            self.stdout.read(&mut buffer, sink)?;
+            self.stderr.read(&mut buffer, sink)?;
             if self.exited.is_none() && self.has_exited()? {
                 self.exited = Some(Instant::now());
             }
         }
         let status = self.finish()?;
-        let end = match (self.ending, status) {
+        Ok(match (self.ending, status) {
             (Ending::Asked(end, _) | Ending::Killed(end, _), _) => end,
             (Ending::No, Some(status)) => match (status.code(), status.signal()) {
                 (Some(code), _) => End::Exited(code),
                 (None, signal) => End::Signaled(signal.unwrap_or_default()),
             },
             (Ending::No, None) => End::TimedOut,
-        };
-        Ok(Finished {
-            end,
-            stdout: std::mem::take(&mut self.stdout.output),
-            stderr: std::mem::take(&mut self.stderr.output),
         })
     }
 
     /// Ends the group when its time is over: asks first, then kills.
-    fn press(&mut self, now: Instant, cancel: &Cancel) {
+    fn press(&mut self, now: Instant, cancels: &[&Cancel]) {
         match self.ending {
             Ending::No if self.exited.is_none() => {
-                let end = if cancel.is_cancelled() {
+                let end = if cancels.iter().any(|cancel| cancel.is_cancelled()) {
                     End::Cancelled
                 } else if now >= self.deadline {
                     End::TimedOut

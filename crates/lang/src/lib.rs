@@ -2,7 +2,7 @@
 //!
 //! Holds [`Value`], the expression language ([`expr`], used by `${{ ... }}` and `when:`),
 //! text with expressions in it ([`interpolate`]), template bodies ([`template`]), name
-//! patterns ([`pattern`]) and [`Diagnostic`]. One implementation serves the machine where
+//! patterns ([`pattern`]), selectors of nodes ([`selector`]) and [`Diagnostic`]. One implementation serves the machine where
 //! a release is made and every node that binds it, so a result seen in `muster render` is
 //! the result on the node.
 //!
@@ -16,6 +16,7 @@ pub mod nearest;
 pub mod pattern;
 pub mod regex;
 pub mod scope;
+pub mod selector;
 pub mod template;
 pub mod value;
 
@@ -25,5 +26,6 @@ pub use interpolate::Text;
 pub use nearest::nearest;
 pub use pattern::Pattern;
 pub use scope::{Names, Probe, Scope};
+pub use selector::Selector;
 pub use template::{Template, TemplateError};
 pub use value::Value;

@@ -147,6 +147,62 @@ impl Trie {
         self.edit(&Digest::of(name.as_bytes()), None, 0)
     }
 
+    /// The trie after many edits at once: for each place a leaf, or nothing. Every branch on
+    /// the way is hashed once, however many edits are below it. Of two edits of one place the
+    /// later wins.
+    pub fn edit_all(&self, edits: impl IntoIterator<Item = (Digest, Option<Leaf>)>) -> Trie {
+        let by_place: BTreeMap<Digest, Option<Arc<Leaf>>> =
+            edits.into_iter().map(|(place, leaf)| (place, leaf.map(Arc::new))).collect();
+        let edits: Vec<(Digest, Option<Arc<Leaf>>)> = by_place.into_iter().collect();
+        self.edit_sorted(&edits, 0)
+    }
+
+    fn edit_sorted(&self, edits: &[(Digest, Option<Arc<Leaf>>)], depth: usize) -> Trie {
+        if edits.is_empty() {
+            return self.clone();
+        }
+        match self.top() {
+            Top::Bucket(leaves) => Trie::of_sorted(&merge(leaves, edits), depth),
+            Top::Branch(children) => {
+                let mut rest = edits;
+                let children: [Trie; 16] = std::array::from_fn(|nibble| {
+                    let here = rest.partition_point(|(place, _)| nibble_at(place, depth) <= nibble);
+                    let (mine, others) = rest.split_at(here);
+                    rest = others;
+                    children[nibble].edit_sorted(mine, depth + 1)
+                });
+                let count = children.iter().map(Trie::len).sum();
+                if count <= BUCKET {
+                    let leaves: Vec<_> = children.iter().flat_map(|child| child.leaves()).cloned().collect();
+                    return Trie::of_sorted(&leaves, depth);
+                }
+                Trie::branch(children, count)
+            }
+        }
+    }
+
+    /// What hangs under a nibble of this subtree, which is at `depth`: of a bucket those of
+    /// its leaves that would go there.
+    pub fn child(&self, nibble: usize, depth: usize) -> Trie {
+        match self.top() {
+            Top::Branch(children) => children[nibble].clone(),
+            Top::Bucket(leaves) => {
+                let mine: Vec<_> =
+                    leaves.iter().filter(|leaf| nibble_at(&leaf.place, depth) == nibble).cloned().collect();
+                Trie::of_sorted(&mine, depth + 1)
+            }
+        }
+    }
+
+    /// The subtree at a path of nibbles from the root, each below 16.
+    pub fn at(&self, path: &[u8]) -> Trie {
+        let mut at = self.clone();
+        for (depth, nibble) in path.iter().enumerate() {
+            at = at.child(usize::from(*nibble), depth);
+        }
+        at
+    }
+
     fn edit(&self, place: &Digest, leaf: Option<Arc<Leaf>>, depth: usize) -> Trie {
         match self.top() {
             Top::Bucket(leaves) => {
@@ -237,6 +293,21 @@ impl PartialEq for Trie {
 }
 
 impl Eq for Trie {}
+
+/// Leaves after edits, both in the order of places.
+fn merge(leaves: &[Arc<Leaf>], edits: &[(Digest, Option<Arc<Leaf>>)]) -> Vec<Arc<Leaf>> {
+    let mut merged = Vec::with_capacity(leaves.len() + edits.len());
+    let mut olds = leaves.iter().peekable();
+    for (place, leaf) in edits {
+        while let Some(old) = olds.next_if(|old| old.place < *place) {
+            merged.push(old.clone());
+        }
+        olds.next_if(|old| old.place == *place);
+        merged.extend(leaf.clone());
+    }
+    merged.extend(olds.cloned());
+    merged
+}
 
 /// The nibble of a place that chooses the child at this depth.
 pub fn nibble_at(place: &Digest, depth: usize) -> usize {

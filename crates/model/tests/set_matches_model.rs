@@ -162,3 +162,32 @@ fn an_edit_is_added_changed_or_removed() {
     assert_eq!(set(&[&one, &two]).get(&name), Some(&two), "of two with one key the later counts");
     assert!(set(&[&one]).delta_to(&set(&[&one])).is_empty());
 }
+
+proptest! {
+    #[test]
+    fn many_edits_at_once_lead_where_single_ones_do(
+        before in proptest::collection::btree_map(0_u16..400, 0_u8..3, 0..300),
+        edits in proptest::collection::vec((0_u16..400, proptest::option::of(0_u8..3)), 0..300),
+    ) {
+        let name = |n: u16| ObjectKey::of(Kind::MODULE, &format!("n{n}"));
+        let start = ObjectSet::of(before.into_iter().map(|(n, content)| (name(n), stub(content, 0))));
+        let (mut bulk, mut single) = (start.clone(), start);
+        for (n, content) in &edits {
+            match content {
+                Some(content) => single.insert(name(*n), stub(*content, 0)),
+                None => single.remove(&name(*n)),
+            }
+        }
+        bulk.edit_all(edits.into_iter().map(|(n, content)| (name(n), content.map(|content| stub(content, 0)))));
+        prop_assert_eq!(bulk.root(), single.root());
+        prop_assert_eq!(bulk.len(), single.len());
+        let section = bulk.section(&SectionKey::of(Kind::MODULE));
+        for path in [vec![], vec![3], vec![3, 1], vec![15, 0, 2]] {
+            let under = |leaf: &&std::sync::Arc<model::trie::Leaf>| {
+                path.iter().enumerate().all(|(depth, nibble)| model::trie::nibble_at(&leaf.place, depth) == usize::from(*nibble))
+            };
+            let expected: Vec<_> = section.leaves().filter(under).cloned().collect();
+            prop_assert_eq!(section.at(&path).leaves().cloned().collect::<Vec<_>>(), expected);
+        }
+    }
+}

@@ -1,9 +1,13 @@
 //! Accepting: TLS, HTTP/2, limits, and who is at the other end.
+//!
+//! Where the TLS configuration offers it, HTTP/1.1 is served too, for the upgrade to a
+//! WebSocket; handlers see by [`Connection::http1`] what they may answer.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,12 +15,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
-use hyper::service::service_fn;
+use hyper::server::conn::http1::UpgradeableConnection;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::identity::{self, CertifiedPeer, Role};
 
@@ -62,6 +68,18 @@ impl Default for Limits {
 
 /// The longest header block, in bytes.
 const MAX_HEADERS: u32 = 16 * 1024;
+/// The most headers of a request over HTTP/1.1.
+const MAX_HEADERS_HTTP1: usize = 64;
+/// What a peer may send on one stream before the handler takes it, in bytes: enough for
+/// 2.5 MB/s over 100 ms.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all streams of a connection.
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+/// What a stream may hold to be sent, in bytes.
+const SEND_BUFFER: usize = 64 * 1024;
+/// The compression table for headers that a peer may fill, in bytes. Signatures differ from
+/// request to request, so a larger one would only hold what never comes again.
+const HEADER_TABLE: u32 = 1024;
 /// How long to wait after accepting failed (no file left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -72,6 +90,10 @@ pub struct Connection {
     pub peer: Option<Arc<CertifiedPeer>>,
     /// From where.
     pub address: SocketAddr,
+    /// Names the TLS session, alike at both ends (RFC 9266).
+    pub binding: [u8; 32],
+    /// It speaks HTTP/1.1: only an upgrade to a WebSocket is to be answered.
+    pub http1: bool,
     closer: Arc<Closer>,
 }
 
@@ -79,9 +101,55 @@ pub struct Connection {
 struct Closer {
     asked: AtomicBool,
     notify: Notify,
+    closing: Flag,
+    cut: Flag,
+    upgraded: AtomicBool,
+    upgrade_ended: Flag,
+}
+
+/// Something that happens once, and that any number may wait for.
+#[derive(Debug, Default)]
+struct Flag {
+    set: AtomicBool,
+    waiting: Notify,
+}
+
+impl Flag {
+    fn set(&self) {
+        self.set.store(true, Ordering::Release);
+        self.waiting.notify_waiters();
+    }
+
+    async fn wait(&self) {
+        let mut notified = std::pin::pin!(self.waiting.notified());
+        // Before looking, so that nothing is missed in between.
+        notified.as_mut().enable();
+        if !self.set.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
 }
 
 impl Connection {
+    /// Waits until the connection is to end: it is old, or the server stops. Streams on it
+    /// then say goodbye within [`Limits::ending`], after which they are cut.
+    pub async fn closing(&self) {
+        self.closer.closing.wait().await;
+    }
+
+    /// Waits until an upgraded connection's time is over, whatever goes on on it.
+    pub(crate) async fn cut(&self) {
+        self.closer.cut.wait().await;
+    }
+
+    pub(crate) fn upgrade_began(&self) {
+        self.closer.upgraded.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn upgrade_ended(&self) {
+        self.closer.upgrade_ended.set();
+    }
+
     /// Closes the connection once this request is answered: an idle node costs nothing.
     pub fn close_after_answer(&self) {
         if !self.closer.asked.swap(true, Ordering::Relaxed) {
@@ -201,14 +269,16 @@ impl Drop for Place {
 }
 
 impl One {
-    async fn run<H, F, B>(mut self, acceptor: TlsAcceptor, handle: H)
+    async fn run<H, F, B>(self, acceptor: TlsAcceptor, handle: H)
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
         let _ = self.stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(self.limits.handshake, acceptor.accept(self.stream));
+        // In a box of its own: it is large, and gone when the connection has begun.
+        let handshake = acceptor.accept(self.stream);
+        let handshake = Box::pin(tokio::time::timeout(self.limits.handshake, handshake));
         let tls = match handshake.await {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => {
@@ -220,46 +290,107 @@ impl One {
                 return;
             }
         };
-        let peer = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
-        let Some(_place) = self.peers.clone().enter(peer.as_deref(), self.limits.per_peer) else {
+        let Some(connection) = connection(&tls, self.address) else { return };
+        let Some(_place) = self.peers.clone().enter(connection.peer.as_deref(), self.limits.per_peer) else {
             tracing::warn!(address = %self.address, "a node has too many connections; this one is closed");
             return;
         };
-        let age = if peer.is_some() { self.limits.age } else { self.limits.anonymous_age };
-        let closer = Arc::new(Closer::default());
-        let connection = Connection { peer, address: self.address, closer: closer.clone() };
+        let age = if connection.peer.is_some() { self.limits.age } else { self.limits.anonymous_age };
+        let end =
+            End { closer: connection.closer.clone(), age, shutdown: self.shutdown, limits: self.limits };
+        let http1 = connection.http1;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection.clone());
             let answer = handle(request);
             async move { Ok::<_, Infallible>(answer.await) }
         });
-        let http = builder(self.limits).serve_connection(TokioIo::new(tls), service);
-        let mut http = std::pin::pin!(http);
-        let close = async {
-            tokio::select! {
-                () = closer.notify.notified() => {}
-                () = tokio::time::sleep(age) => {}
-                () = stopped(&mut self.shutdown) => {}
-            }
+        let io = TokioIo::new(tls);
+        let ended = if http1 {
+            let http = http1_builder(self.limits).serve_connection(io, service).with_upgrades();
+            // Boxed, so that the many connections of HTTP/2 have no room for it.
+            Box::pin(end.of_http1(http)).await
+        } else {
+            end.of(builder(self.limits).serve_connection(io, service), |http| http.graceful_shutdown()).await
         };
-        let ended = tokio::select! {
-            ended = http.as_mut() => ended,
-            () = close => {
-                http.as_mut().graceful_shutdown();
-                match tokio::time::timeout(self.limits.ending, http).await {
-                    Ok(ended) => ended,
-                    Err(_) => {
-                        tracing::debug!(address = %self.address, "a connection did not end by itself");
-                        return;
-                    }
-                }
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(address = %self.address, %error, "a connection ended");
+        match ended {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!(address = %self.address, %error, "a connection ended"),
+            None => tracing::debug!(address = %self.address, "a connection did not end by itself"),
         }
         drop(self.slot);
+    }
+}
+
+/// What handlers are told of a connection.
+fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connection> {
+    let session = tls.get_ref().1;
+    let peer = session.peer_certificates().and_then(|chain| chain.first());
+    let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
+    let binding = crate::tls::binding(session)
+        .inspect_err(|error| tracing::warn!(%address, %error, "a TLS session has no name"))
+        .ok()?;
+    let http1 = session.alpn_protocol() == Some(crate::tls::HTTP1);
+    Some(Connection { peer, address, binding, http1, closer: Arc::default() })
+}
+
+/// How a connection comes to its end.
+struct End {
+    closer: Arc<Closer>,
+    age: Duration,
+    shutdown: watch::Receiver<bool>,
+    limits: Limits,
+}
+
+impl End {
+    /// Waits for a reason to close.
+    async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<bool>) {
+        tokio::select! {
+            () = closer.notify.notified() => {}
+            () = tokio::time::sleep(age) => {}
+            () = stopped(shutdown) => {}
+        }
+        closer.closing.set();
+    }
+
+    /// Runs a connection to its end; `None` when it had to be cut.
+    async fn of<C: Future>(mut self, http: C, close: impl FnOnce(Pin<&mut C>)) -> Option<C::Output> {
+        let mut http = std::pin::pin!(http);
+        tokio::select! {
+            ended = http.as_mut() => Some(ended),
+            () = End::wanted(&self.closer, self.age, &mut self.shutdown) => {
+                close(http.as_mut());
+                tokio::time::timeout(self.limits.ending, http).await.ok()
+            }
+        }
+    }
+
+    /// The same over HTTP/1.1, where what follows an upgrade belongs to the connection.
+    async fn of_http1<I, S, B>(self, http: UpgradeableConnection<I, S>) -> Option<hyper::Result<()>>
+    where
+        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+        S: HttpService<Incoming, ResBody = B>,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: Body + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let closer = self.closer.clone();
+        let whole = async {
+            let mut http = std::pin::pin!(http);
+            let ended = tokio::select! {
+                ended = http.as_mut() => ended,
+                () = closer.closing.wait() => {
+                    http.as_mut().graceful_shutdown();
+                    http.await
+                }
+            };
+            if closer.upgraded.load(Ordering::Acquire) {
+                closer.upgrade_ended.wait().await;
+            }
+            ended
+        };
+        let ended = self.of(whole, |_| {}).await;
+        closer.cut.set();
+        ended
     }
 }
 
@@ -269,8 +400,21 @@ fn builder(limits: Limits) -> hyper::server::conn::http2::Builder<TokioExecutor>
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
-        .max_send_buf_size(64 * 1024)
+        .header_table_size(HEADER_TABLE)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(limits.keepalive)
         .keep_alive_timeout(limits.keepalive);
+    builder
+}
+
+fn http1_builder(limits: Limits) -> hyper::server::conn::http1::Builder {
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.handshake)
+        .max_buf_size(MAX_HEADERS as usize)
+        .max_headers(MAX_HEADERS_HTTP1);
     builder
 }

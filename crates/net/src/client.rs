@@ -1,4 +1,5 @@
-//! Dialling: one HTTP/2 connection to a control plane, kept while it is of use.
+//! Dialling: one HTTP/2 connection to a control plane, kept while it is of use; or one over
+//! HTTP/1.1 that becomes a WebSocket.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -19,12 +21,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::stream::{Receiver, RequestBody, Stream};
 use crate::url::ServerUrl;
+use crate::websocket::{Bounds, WebSocket};
 
 /// How long dialling and the TLS handshake may take together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an idle connection may be silent before it is asked whether it lives.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// What a request may hold to be sent, in bytes.
+const SEND_BUFFER: usize = 256 * 1024;
+/// The longest refusal of an upgrade that is read, in bytes.
+const MAX_REFUSAL: usize = 64 * 1024;
+
+/// What names a TLS session: 32 bytes of its exporter (RFC 9266).
+pub use wire::signature::Binding;
 
 /// Why a control plane could not be spoken to.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +101,8 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 pub struct Client {
     url: ServerUrl,
-    send: SendRequest<Full<Bytes>>,
+    send: SendRequest<RequestBody>,
+    binding: Binding,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -106,23 +118,13 @@ impl Client {
     }
 
     async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let name = ServerName::try_from(url.host().to_owned())
-            .map_err(|_| ClientError::Name(url.host().to_owned()))?;
-        let stream = TcpStream::connect(url.authority())
-            .await
-            .map_err(|source| ClientError::Dial { url: url.clone(), source })?;
-        let _ = stream.set_nodelay(true);
-        let traffic = Arc::new(Traffic::default());
-        let metered = Metered { stream, traffic: traffic.clone() };
-        let tls = TlsConnector::from(tls)
-            .connect(name, metered)
-            .await
-            .map_err(|source| ClientError::Handshake { url: url.clone(), source })?;
+        let Session { io, binding, traffic } = Session::open(url, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
-            .handshake(TokioIo::new(tls))
+            .max_send_buf_size(SEND_BUFFER)
+            .handshake(io)
             .await
             .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
         tokio::spawn(async move {
@@ -130,7 +132,12 @@ impl Client {
                 tracing::debug!(%error, "the connection to the control plane ended");
             }
         });
-        Ok(Client { url: url.clone(), send, traffic })
+        Ok(Client { url: url.clone(), send, binding, traffic })
+    }
+
+    /// Names the TLS session, alike at both ends; what opens a stream is signed over it.
+    pub fn binding(&self) -> &Binding {
+        &self.binding
     }
 
     /// Where it leads to.
@@ -157,6 +164,7 @@ impl Client {
         let exchange = async {
             let broke = |source| ClientError::Exchange { url: url.clone(), source };
             self.send.ready().await.map_err(broke)?;
+            let request = request.map(RequestBody::Whole);
             let response = self.send.send_request(request).await.map_err(broke)?;
             let (parts, body) = response.into_parts();
             Ok(Response::from_parts(parts, read(&url, body, limit).await?))
@@ -169,7 +177,145 @@ impl Client {
     }
 }
 
-async fn read(url: &ServerUrl, body: Incoming, limit: usize) -> Result<Bytes, ClientError> {
+impl Client {
+    /// Sends a request whose body goes on, and waits for the response's headers. `first` is
+    /// sent at once: some servers answer only after it.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what failed. A response of any status is no error here.
+    pub async fn open_stream(
+        &mut self,
+        request: Request<()>,
+        first: Bytes,
+        timeout: Duration,
+    ) -> Result<Stream, ClientError> {
+        let url = self.url.clone();
+        let (sender, body) = crate::stream::channel(first);
+        let exchange = async {
+            let broke = |source| ClientError::Exchange { url: url.clone(), source };
+            self.send.ready().await.map_err(broke)?;
+            let response = self.send.send_request(request.map(|()| body)).await.map_err(broke)?;
+            let (response, body) = response.into_parts();
+            Ok(Stream { response, sender, receiver: Receiver::new(url.clone(), body) })
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(done) => done,
+            Err(_) => Err(ClientError::Timeout { url: self.url.clone(), after: timeout }),
+        }
+    }
+}
+
+/// A connection over HTTP/1.1 that is to become a WebSocket.
+#[derive(Debug)]
+pub struct Http1 {
+    url: ServerUrl,
+    send: hyper::client::conn::http1::SendRequest<RequestBody>,
+    binding: Binding,
+    /// What this connection moved.
+    pub traffic: Arc<Traffic>,
+}
+
+/// What came of asking for an upgrade.
+#[derive(Debug)]
+pub enum Upgraded {
+    /// The socket.
+    Socket(WebSocket),
+    /// Another answer: a refusal.
+    Refused(Response<Bytes>),
+}
+
+impl Http1 {
+    /// Dials, asking for HTTP/1.1, and spends at most [`DIAL_TIMEOUT`] on it.
+    ///
+    /// # Errors
+    /// [`ClientError`] says which step failed; a server that offers HTTP/2 alone fails the
+    /// handshake.
+    pub async fn dial(url: &ServerUrl, tls: &ClientConfig) -> Result<Http1, ClientError> {
+        let open = async {
+            let Session { io, binding, traffic } = Session::open(url, crate::tls::http1_alone(tls)).await?;
+            let (send, connection) = hyper::client::conn::http1::handshake(io)
+                .await
+                .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
+            tokio::spawn(async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "the connection to the control plane ended");
+                }
+            });
+            Ok(Http1 { url: url.clone(), send, binding, traffic })
+        };
+        let late = |_| ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
+        tokio::time::timeout(DIAL_TIMEOUT, open).await.map_err(late)?
+    }
+
+    /// As [`Client::binding`].
+    pub fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
+    /// Asks for the upgrade; the request has its path and signature, and gets the rest here.
+    ///
+    /// # Errors
+    /// [`ClientError`] says what failed. Another answer than an upgrade is no error here.
+    pub async fn upgrade(
+        mut self,
+        mut request: Request<()>,
+        bounds: Bounds,
+        timeout: Duration,
+    ) -> Result<Upgraded, ClientError> {
+        let url = self.url.clone();
+        let expected = crate::websocket::ask(request.headers_mut());
+        if let Ok(host) = HeaderValue::try_from(url.authority()) {
+            request.headers_mut().insert(HOST, host);
+        }
+        let exchange = async {
+            let broke = |source| ClientError::Exchange { url: url.clone(), source };
+            let request = request.map(|()| RequestBody::Whole(Full::default()));
+            let response = self.send.send_request(request).await.map_err(broke)?;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                let (parts, body) = response.into_parts();
+                let body = read(&url, body, MAX_REFUSAL).await?;
+                return Ok(Upgraded::Refused(Response::from_parts(parts, body)));
+            }
+            if !crate::websocket::agreed(response.headers(), &expected) {
+                let what = "agrees to another upgrade than was asked for".to_owned();
+                return Err(ClientError::Body { url: url.clone(), what });
+            }
+            let io = hyper::upgrade::on(response).await.map_err(broke)?;
+            Ok(Upgraded::Socket(WebSocket::client(io, bounds).await))
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(done) => done,
+            Err(_) => Err(ClientError::Timeout { url: self.url.clone(), after: timeout }),
+        }
+    }
+}
+
+/// A TLS session, its name and its meter.
+struct Session {
+    io: TokioIo<tokio_rustls::client::TlsStream<Metered>>,
+    binding: Binding,
+    traffic: Arc<Traffic>,
+}
+
+impl Session {
+    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Session, ClientError> {
+        let name = ServerName::try_from(url.host().to_owned())
+            .map_err(|_| ClientError::Name(url.host().to_owned()))?;
+        let stream = TcpStream::connect(url.authority())
+            .await
+            .map_err(|source| ClientError::Dial { url: url.clone(), source })?;
+        let _ = stream.set_nodelay(true);
+        let traffic = Arc::new(Traffic::default());
+        let metered = Metered { stream, traffic: traffic.clone() };
+        let failed = |source| ClientError::Handshake { url: url.clone(), source };
+        let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
+        let binding =
+            crate::tls::binding(tls.get_ref().1).map_err(|error| failed(io::Error::other(error)))?;
+        Ok(Session { io: TokioIo::new(tls), binding, traffic })
+    }
+}
+
+pub(crate) async fn read(url: &ServerUrl, body: Incoming, limit: usize) -> Result<Bytes, ClientError> {
     let collected = Limited::new(body, limit).collect().await.map_err(|error| {
         let what = match error.downcast_ref::<LengthLimitError>() {
             Some(_) => format!("is longer than {limit} bytes"),

@@ -1,4 +1,5 @@
-//! TLS 1.3, HTTP/2, certificates: everything between a socket and a request.
+//! TLS 1.3, HTTP/2, certificates: everything between a socket and a request. HTTP/1.1 is
+//! there only for the upgrade to a WebSocket.
 //!
 //! One provider (aws-lc-rs), passed explicitly everywhere. TLS configurations travel in
 //! watch channels, so that a new certificate or root takes effect without a restart.
@@ -8,8 +9,10 @@ pub mod accept;
 pub mod client;
 pub mod identity;
 pub mod issue;
+pub mod stream;
 pub mod tls;
 pub mod url;
+pub mod websocket;
 
 pub use identity::{CertifiedPeer, Role};
 pub use url::ServerUrl;

@@ -1,4 +1,4 @@
-//! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 alone (IDN-3).
+//! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 unless said otherwise (IDN-3).
 
 use std::sync::Arc;
 
@@ -11,8 +11,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
-/// HTTP/2, the only application protocol.
+/// HTTP/2, the application protocol of everything but WebSockets.
 const H2: &[u8] = b"h2";
+/// HTTP/1.1, for the upgrade to a WebSocket.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+/// What a TLS session is named by, so that a signature can be bound to it (RFC 9266).
+const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// Why a TLS configuration could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +105,26 @@ pub fn server(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Arc::new(config))
+}
+
+/// The same configuration, offering HTTP/1.1 after HTTP/2: for a port that takes WebSockets.
+pub fn with_http1(config: &ServerConfig) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![H2.to_vec(), HTTP1.to_vec()];
+    Arc::new(config)
+}
+
+/// A client's configuration that asks for HTTP/1.1 alone.
+pub(crate) fn http1_alone(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    Arc::new(config)
+}
+
+/// The name of a TLS session, alike at both ends and different for every session; zeros
+/// never, as the handshake is over when it is asked for.
+pub(crate) fn binding<Data>(session: &rustls::ConnectionCommon<Data>) -> Result<[u8; 32], rustls::Error> {
+    session.export_keying_material([0; 32], BINDING_LABEL, Some(b""))
 }
 
 /// What a client proves itself with.

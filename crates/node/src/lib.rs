@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod io;
 pub mod state;
 pub mod step;
+pub mod work;
 
 pub use io::{Effect, Identity, Input, Restored, RunOrder};
 pub use state::{Adoption, LastRun};

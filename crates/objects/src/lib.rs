@@ -1,1 +1,22 @@
 //! Where objects live for their users: a watched folder of manifests, an embedded store.
+//!
+//! A [`Backend`] is one of these places, behind one trait; what should be there and what it
+//! says is decided elsewhere, with the help of the pure functions of [`reconcile`].
+//!
+//! Deliberately absent: uids, cursors and what is durable of synchronization; they are the
+//! caller's.
+
+pub mod backend;
+pub mod conformance;
+pub mod embedded;
+pub mod folder;
+pub mod manifest;
+pub mod reconcile;
+pub mod signals;
+
+pub use backend::{
+    Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition, Problem,
+};
+pub use embedded::{Embedded, Kept, Local};
+pub use folder::Folder;
+pub use signals::{Changes, Signal, Signals};

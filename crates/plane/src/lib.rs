@@ -2,8 +2,8 @@
 //!
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
 //! of one node (an entry of the FleetIndex) and answers its check-in; [`replay`] refuses
-//! requests seen before; [`budget`] bounds what one
-//! node may send. The shell loads them from the store, calls them under a lock, and
+//! requests seen before; [`budget`] bounds what one node may send; [`work`] holds tasks,
+//! queries and workflows. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
 //!
 //! Invariant: an unchanged check-in (DLT-1) looks nothing up and builds nothing; it
@@ -13,6 +13,7 @@ pub mod budget;
 pub mod heads;
 pub mod node;
 pub mod replay;
+pub mod work;
 
 pub use budget::Budget;
 pub use heads::{Head, Heads};

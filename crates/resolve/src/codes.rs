@@ -162,6 +162,36 @@ pub const CODES: &[Code] = &[
     c("E090", "a template that is not there", "template: names a file below the module's templates/."),
     c("E091", "not a template", "The template's body cannot be read."),
     c("E092", "a file that is not there", "source: names a file below files/, script: one below executors/."),
+    c(
+        "E093",
+        "a command that cannot be delegated",
+        "A delegated command names its program by an absolute path. Each argument is a pattern of its own: * is any text without a slash, ** alone at the end stands for any further arguments. No shell runs it.",
+    ),
+    c(
+        "E094",
+        "an action that cannot be delegated",
+        "An action is one program with fixed arguments; {name} as a whole argument stands for a value that must match the pattern under args. Each {name} is declared, and each declared one is used.",
+    ),
+    c(
+        "E095",
+        "a query that cannot be delegated",
+        "There are traits, processes, listeners, disks, and file with patterns of absolute paths, where * stops at a slash and ** does not.",
+    ),
+    c(
+        "E096",
+        "a kind that cannot be synchronized",
+        "Kinds are plain names such as Application. Muster's own kinds count only under a release's signature or from the control plane, so they are never synchronized.",
+    ),
+    c(
+        "E097",
+        "a folder that cannot be synchronized",
+        "In a synchronized folder files come and go by what the other side says, so it is a folder of its own: not the root, not one of the system's, not one that others share.",
+    ),
+    c(
+        "E098",
+        "an action declared twice",
+        "All delegations of a node count together, and two of them give one action different meanings.",
+    ),
     c("E099", "too many", "There are more of these than a fleet may have, or more mistakes than are shown."),
 ];
 

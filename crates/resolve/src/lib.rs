@@ -28,6 +28,6 @@ pub use decl::nodes::hostname;
 pub use render::render;
 pub use resolver::{Changed, Fleet, Resolver, check};
 pub use sink::MAX_SHOWN;
-pub use specialize::{NodeSpec, PatternSpec, Specialized};
+pub use specialize::{Grant, Grants, NodeSpec, PatternSpec, Specialized};
 pub use tree::{MAX_FILES, MAX_SHIPPED, Tree};
 pub use yaml::{MAX_DEPTH, MAX_FILE, MAX_NODES};

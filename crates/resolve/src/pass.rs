@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lang::Pattern;
+
 use crate::by_name::ByName;
 use crate::check::context::Context;
-use crate::classify::{self, Index, Loc, entries};
+use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
 use crate::decl::nodes::Host;
 use crate::parse::{Content, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::{self, Memo, NodeSpec, PatternSpec, ReadEntry};
+use crate::specialize::{self, Holding, Memo, NodeSpec, Part, PatternSpec, ReadEntry};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
@@ -19,12 +21,15 @@ pub(crate) type Files = BTreeMap<String, Arc<Parsed>>;
 pub(crate) type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
 pub(crate) type Specs = ByName<Arc<NodeSpec>>;
 pub(crate) type Hosts = ByName<Loc>;
+/// For each rule, its nodes as grants tell them apart.
+pub(crate) type Parts = Arc<Vec<Vec<Part>>>;
 
 /// The last state that was right in every part.
 pub(crate) struct Good {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) context: Arc<Context>,
     pub(crate) index: Index,
+    pub(crate) parts: Parts,
     /// For each host file, the entry that classifies its node.
     pub(crate) hosts: Hosts,
 }
@@ -32,6 +37,7 @@ pub(crate) struct Good {
 /// What a pass over the nodes gave; of use only if the sink stayed empty.
 pub(crate) struct Next {
     pub(crate) index: Index,
+    pub(crate) parts: Parts,
     pub(crate) hosts: Hosts,
     pub(crate) exact: Specs,
     pub(crate) patterns: Arc<Vec<PatternSpec>>,
@@ -48,11 +54,13 @@ pub(crate) struct Pass<'p> {
     memo: Memo,
     /// Entries that several nodes come from, read once.
     read: BTreeMap<(Arc<str>, usize), Arc<ReadEntry<'p>>>,
+    parts: Parts,
 }
 
 impl<'p> Pass<'p> {
     pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> Pass<'p> {
-        Pass { files, context, shared: context, sink, memo: Memo::default(), read: BTreeMap::new() }
+        let (memo, read, parts) = (Memo::default(), BTreeMap::new(), Parts::default());
+        Pass { files, context, shared: context, sink, memo, read, parts }
     }
 
     pub(crate) fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
@@ -64,6 +72,7 @@ impl<'p> Pass<'p> {
     }
 
     fn whole(&mut self, rules: Vec<classify::Rule>) -> Next {
+        self.parts = Arc::new(self.split(&rules));
         let mut index = Index::new(Arc::new(rules));
         let paths: Vec<&str> = classify::nodes_files(self.files).map(|(path, _)| path.as_str()).collect();
         for path in &paths {
@@ -78,8 +87,30 @@ impl<'p> Pass<'p> {
         for path in self.files.keys() {
             self.host_file(path, &index, &mut hosts, &mut exact);
         }
-        let patterns = Arc::new(patterns.into_values().collect());
-        Next { index, hosts, exact, patterns, touched: None }
+        let patterns = Arc::new(patterns.into_values().flatten().collect());
+        Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: None }
+    }
+
+    /// The nodes of every rule as grants tell them apart.
+    fn split(&mut self, rules: &[classify::Rule]) -> Vec<Vec<Part>> {
+        let (mut all, mut count) = (Vec::new(), 0);
+        for rule in rules {
+            let parts = specialize::split(&self.context.fleet, rule).unwrap_or_default();
+            count += parts.len();
+            if parts.is_empty() || count > MAX_PATTERNS {
+                let message = format!(
+                    "`sync` and `delegations` tell the nodes of `{}` apart in too many ways",
+                    rule.pattern
+                );
+                let help = format!(
+                    "a release has at most {MAX_PATTERNS} patterns: use fewer or simpler patterns under `nodes`, or name nodes exactly"
+                );
+                self.sink.error(&rule.loc.file, "E099", rule.at, message).help(help);
+                return all;
+            }
+            all.push(parts);
+        }
+        all
     }
 
     /// Only what the dirty files touch; patterns and context are those of the good state.
@@ -91,6 +122,7 @@ impl<'p> Pass<'p> {
         let (mut exact, mut hosts) = (good.fleet.specialize().exact.clone(), good.hosts.clone());
         let mut patterns = good.fleet.specialize().patterns.clone();
         index.rules = rules;
+        self.parts = good.parts.clone();
         for path in &nodes {
             let (old, new) = (dirty.get(*path).and_then(Option::as_ref), self.files.get(*path));
             for name in classify::exact_names(old) {
@@ -114,13 +146,11 @@ impl<'p> Pass<'p> {
             self.nodes_file(path, &index, &mut exact, &mut found);
         }
         if !found.is_empty() {
-            let all = Arc::make_mut(&mut patterns);
-            for (place, spec) in all
-                .iter_mut()
-                .zip(index.rules.iter())
-                .filter_map(|(spec, rule)| Some((spec, found.remove(&rule.loc)?)))
-            {
-                *place = spec;
+            let mut places = Arc::make_mut(&mut patterns).iter_mut();
+            for (rule, parts) in index.rules.iter().zip(self.parts.iter()) {
+                let own: Vec<&mut PatternSpec> = places.by_ref().take(parts.len()).collect();
+                let specs = found.remove(&rule.loc).unwrap_or_default();
+                own.into_iter().zip(specs).for_each(|(place, spec)| *place = spec);
             }
         }
         for path in dirty.keys() {
@@ -131,7 +161,7 @@ impl<'p> Pass<'p> {
         for name in &touched {
             self.touched_host(name, &index, &mut hosts, &mut exact);
         }
-        Next { index, hosts, exact, patterns, touched: Some(touched) }
+        Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: Some(touched) }
     }
 
     /// A host whose file or entry changed.
@@ -160,7 +190,7 @@ impl<'p> Pass<'p> {
         path: &str,
         index: &Index,
         exact: &mut Specs,
-        patterns: &mut BTreeMap<Loc, PatternSpec>,
+        patterns: &mut BTreeMap<Loc, Vec<PatternSpec>>,
     ) {
         let file: Arc<str> = path.into();
         for (number, decl) in entries(self.files.get(path)).iter().enumerate() {
@@ -175,15 +205,32 @@ impl<'p> Pass<'p> {
                 }
                 let spec =
                     specialize::node(self.context, &mut self.memo, &entry, None, &whom, found.at, self.sink);
-                let Some(spec) = spec.map(Arc::new) else { continue };
+                let Some(spec) = spec else { continue };
                 if found.pattern.is_exact() {
-                    exact.insert(name.into(), spec);
-                } else if let Some(rule) = index.rules.iter().find(|rule| rule.loc == loc) {
-                    let (pattern, except) = (rule.pattern.clone(), rule.except.clone());
-                    patterns.insert(loc, PatternSpec { pattern, except, spec });
+                    exact.insert(name.into(), self.granted(&spec, name));
+                } else if let Some(place) = index.rules.iter().position(|rule| rule.loc == loc) {
+                    let specs = self.of_pattern(&spec, &found.pattern, place);
+                    patterns.insert(loc, specs);
                 }
             }
         }
+    }
+
+    /// A node with what is granted to its name.
+    fn granted(&mut self, spec: &NodeSpec, name: &str) -> Arc<NodeSpec> {
+        let holding = Holding::of(&self.context.fleet, name);
+        Arc::new(spec.granted(self.memo.grants(self.context, holding, self.sink)))
+    }
+
+    /// The nodes of a rule, each part with what is granted to it.
+    fn of_pattern(&mut self, spec: &NodeSpec, pattern: &Pattern, rule: usize) -> Vec<PatternSpec> {
+        let parts = self.parts.clone();
+        let part = |part: &Part| {
+            let grants = self.memo.grants(self.context, part.holding.clone(), self.sink);
+            let (pattern, except) = (pattern.clone(), part.except.clone());
+            PatternSpec { pattern, except, spec: Arc::new(spec.granted(grants)) }
+        };
+        parts.get(rule).into_iter().flatten().map(part).collect()
     }
 
     fn host_file(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
@@ -232,7 +279,7 @@ impl<'p> Pass<'p> {
         let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), name, at, self.sink);
         match spec {
             Some(spec) => {
-                exact.insert(name.clone(), Arc::new(spec));
+                exact.insert(name.clone(), self.granted(&spec, name));
             }
             None => {
                 exact.remove(name);

@@ -1,8 +1,9 @@
 //! From what nodes get to what is signed: sets, the selection over them, headers.
 //!
-//! A node's set holds its modules, its params and its channel's policy. Modules are one
-//! section trie for every list of modules, the policy one for every channel, so what a node
-//! adds is its params and one leaf of the selection. [`Builder`] keeps the selection's trie
+//! A node's set holds its modules, its params, its channel's policy, and what is granted to it
+//! (synchronization and delegations). Modules are one section trie for every list of modules,
+//! the policy one for every channel, grants one for all nodes for which the same holds, so
+//! what a node adds is its params and one leaf of the selection. [`Builder`] keeps the selection's trie
 //! from one release to the next and touches only the leaves of nodes that changed.
 //!
 //! Chunks and contents are made when they are asked for ([`Built::chunk`],
@@ -33,6 +34,8 @@ use shared::{ChannelPolicy, Shared};
 pub const PARAMS_NAME: &str = "node";
 /// The name of the one object of kind `Policy` in a node's set.
 pub const POLICY_NAME: &str = "channel";
+/// The name of the one object of kind `Sync` in a node's set.
+pub const SYNC_NAME: &str = "sync";
 /// Lists of modules whose tries are kept; beyond them all are forgotten and made anew as needed.
 const MAX_LISTS: usize = 20_000;
 /// When more than one in so many nodes changed, the whole trie is built at once.

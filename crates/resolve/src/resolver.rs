@@ -195,7 +195,8 @@ impl Resolver {
             },
         };
         let fleet = Arc::new(Fleet { name: context.fleet.name.clone(), specialized });
-        self.good = Some(Good { fleet: fleet.clone(), context, index: next.index, hosts: next.hosts });
+        let Next { index, parts, hosts, .. } = next;
+        self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();
         (fleet, changed)
     }

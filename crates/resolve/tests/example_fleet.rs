@@ -40,6 +40,11 @@ fn the_example_is_right() {
     let lab = nodes.node("lab-1.demo").unwrap().read_params().unwrap();
     assert!(lab.observe);
     assert_eq!(lab.modules, ["base"]);
+    let granted = |name| nodes.node(name).unwrap().grants.clone();
+    let delegations = granted("lab-1.demo").read_delegations().unwrap();
+    assert_eq!(delegations["look"].commands, [["/usr/bin/uptime"]]);
+    assert_eq!(granted("web-1.demo").read_sync().unwrap().unwrap().kinds, ["Site"]);
+    assert_eq!(granted("lab-1.demo").sync, None);
     assert!(nodes.node("db-1.demo").is_none());
     assert_eq!(nodes.blobs.len(), 2);
 }

@@ -91,6 +91,9 @@ fn choices() -> Vec<(&'static str, Vec<&'static str>)> {
             vec![
                 "format: 1\nname: t\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\n",
                 "format: 1\nname: t\nchannels: {stable: {freshness: 24h, observe: true}}\ndefaults: {channel: stable}\nvars: {app.x: fleet}\n",
+                "format: 1\nname: t\nchannels: {stable: {freshness: 24h, transport: stream}}\ndefaults: {channel: stable}\nsync:\n  lab: {nodes: [\"web-2.t\", c.t], mode: \"off\"}\n  web: {nodes: [\"web-*.t\"], mode: managed, kinds: [App]}\n",
+                "format: 1\nname: t\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\ndelegations:\n  ops: {nodes: [\"web-1*.t\", a.t], commands: [/usr/bin/uptime]}\n  all: {queries: [traits]}\n",
+                "format: 1\nname: t\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\ndelegations:\n  one: {nodes: [\"web-*.t\"], actions: {go: {command: [/bin/a]}}}\n  two: {nodes: [c.t, web-1.t, e.t], actions: {go: {command: [/bin/b]}}}\n",
             ],
         ),
     ]
@@ -191,6 +194,27 @@ fn a_host_file_follows_the_pattern_that_classifies_it() {
         ("hosts/db.t.yaml", "owner: you\n"),
         ("nodes/b.yaml", "nodes:\n  - match: [db.t]\n    owner: x\n"),
         ("nodes/b.yaml", "nodes: []\n"),
+    ]);
+}
+
+#[test]
+fn parts_of_a_pattern_stay_in_their_places() {
+    let fleet = "format: 1\nname: t\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\ndelegations:\n  one: {nodes: [\"*-1.t\"], queries: [traits]}\n  two: {nodes: [\"*-2.t\"], queries: [traits]}\n";
+    let web = |var: &str| {
+        format!("nodes:\n  - match: [\"web-*.t\"]\n    roles: [app]\n    vars: {{app.x: {var}}}\n")
+    };
+    let db = |var: &str| {
+        format!("nodes:\n  - match: [\"db-*.t\"]\n    roles: [app]\n    vars: {{app.x: {var}}}\n")
+    };
+    walk(&[
+        ("fleet.yaml", fleet),
+        ("nodes.yaml", &web("a")),
+        ("nodes/db.yaml", &db("a")),
+        ("nodes.yaml", &web("b")),
+        ("nodes/db.yaml", &db("b")),
+        ("hosts/db-1.t.yaml", "owner: me\n"),
+        ("fleet.yaml", &fleet.replace("*-2.t", "**")),
+        ("nodes/db.yaml", &db("c")),
     ]);
 }
 

@@ -13,6 +13,10 @@ fn full() -> Tree {
         fleet_with("  x: {type: list, default: [a], merge: unique}\n  port: 80\n"),
         [
             (
+                "fleet.yaml",
+                "format: 1\nname: t\nchannels: {stable: {freshness: 24h, transport: sse}}\ndefaults: {channel: stable}\nsync:\n  a: {nodes: [\"web-1*.t\", \"/db1+/\"], mode: managed, kinds: [App, Site], folder: /srv/m, max_delete: 10%}\n  b: {mode: autonomous, kinds: [App], mismatch: upsert}\ndelegations:\n  ops:\n    nodes: [\"*-2.t\", a.t]\n    commands: [\"/bin/a 'b c' **\", [/bin/b, \"-*\"]]\n    actions: {go: {command: [/bin/c, \"{x}\"], args: {x: \"web-*\"}, timeout: 5s}}\n    queries: [traits, {file: [/etc/*]}]\n",
+            ),
+            (
                 "groups.yaml",
                 "groups:\n  - where: labels.site == \"north\" and version(\"1.10\") > version(\"1.9\")\n    vars: {app.x: [b]}\n",
             ),

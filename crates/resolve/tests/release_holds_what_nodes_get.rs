@@ -1,4 +1,4 @@
-//! DLT-2, DLT-3, ROL-1: a release commits to every node's set; a module is one object however
+//! DLT-2, DLT-3, ROL-1, OPS-2, SYN-5: a release commits to every node's set; a module is one object however
 //! many nodes use it; a walk from the top finds every chunk and content, and each node can
 //! prove its entry.
 
@@ -10,6 +10,8 @@ use catalog::module::{Module, Params};
 use model::canonical;
 use model::chunk::{self, Chunk};
 use model::policy::Policy;
+use model::replication::{Mode, SyncPolicy, Transport};
+use model::work::Delegation;
 use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, Stamp};
 use resolve::{Changed, Specialized, Tree};
@@ -96,6 +98,51 @@ fn every_set_can_be_put_together_from_a_walk() {
         assert_eq!((policy.metered, policy.contact_secs), (metered, if metered { 3600 } else { 300 }));
         assert_eq!(policy.jitter_percent, if metered { 20 } else { 10 });
     }
+}
+
+/// The content of an object in a node's set, put together from a walk.
+fn object(built: &Built, node: &str, kind: &str, name: &str) -> Option<Vec<u8>> {
+    let (chunks, contents) = walk(built);
+    let entry = built.selection().entry(node, &trust::adopt::takes)?;
+    let set = chunk::read_set(&entry.root, &mut |digest| chunks.get(digest).cloned()).unwrap();
+    set.get(&ObjectKey::of(kind, name)).map(|stub| contents[&stub.digest].clone())
+}
+
+#[test]
+fn a_set_holds_what_is_granted_to_the_node() {
+    let delegations: String =
+        (0..20).map(|n| format!("  d{n}: {{nodes: [\"web-**\"], commands: [/bin/c{n}]}}\n")).collect();
+    let grants = format!(
+        "sync:\n  edge: {{nodes: [\"edge-*.test\"], mode: managed, kinds: [AppProject, Application], folder: /srv/manifests, max_delete: 10%}}\n\
+         delegations:\n{delegations}  one: {{nodes: [edge-2.test], queries: [traits, {{file: /etc/*}}], timeout: 10m}}\n"
+    );
+    let fleet = FLEET.replace("freshness: 7d", "freshness: 7d, transport: websocket") + &grants;
+    let mut tree = tree();
+    tree.files.insert("fleet.yaml".to_owned(), fleet.into_bytes().into());
+    let built = built(resolve::check(&tree).unwrap().specialize());
+    let sync: SyncPolicy =
+        canonical::parse_canonical(&object(&built, "edge-1.test", Kind::SYNC, "sync").unwrap()).unwrap();
+    assert_eq!((sync.mode, sync.max_delete_percent), (Mode::Managed, 10));
+    assert_eq!(
+        (sync.kinds.join(" "), sync.folder.as_deref()),
+        ("AppProject Application".into(), Some("/srv/manifests"))
+    );
+    for n in 0..20 {
+        let content = object(&built, "web-2.test", Kind::DELEGATION, &format!("d{n}")).unwrap();
+        let delegation: Delegation = canonical::parse_canonical(&content).unwrap();
+        assert_eq!(delegation.commands, [[format!("/bin/c{n}")]]);
+    }
+    let one: Delegation =
+        canonical::parse_canonical(&object(&built, "edge-2.test", Kind::DELEGATION, "one").unwrap()).unwrap();
+    assert_eq!((one.queries.len(), one.timeout_secs), (2, Some(600)));
+    assert_eq!(object(&built, "edge-3.test", Kind::DELEGATION, "one"), None, "only for edge-2");
+    assert!(object(&built, "edge-3.test", Kind::SYNC, "sync").is_some());
+    assert_eq!(object(&built, "web-1.test", Kind::SYNC, "sync"), None);
+    let policy = |node| -> Policy {
+        canonical::parse_canonical(&object(&built, node, Kind::POLICY, "channel").unwrap()).unwrap()
+    };
+    assert_eq!(policy("edge-3.test").transport, Transport::Websocket);
+    assert_eq!(policy("web-1.test").transport, Transport::Auto);
 }
 
 #[test]

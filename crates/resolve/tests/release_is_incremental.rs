@@ -30,6 +30,10 @@ enum Edit {
     Contact(u8),
     /// A host file comes, or goes.
     Host(u8, Option<u8>),
+    /// Something is delegated to some nodes, or to others.
+    Delegated(u8),
+    /// What is synchronized with whom changes.
+    Synchronized(u8),
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
@@ -41,6 +45,8 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => any::<u8>().prop_map(Edit::Module),
         1 => (1u8..60).prop_map(Edit::Contact),
         2 => (0u8..40, any::<Option<u8>>()).prop_map(|(node, value)| Edit::Host(node, value)),
+        1 => any::<u8>().prop_map(Edit::Delegated),
+        1 => any::<u8>().prop_map(Edit::Synchronized),
     ]
 }
 
@@ -51,6 +57,8 @@ struct Repo {
     pattern: u8,
     module: u8,
     contact: u8,
+    delegated: u8,
+    synchronized: u8,
 }
 
 impl Repo {
@@ -68,6 +76,8 @@ impl Repo {
             Edit::Contact(minutes) => self.contact = *minutes,
             Edit::Host(node, Some(value)) => drop(self.hosts.insert(*node, *value)),
             Edit::Host(node, None) => drop(self.hosts.remove(node)),
+            Edit::Delegated(value) => self.delegated = *value,
+            Edit::Synchronized(value) => self.synchronized = *value,
         }
     }
 
@@ -87,13 +97,28 @@ impl Repo {
             "params:\n  id: x\nresources:\n  - file: /etc/app\n    content: \"{} ${{{{ params.id }}}}\"\n",
             self.module
         );
-        let fleet = FLEET.replace("CONTACT", &format!("{}m", self.contact.max(1)));
+        let fleet = FLEET.replace("CONTACT", &format!("{}m", self.contact.max(1))) + &self.grants();
         let hosts = self.hosts.iter().map(|(node, value)| {
             (format!("hosts/n{node}.test.yaml"), format!("vars: {{app.id: \"h{value}\"}}\n"))
         });
         let fixed = [("fleet.yaml", fleet), ("nodes.yaml", nodes), ("modules/app/module.yaml", module)];
         let all = fixed.into_iter().map(|(path, text)| (path.to_owned(), text)).chain(hosts);
         all.map(|(path, text)| (path, Arc::from(text.into_bytes()))).collect()
+    }
+}
+
+impl Repo {
+    /// `delegations:` for one to twelve entries, and `sync:`.
+    fn grants(&self) -> String {
+        let mut text = "delegations:\n".to_owned();
+        for entry in 0..=(self.delegated % 12) {
+            let nodes = ["n1*.test", "n2.test", "**"][(usize::from(entry) + usize::from(self.delegated)) % 3];
+            text += &format!("  d{entry}: {{nodes: [\"{nodes}\"], commands: [/bin/c{}]}}\n", self.delegated);
+        }
+        let (share, digit) = (self.synchronized % 100, self.synchronized % 10);
+        text + &format!(
+            "sync:\n  s: {{nodes: [\"n{digit}*.test\"], mode: managed, kinds: [App], max_delete: {share}%}}\n"
+        )
     }
 }
 
@@ -151,7 +176,7 @@ fn one_node_of_many_costs_its_own_path() {
         hosts +=
             &format!("  - match: [h{number}.test]\n    modules: [app]\n    vars: {{app.id: \"{number}\"}}\n");
     }
-    repo.contact = 5;
+    (repo.contact, repo.delegated) = (5, 11);
     let mut files = repo.files();
     files.insert("nodes/many.yaml".to_owned(), Arc::from(hosts.into_bytes()));
     let (mut resolver, mut builder) = (Resolver::new(), Builder::new());

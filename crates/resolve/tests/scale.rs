@@ -16,7 +16,10 @@ fn common() -> Tree {
     Tree::of([
         (
             "fleet.yaml",
-            "format: 1\nname: big\nchannels:\n  stable: {freshness: 24h}\ndefaults: {channel: stable}\n",
+            "format: 1\nname: big\nchannels:\n  stable: {freshness: 24h}\ndefaults: {channel: stable}\n\
+             sync:\n  a: {nodes: [\"node-0*.example.com\"], mode: managed, kinds: [App]}\n  b: {mode: autonomous, kinds: [App]}\n\
+             delegations:\n  all: {queries: [traits]}\n  some: {nodes: [\"node-*7.example.com\", node-000003.example.com], commands: [/usr/bin/uptime]}\n  \
+             rest: {nodes: [\"**.example.org\"], commands: [/usr/bin/uptime]}\n",
         ),
         ("environments.yaml", "environments: {production: {vars: {web.workers: 4}}, staging: {}}\n"),
         ("roles/base.yaml", "modules: [base]\n"),

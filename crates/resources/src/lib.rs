@@ -1,7 +1,7 @@
 //! The resource types over a host, and traits.
 //!
 //! [`Kinds`] looks, asks [`converge::kinds`] what differs, and does it; [`traits`]
-//! observes what the host is. Nothing is decided here: which resources there are, in
+//! observes what the host is; [`query`] answers what an operator asks. Nothing is decided here: which resources there are, in
 //! which order and under which conditions they come, is `converge`'s.
 //!
 //! Invariants: a check writes nothing; a check of what is already right costs one look
@@ -15,6 +15,7 @@ mod exec;
 mod file;
 mod kinds;
 mod line;
+pub mod query;
 mod symlink;
 pub mod traits;
 mod undo;

@@ -1,5 +1,8 @@
 //! The operator port's messages, which the CLI shares.
 
+pub mod objects;
+pub mod work;
+
 use std::collections::BTreeMap;
 
 use model::chunk::Chunk;
@@ -231,6 +234,13 @@ pub struct Pushed {
     pub push: u64,
     /// How many nodes it is for.
     pub nodes: usize,
+}
+
+/// `POST /v1/log-level`, and its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogLevel {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
 }
 
 /// Packs contents into one body: each with its length before it (4 bytes, big-endian).

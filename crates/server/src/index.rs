@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use model::{Hostname, NodeId};
 use plane::NodeState;
 use store::{NodeRecord, Touch};
+use tokio::sync::Notify;
 use trust::PublicKey;
 
 /// All active nodes by id and by hostname.
@@ -23,12 +24,19 @@ struct Tables {
 /// One node's entry.
 pub(crate) struct Slot {
     state: Mutex<Entry>,
+    /// Wakes the node's long polls: a push was set, or work waits.
+    pub(crate) wake: Notify,
 }
 
 /// A node's state, and whether its contact waits to be persisted.
 pub(crate) struct Entry {
     pub(crate) node: NodeState,
     pub(crate) dirty: bool,
+    /// The last change of what goes down to the node.
+    pub(crate) work_head: u64,
+    /// Up to which change the node was told that work waits; a long poll is answered at once
+    /// for each of them once.
+    pub(crate) work_told: Option<u64>,
 }
 
 impl Slot {
@@ -54,7 +62,8 @@ impl FleetIndex {
     pub(crate) fn insert(&self, node: NodeState) {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let slot = Slot { state: Mutex::new(Entry { dirty: false, node }) };
+        let entry = Entry { node, dirty: false, work_head: 0, work_told: None };
+        let slot = Slot { state: Mutex::new(entry), wake: Notify::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));
     }
@@ -83,6 +92,11 @@ impl FleetIndex {
         let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         let hostname: Hostname = name.parse().ok()?;
         tables.by_id.get(tables.by_name.get(&hostname)?).cloned()
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
     }
 
     /// All nodes in the order of their hostnames.

@@ -3,16 +3,26 @@
 //! Decides nothing about nodes: [`plane`] does. What is here authenticates, calls the
 //! step, makes durable what it says, and answers.
 //!
+//! Two sets of every node that synchronizes are in [`hub`]; what operators change in them
+//! comes through [`objects`] and [`work`], which carries out what [`plane::work`] decides.
+//!
 //! Tasks: one accept loop a port, one per connection; [`upkeep`] flushes contacts, renews
-//! what is renewed by itself and prunes. Shared state is [`state::ControlPlane`]; heads
+//! what is renewed by itself and prunes; one actor for each open task of operators, and one
+//! for all workflows. Shared state is [`state::ControlPlane`]; heads
 //! travel in a watch channel, so that a publish wakes those who wait.
 
 mod answer;
 pub mod api;
+mod body;
 mod enroll;
+mod grants;
+mod hub;
 mod index;
 mod intake;
+mod log;
+mod metrics;
 mod node_port;
+mod objects;
 mod operator_port;
 pub mod posture;
 mod releases;
@@ -20,7 +30,10 @@ mod reread;
 mod run;
 mod sets;
 mod state;
+mod streams;
 mod upkeep;
+mod work;
 
+pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
 pub use run::{Config, Running, StartError, start};

@@ -15,9 +15,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::log::LogControl;
+use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, Parts, now};
-use crate::{node_port, operator_port, releases, upkeep};
+use crate::work::{self, Orchestrator};
+use crate::{node_port, operator_port, releases, streams, upkeep};
 
 /// Connections of operators at once.
 const OPERATOR_CONNECTIONS: usize = 256;
@@ -43,6 +46,11 @@ pub struct Config {
     pub names: Vec<String>,
     /// Connections of nodes at once.
     pub connections: usize,
+    /// Where scrapers without a certificate get metrics and health, in plain HTTP; absent:
+    /// nowhere, and the operator port has them.
+    pub metrics_address: Option<SocketAddr>,
+    /// Changes the level of logs; absent where another program decides it.
+    pub log: Option<LogControl>,
 }
 
 /// Why a control plane could not start.
@@ -103,6 +111,8 @@ pub struct Running {
     pub posture: Posture,
     /// The directory was empty before.
     pub new: bool,
+    /// Where scrapers without a certificate call, if anywhere.
+    pub metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -135,16 +145,21 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
-    let plane = plane(store, founded).await?;
+    let plane = plane(store, founded, config.log).await?;
     let mut names = config.names;
     names.push(operator_host);
+    let scrapers = match config.metrics_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let (node_tls, operator_tls) = server_tls(&plane, &names, &operator_ca)?;
     let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
     let stop = watch::Sender::new(false);
     let limits = Limits { connections: config.connections, ..Limits::default() };
     let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
     let (for_nodes, for_operators) = (plane.clone(), plane.clone());
-    let tasks = vec![
+    let mut tasks = vec![
         tokio::spawn(accept::serve(nodes, tls.0.subscribe(), limits, stop.subscribe(), move |request| {
             node_port::handle(for_nodes.clone(), request)
         })),
@@ -152,9 +167,14 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             operator_port::handle(for_operators.clone(), request)
         })),
         tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
-        tokio::spawn(reissue(plane, names, operator_ca, tls, stop.subscribe())),
+        tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
+        tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
+        tokio::spawn(reissue(plane.clone(), names, operator_ca, tls, stop.subscribe())),
     ];
-    Ok(Running { node_urls, operator_url, fleet, posture, new, stop, tasks })
+    if let Some((listener, _)) = scrapers {
+        tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
+    }
+    Ok(Running { node_urls, operator_url, fleet, posture, new, metrics_address, stop, tasks })
 }
 
 /// Where a client of this machine reaches a listener: its address, or loopback when it
@@ -182,7 +202,11 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>
     Ok(Arc::new(store))
 }
 
-async fn plane(store: Arc<dyn Store>, founded: Founded) -> Result<Arc<ControlPlane>, StartError> {
+async fn plane(
+    store: Arc<dyn Store>,
+    founded: Founded,
+    log: Option<LogControl>,
+) -> Result<Arc<ControlPlane>, StartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
     let plane = ControlPlane::new(Parts {
@@ -191,13 +215,19 @@ async fn plane(store: Arc<dyn Store>, founded: Founded) -> Result<Arc<ControlPla
         node_ca: founded.node_ca,
         release_key: founded.release_key,
         posture: founded.posture,
+        log,
         boot,
     });
-    plane.index.fill(records.map_err(|source| StartError::Database { path: DATABASE.into(), source })?);
+    let unread = |source| StartError::Database { path: DATABASE.into(), source };
+    plane.index.fill(records.map_err(unread)?);
+    plane.hub.fill().await.map_err(unread)?;
     if let Err(problem) = releases::load(&plane).await {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
     }
-    Ok(Arc::new(plane))
+    let plane = Arc::new(plane);
+    // Before anybody may call: a fact of an open task finds it.
+    work::restore::open(&plane).await.map_err(unread)?;
+    Ok(plane)
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), StartError> {
@@ -229,7 +259,8 @@ fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Resu
     let config = |client_ca: &str, auth| {
         tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(StartError::Tls)
     };
-    Ok((config(ca, ClientAuth::Optional)?, config(operator_ca, ClientAuth::Required)?))
+    let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
+    Ok((nodes, config(operator_ca, ClientAuth::Required)?))
 }
 
 /// Makes the certificate anew while the control plane runs; new connections get it.

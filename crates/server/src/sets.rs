@@ -15,24 +15,32 @@ const KEPT: usize = 1024;
 const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 
 /// A bounded cache: the oldest entry leaves.
-struct Cache<V>(Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>);
+pub(crate) struct Cache<V> {
+    most: usize,
+    kept: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
+}
 
 impl<V: Clone> Cache<V> {
-    fn new() -> Cache<V> {
-        Cache(Mutex::new((BTreeMap::new(), VecDeque::new())))
+    pub(crate) fn new() -> Cache<V> {
+        Cache::keeping(KEPT)
     }
 
-    fn get(&self, key: &Digest) -> Option<V> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
+    /// With another bound than the usual one.
+    pub(crate) fn keeping(most: usize) -> Cache<V> {
+        Cache { most, kept: Mutex::new((BTreeMap::new(), VecDeque::new())) }
     }
 
-    fn put(&self, key: Digest, value: V) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn get(&self, key: &Digest) -> Option<V> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
+    }
+
+    pub(crate) fn put(&self, key: Digest, value: V) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (map, order) = &mut *kept;
         if map.insert(key, value).is_none() {
             order.push_back(key);
         }
-        while map.len() > KEPT {
+        while map.len() > self.most {
             let Some(oldest) = order.pop_front() else { break };
             map.remove(&oldest);
         }

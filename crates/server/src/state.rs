@@ -11,9 +11,15 @@ use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use trust::{SigningKey, TrustDocument};
 
+use crate::grants::Grants;
+use crate::hub::Hub;
 use crate::index::FleetIndex;
+use crate::log::LogControl;
+use crate::metrics::Metrics;
 use crate::posture::Posture;
 use crate::sets::Sets;
+use crate::streams::Links;
+use crate::work::Orchestrator;
 
 /// Enrollments at once; more are told to come back.
 const ENROLLMENTS: usize = 32;
@@ -22,8 +28,17 @@ const BLOBS: usize = 8;
 
 pub(crate) struct ControlPlane {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) index: FleetIndex,
+    pub(crate) index: Arc<FleetIndex>,
     pub(crate) sets: Sets,
+    /// What releases grant, by root.
+    pub(crate) grants: Grants,
+    /// The two sets of every node that synchronizes, and their links.
+    pub(crate) hub: Arc<Hub>,
+    /// Tasks and workflows.
+    pub(crate) work: Orchestrator,
+    pub(crate) metrics: Metrics,
+    /// Changes the level of logs, where that can be done.
+    pub(crate) log: Option<LogControl>,
     pub(crate) heads: watch::Sender<Arc<Heads>>,
     pub(crate) trust: TrustDocument,
     pub(crate) node_ca: Ca,
@@ -32,7 +47,7 @@ pub(crate) struct ControlPlane {
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
-    /// Wakes long polls when a push was set.
+    /// Wakes whoever tells links of pushes.
     pub(crate) pushes: Notify,
     /// One publish at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
@@ -40,6 +55,8 @@ pub(crate) struct ControlPlane {
     pub(crate) not_ready: Mutex<Option<String>>,
     requests: AtomicU64,
     boot: String,
+    /// What all links with nodes share.
+    pub(crate) links: Links,
 }
 
 /// The parts that [`ControlPlane::new`] is made of.
@@ -49,16 +66,23 @@ pub(crate) struct Parts {
     pub(crate) node_ca: Ca,
     pub(crate) release_key: Option<SigningKey>,
     pub(crate) posture: Posture,
+    pub(crate) log: Option<LogControl>,
     /// Tells this start's request ids from those of others.
     pub(crate) boot: String,
 }
 
 impl ControlPlane {
     pub(crate) fn new(parts: Parts) -> ControlPlane {
+        let index = Arc::new(FleetIndex::default());
         ControlPlane {
             sets: Sets::new(parts.store.clone()),
+            grants: Grants::new(parts.store.clone()),
+            hub: Arc::new(Hub::new(parts.store.clone(), index.clone())),
+            work: Orchestrator::new(),
+            metrics: Metrics::new(),
+            log: parts.log,
             store: parts.store,
-            index: FleetIndex::default(),
+            index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: parts.trust,
             node_ca: parts.node_ca,
@@ -72,12 +96,18 @@ impl ControlPlane {
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
             boot: parts.boot,
+            links: Links::new(),
         }
     }
 
     /// The heads as they are now.
     pub(crate) fn heads(&self) -> Arc<Heads> {
         self.heads.borrow().clone()
+    }
+
+    /// Tells this start from others.
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
     }
 
     /// A name for a request, unique in this start.

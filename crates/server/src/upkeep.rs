@@ -39,6 +39,10 @@ pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<
 }
 
 async fn flush(plane: &ControlPlane) {
+    if let Err(error) = plane.hub.flush().await {
+        // The node says it again with its next link.
+        tracing::warn!(error = %chain(&error), "how far nodes are could not be persisted");
+    }
     let touches = plane.index.take_touches();
     for batch in touches.chunks(BATCH) {
         if let Err(error) = plane.store.touch(batch.to_vec()).await {

@@ -20,6 +20,8 @@ fn config(dir: &Path) -> server::Config {
         operator_address: any,
         names: vec!["localhost".to_owned()],
         connections: 16,
+        metrics_address: None,
+        log: None,
     }
 }
 

@@ -67,6 +67,21 @@ pub enum SpoolError {
         /// What came.
         found: Digest,
     },
+    /// A write of synchronization does not follow what is kept.
+    #[error(transparent)]
+    Unsound(sync::durable::UnsoundWrite),
+    /// Synchronized objects have as much room as they may.
+    #[error("the synchronized objects are over the limit of {limit} bytes")]
+    ObjectsFull {
+        /// What is allowed, in bytes.
+        limit: u64,
+    },
+    /// What lies in a file is not what was written there. The next opening sets it aside.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
     /// A value cannot be written as JSON.
     #[error("cannot encode {what}")]
     Encode {
@@ -86,7 +101,7 @@ impl SpoolError {
             SpoolError::Disk { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
-            SpoolError::LogFull { .. } => true,
+            SpoolError::LogFull { .. } | SpoolError::ObjectsFull { .. } => true,
             _ => false,
         }
     }

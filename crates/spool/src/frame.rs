@@ -7,23 +7,60 @@ use model::Digest;
 /// Begins every record, so that the next one can be found after a damaged one.
 const MARK: [u8; 4] = *b"\xf5Mr\n";
 /// Mark, length and checksum.
-const HEADER: usize = 4 + 4 + 8;
+pub(crate) const HEADER: usize = 4 + 4 + 8;
 /// The longest record, in bytes.
 pub(crate) const MAX_RECORD: usize = 64 * 1024 * 1024;
 
 /// Appends a record to `out`.
 pub(crate) fn push(out: &mut Vec<u8>, payload: &[u8]) {
+    let at = begin(out);
+    out.extend_from_slice(payload);
+    end(out, at);
+}
+
+/// Appends a record whose payload `fill` appends.
+///
+/// # Errors
+/// Those of `fill`; then nothing was appended.
+pub(crate) fn push_with<E>(
+    out: &mut Vec<u8>,
+    fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let at = begin(out);
+    let filled = fill(out);
+    match filled {
+        Ok(()) => end(out, at),
+        Err(_) => out.truncate(at),
+    }
+    filled
+}
+
+fn begin(out: &mut Vec<u8>) -> usize {
+    let at = out.len();
+    out.extend_from_slice(&MARK);
+    out.extend_from_slice(&[0; HEADER - MARK.len()]);
+    at
+}
+
+fn end(out: &mut [u8], at: usize) {
+    let (header, payload) = out[at..].split_at_mut(HEADER);
     // Callers hold payloads far below `MAX_RECORD`.
     let length = (payload.len() as u32).to_le_bytes();
-    out.extend_from_slice(&MARK);
-    out.extend_from_slice(&length);
-    out.extend_from_slice(&checksum(&length, payload));
-    out.extend_from_slice(payload);
+    header[4..8].copy_from_slice(&length);
+    header[8..].copy_from_slice(&checksum(&length, payload));
 }
 
 /// The length of a record in the file.
 pub(crate) fn framed(payload: usize) -> u64 {
     (HEADER + payload) as u64
+}
+
+/// The length in the file of the record that begins with these bytes, sound or not; `None`
+/// when no record begins so.
+pub(crate) fn length_at(bytes: &[u8]) -> Option<u64> {
+    let (mark, rest) = bytes.split_first_chunk::<4>()?;
+    let length = u32::from_le_bytes(*rest.first_chunk::<4>()?) as usize;
+    (*mark == MARK && length <= MAX_RECORD).then(|| framed(length))
 }
 
 /// What a file of records holds.
@@ -68,7 +105,8 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
     scan
 }
 
-fn record_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+/// The payload of a sound record at a place; `None` when there is none.
+pub(crate) fn record_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let header = bytes.get(at..at + HEADER)?;
     let (mark, rest) = header.split_first_chunk::<4>()?;
     let (length, sum) = rest.split_first_chunk::<4>()?;

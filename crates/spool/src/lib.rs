@@ -1,4 +1,5 @@
-//! The node's durable state: atomic files, a log of facts, a keyed journal, blobs.
+//! The node's durable state: atomic files, a log of facts, a keyed journal, blobs, the
+//! objects that are synchronized.
 //!
 //! Everything goes through a [`Disk`], so a test can stop the process or fail the disk at
 //! each single point. Invariants: what a call returned `Ok` for is there after `kill -9`
@@ -13,6 +14,7 @@ mod frame;
 pub mod journal;
 pub mod lock;
 pub mod log;
+pub mod objects;
 mod segment;
 
 pub use atomic::{Loaded, Slot};
@@ -22,3 +24,4 @@ pub use error::{Result, SpoolError};
 pub use journal::Journal;
 pub use lock::StateLock;
 pub use log::{FactLog, Limits};
+pub use objects::ObjectLog;

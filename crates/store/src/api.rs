@@ -6,14 +6,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::exchange::{Signed, TraitReport};
-use model::log::Fact;
-use model::{Channel, Digest, Incarnation, NodeId, ObjectSet, Selection, Timestamp};
+use model::log::{Cursor, Fact};
+use model::{Channel, Digest, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 
 use crate::error::{CommitError, EnrollError, PutError, Result};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
+use crate::tasks::{TaskNode, TaskRecord};
 
 /// The control plane's durable state.
 ///
@@ -81,6 +83,75 @@ pub trait Store: Send + Sync {
     /// Facts of a node, runs among them, newest first, before the record of an id.
     async fn facts(&self, node: &NodeId, before: Option<u64>, limit: usize) -> Result<Vec<FactRecord>>;
 
+    /// Facts of one action on a node, in the order in which they were accepted; at most
+    /// [`crate::MAX_LISTED`], which is more than an action has.
+    async fn action_facts(&self, node: &NodeId, action: &str) -> Result<Vec<FactRecord>>;
+    /// Those of the actions whose terminal fact is stored for the node, in the order
+    /// given. At most [`crate::MAX_ASKED`] in one call. After a crash between the
+    /// acceptance of a terminal fact and the removal of its `Action` from the feed, this
+    /// says what is left to remove.
+    async fn ended_actions(&self, node: &NodeId, actions: Vec<String>) -> Result<Vec<String>>;
+
+    // Synchronization. Of active nodes alone: when a node is removed its two sets are out
+    // of reach at once, and go with the next pruning or when it enrolls again.
+
+    /// Everything that is kept for a node, contents apart; empty when nothing is.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    async fn sync_load(&self, node: &NodeId) -> Result<sync::Saved>;
+    /// Makes a write durable, whole. At most [`crate::MAX_CHANGES_IN_WRITE`] objects and
+    /// [`crate::MAX_WRITE_BYTES`] of contents in one call. Writes of several nodes that
+    /// wait at one time share a commit.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active, and
+    /// [`crate::StoreError::Unsound`] when the write does not follow what is kept.
+    async fn sync_write(&self, node: &NodeId, write: sync::Write, now: Timestamp) -> Result<()>;
+    /// The contents of objects, in the order of their keys; `None` for one that is not
+    /// there. At most [`crate::MAX_CONTENTS_ASKED`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    async fn sync_contents(
+        &self,
+        node: &NodeId,
+        side: sync::Side,
+        keys: Vec<ObjectKey>,
+    ) -> Result<Vec<Option<sync::Content>>>;
+    /// How far the sets of all active nodes are that have any, in the order of their ids.
+    async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>>;
+    /// Keeps how far nodes said that they have our feed. One that is not active, and one
+    /// of another life of the feed, is left out.
+    async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()>;
+    /// Objects of active nodes in the order of their places, after one.
+    async fn sync_objects(
+        &self,
+        filter: ObjectFilter,
+        after: Option<ObjectPlace>,
+        limit: usize,
+    ) -> Result<Vec<ObjectRecord>>;
+
+    // Tasks and workflows.
+
+    /// Keeps a task: a new one, or a new document and end of one that is known. At most
+    /// [`crate::MAX_OPEN_TASKS`] are open at one time.
+    async fn put_task(&self, task: TaskRecord) -> Result<()>;
+    /// One task.
+    async fn task(&self, id: &str) -> Result<Option<TaskRecord>>;
+    /// Tasks, newest first, those before the one of an id.
+    async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>>;
+    /// Tasks that are not finished, oldest first.
+    async fn open_tasks(&self) -> Result<Vec<TaskRecord>>;
+    /// Keeps targets of a task, new ones and new states of known ones. At most
+    /// [`crate::MAX_TARGETS_IN_PUT`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownTask`].
+    async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()>;
+    /// Targets of a task in the order of their nodes' ids, after one.
+    async fn task_nodes(&self, task: &str, after: Option<&NodeId>, limit: usize) -> Result<Vec<TaskNode>>;
+
     // Chunks and contents.
 
     /// Those of the chunks that are not stored; the others stay at least the grace period.
@@ -142,8 +213,8 @@ pub trait Store: Send + Sync {
 
     // The store itself.
 
-    /// Takes away history beyond `retention`, and chunks and contents that no kept
-    /// release reaches. Other work goes on meanwhile.
+    /// Takes away history beyond `retention`, chunks and contents that no kept release
+    /// reaches, and the sets of removed nodes. Other work goes on meanwhile.
     async fn prune(&self, now: Timestamp, retention: Retention) -> Result<Pruned>;
     /// Checks that the stored bytes are sound; returns what is not, in words.
     async fn integrity(&self) -> Result<Vec<String>>;

@@ -43,6 +43,12 @@ pub enum StoreError {
     /// No active node has this id.
     #[error("no active node {0}")]
     UnknownNode(NodeId),
+    /// No task has this id.
+    #[error("no task {0}")]
+    UnknownTask(String),
+    /// A write of synchronization does not follow what is kept.
+    #[error(transparent)]
+    Unsound(sync::durable::UnsoundWrite),
     /// An argument is beyond its bound.
     #[error("{what}: {size} is over the limit of {limit}")]
     TooLarge {

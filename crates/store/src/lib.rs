@@ -12,18 +12,25 @@ mod enrollment;
 mod error;
 mod log;
 pub mod memory;
+mod objects;
 mod reach;
 mod record;
 pub mod sqlite;
+mod tasks;
 
 pub use api::Store;
 pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
 pub use memory::MemoryStore;
+pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
 };
 pub use sqlite::SqliteStore;
+pub use tasks::{
+    MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT, MAX_TASK_TEXT, TaskKind,
+    TaskNode, TaskRecord,
+};
 
 /// The most rows that one listing returns, whatever limit is asked for.
 pub const MAX_LISTED: usize = 1000;
@@ -35,6 +42,12 @@ pub const MAX_CHUNK_BYTES: usize = 1024 * 1024;
 pub const MAX_PUT_BYTES: u64 = model::object::MAX_BLOB + 16 * 1024 * 1024;
 /// The most digests that one question for missing ones may name.
 pub const MAX_ASKED: usize = 100_000;
+/// The most objects that one write of synchronization changes.
+pub const MAX_CHANGES_IN_WRITE: usize = 100_000;
+/// The most bytes of contents in one write of synchronization.
+pub const MAX_WRITE_BYTES: u64 = 128 * 1024 * 1024;
+/// The most contents of objects that one question names.
+pub const MAX_CONTENTS_ASKED: usize = 10_000;
 /// How long a burned nonce is kept after its token has expired: far beyond any clock
 /// difference, so that an expired token is refused as expired before it is forgotten.
 pub const NONCE_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);

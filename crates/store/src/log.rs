@@ -2,6 +2,7 @@
 
 use model::log::{Fact, FactBody};
 use model::status::streak_after;
+use model::work::{ActionEvent, ActionFact};
 use model::{Incarnation, RunReport};
 
 use crate::record::RunSummary;
@@ -48,4 +49,33 @@ pub(crate) fn run_of(fact: &Fact) -> Option<&RunReport> {
         FactBody::Run(report) => Some(report),
         _ => None,
     }
+}
+
+/// What sort a fact is of: each is kept apart from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sort {
+    Other = 0,
+    Run = 1,
+    Action = 2,
+}
+
+pub(crate) fn sort_of(fact: &Fact) -> Sort {
+    match &fact.body {
+        FactBody::Run(_) => Sort::Run,
+        FactBody::Action(_) => Sort::Action,
+        _ => Sort::Other,
+    }
+}
+
+/// The action that a fact is of.
+pub(crate) fn action_of(fact: &Fact) -> Option<&ActionFact> {
+    match &fact.body {
+        FactBody::Action(action) => Some(action),
+        _ => None,
+    }
+}
+
+/// The fact is the terminal one of an action.
+pub(crate) fn is_end(action: &ActionFact) -> bool {
+    matches!(action.event, ActionEvent::Ended { .. })
 }

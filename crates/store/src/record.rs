@@ -290,8 +290,12 @@ pub struct FactRecord {
 pub struct Retention {
     /// Newest runs of each node.
     pub runs_per_node: usize,
-    /// Newest facts of each node that are no runs.
+    /// Newest facts of each node that are neither runs nor of actions.
     pub facts_per_node: usize,
+    /// Newest facts of actions of each node.
+    pub action_facts_per_node: usize,
+    /// Newest tasks and workflows that are finished.
+    pub finished_tasks: usize,
     /// Newest releases; those that a channel points to are kept besides.
     pub releases: usize,
     /// Chunks and contents that were put, or reported as present, within this time stay,
@@ -307,6 +311,8 @@ impl Default for Retention {
         Retention {
             runs_per_node: 100,
             facts_per_node: 500,
+            action_facts_per_node: 500,
+            finished_tasks: 1000,
             releases: 50,
             grace: Duration::from_secs(DAY),
             removed_nodes: Duration::from_secs(365 * DAY),
@@ -330,6 +336,10 @@ pub struct Pruned {
     pub nonces: u64,
     /// Removed nodes.
     pub nodes: u64,
+    /// Synchronized objects of removed nodes.
+    pub objects: u64,
+    /// Tasks and workflows.
+    pub tasks: u64,
 }
 
 /// How a store does.

@@ -1,4 +1,5 @@
-//! SRV: every backend does the same; CNV-3, CNV-4, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2.
+//! SRV: every backend does the same; CNV-3, CNV-4, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2,
+//! SYN-4, SYN-6, OPS-2, LIF-5.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Mutex;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::log::Cursor;
 use model::{ObjectKey, Stub};
 
-use crate::feed::{Change, SavedFeed};
+use crate::feed::{Change, SavedFeed, State};
 
 /// Which of the two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,9 @@ pub struct Content {
     pub at: i64,
 }
 
+/// An object of the replica as it is put: stub, revision at the source, content.
+pub type Kept = (Stub, u64, Content);
+
 /// A batch of changes: durable as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Write {
@@ -57,9 +60,90 @@ pub struct Write {
     /// Tombstones of the own feed up to this revision are forgotten.
     pub horizon: Option<u64>,
     /// Objects of the replica: put with stub, revision and content, or removed.
-    pub theirs: Vec<(ObjectKey, Option<(Stub, u64, Content)>)>,
+    pub theirs: Vec<(ObjectKey, Option<Kept>)>,
     /// The replica's cursor from now on.
     pub cursor: Option<Cursor>,
     /// Forget the whole replica first.
     pub forget_theirs: bool,
+}
+
+/// Why a [`Write`] cannot be kept. Nothing of it is, then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsoundWrite {
+    /// The own feed changes before it has begun.
+    #[error("the own feed has not begun")]
+    NoFeed,
+    /// A change of the own feed has not the next number.
+    #[error("change {found} does not follow change {head} of the own feed")]
+    OutOfOrder {
+        /// The number of the last change.
+        head: u64,
+        /// The number that came.
+        found: u64,
+    },
+    /// Tombstones would be forgotten that are yet to come.
+    #[error("horizon {horizon} is beyond change {head}, the last of the own feed")]
+    HorizonBeyond {
+        /// The horizon that came.
+        horizon: u64,
+        /// The number of the last change.
+        head: u64,
+    },
+    /// A put without its content or with one of another size, or a removal with one.
+    #[error("{key}: the content is not the one of the change")]
+    Content {
+        /// Of which object.
+        key: ObjectKey,
+    },
+}
+
+impl Write {
+    /// Checks that it follows an own feed whose last change is `head` (`None`: not begun);
+    /// returns the last change after it. Digests are not computed: whoever made the write
+    /// has.
+    ///
+    /// # Errors
+    /// [`UnsoundWrite`] names what is wrong.
+    pub fn check(&self, head: Option<u64>) -> Result<Option<u64>, UnsoundWrite> {
+        let mut head = if self.found.is_some() { Some(0) } else { head };
+        for (change, content) in &self.ours {
+            let last = head.ok_or(UnsoundWrite::NoFeed)?;
+            if last.checked_add(1) != Some(change.rev) {
+                return Err(UnsoundWrite::OutOfOrder { head: last, found: change.rev });
+            }
+            let whole = match (&change.state, content) {
+                (State::Live { stub, .. }, Some(content)) => content.bytes.len() as u64 == stub.size,
+                (State::Gone { .. }, None) => true,
+                _ => false,
+            };
+            if !whole {
+                return Err(UnsoundWrite::Content { key: change.key.clone() });
+            }
+            head = Some(change.rev);
+        }
+        if let Some(horizon) = self.horizon {
+            let head = head.ok_or(UnsoundWrite::NoFeed)?;
+            if horizon > head {
+                return Err(UnsoundWrite::HorizonBeyond { horizon, head });
+            }
+        }
+        for (key, put) in &self.theirs {
+            if put.as_ref().is_some_and(|(stub, _, content)| content.bytes.len() as u64 != stub.size) {
+                return Err(UnsoundWrite::Content { key: key.clone() });
+            }
+        }
+        Ok(head)
+    }
+
+    /// The bytes of all contents in it.
+    pub fn bytes(&self) -> usize {
+        let ours = self.ours.iter().filter_map(|(_, content)| content.as_ref());
+        let theirs = self.theirs.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
+        ours.chain(theirs).map(|content| content.bytes.len()).sum()
+    }
+
+    /// How many objects it changes.
+    pub fn changes(&self) -> usize {
+        self.ours.len() + self.theirs.len()
+    }
 }

@@ -5,12 +5,16 @@
 //! is a cursor over it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use model::{Digest, Incarnation, ObjectKey, ObjectSet, Stub};
+use model::log::Cursor;
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
 
 /// The most tombstones that a feed keeps; who is behind an older one resyncs by content.
 pub const MAX_TOMBSTONES: usize = 10_000;
+/// The most changes that wait to be worked into the set; then all are, in one go.
+const MAX_UNSETTLED: usize = 8192;
 
 /// One change of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,15 +57,48 @@ pub struct SavedFeed {
     pub changes: Vec<Change>,
 }
 
+/// A change does not follow the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("change {rev} does not follow change {head}")]
+pub struct CommitError {
+    /// The number of the change.
+    pub rev: u64,
+    /// The last change of the feed.
+    pub head: u64,
+}
+
+/// Whether a replica can go on by changes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Yes: with the changes after this number.
+    From(u64),
+    /// No: tombstones after its cursor are forgotten.
+    Behind,
+    /// No: its cursor is of another life of the feed.
+    OtherLife,
+    /// No: it has more than the feed knows; the feed was restored from an old backup.
+    AheadOfHead,
+}
+
+/// The changes of one kind by number.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    live: BTreeMap<u64, ObjectKey>,
+    gone: BTreeMap<u64, ObjectKey>,
+}
+
 /// A set with the order of its changes.
 #[derive(Clone, Debug)]
 pub struct Feed {
     life: Incarnation,
     head: u64,
     horizon: u64,
+    most_gone: usize,
+    gone: usize,
     by_key: BTreeMap<ObjectKey, (u64, State)>,
-    by_rev: BTreeMap<u64, ObjectKey>,
+    lanes: BTreeMap<Kind, Lane>,
     set: ObjectSet,
+    unsettled: Vec<ObjectKey>,
 }
 
 impl Feed {
@@ -71,14 +108,327 @@ impl Feed {
             life,
             head: 0,
             horizon: 0,
+            most_gone: MAX_TOMBSTONES,
+            gone: 0,
             by_key: BTreeMap::new(),
-            by_rev: BTreeMap::new(),
+            lanes: BTreeMap::new(),
             set: ObjectSet::new(),
+            unsettled: Vec::new(),
         }
     }
 
+    /// The feed as it was kept. Of two changes of one object the newer counts.
+    pub fn restore(saved: SavedFeed) -> Feed {
+        let mut feed = Feed::new(saved.life);
+        let mut changes = saved.changes;
+        changes.sort_by_key(|change| change.rev);
+        for change in changes {
+            feed.place(change);
+        }
+        feed.head = saved.head.max(feed.head);
+        feed.horizon = saved.horizon;
+        feed
+    }
+
+    /// Keeps at most `most` tombstones instead of [`MAX_TOMBSTONES`]; at least one.
+    #[must_use]
+    pub fn keeping_tombstones(mut self, most: usize) -> Feed {
+        self.most_gone = most.max(1);
+        self
+    }
+
+    /// What is to be kept of it.
+    pub fn saved(&self) -> SavedFeed {
+        let change = |(key, (rev, state)): (&ObjectKey, &(u64, State))| Change {
+            rev: *rev,
+            key: key.clone(),
+            state: state.clone(),
+        };
+        SavedFeed {
+            life: self.life.clone(),
+            head: self.head,
+            horizon: self.horizon,
+            changes: self.by_key.iter().map(change).collect(),
+        }
+    }
+
+    /// The change that puts an object; `None` when it is like that already. Another uid is
+    /// another object: it is born anew.
+    pub fn plan_put(&self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
+        self.planner().put(key, stub)
+    }
+
+    /// The change that takes an object out; `None` when it is not there.
+    pub fn plan_remove(&self, key: &ObjectKey) -> Option<Change> {
+        self.planner().remove(key)
+    }
+
+    /// Plans several changes that become durable together.
+    pub fn planner(&self) -> Planner<'_> {
+        Planner { feed: self, next: self.head + 1, over: BTreeMap::new() }
+    }
+
+    /// Takes a change that is durable. Returned is the new horizon when tombstones had to be
+    /// forgotten: it belongs into the next [`crate::durable::Write`].
+    ///
+    /// # Errors
+    /// When the change does not follow the last one.
+    pub fn commit(&mut self, change: Change) -> Result<Option<u64>, CommitError> {
+        if change.rev != self.head + 1 {
+            return Err(CommitError { rev: change.rev, head: self.head });
+        }
+        self.place(change);
+        Ok((self.gone > self.most_gone).then(|| self.forget_tombstones()))
+    }
+
+    fn place(&mut self, change: Change) {
+        let Change { rev, key, state } = change;
+        self.head = self.head.max(rev);
+        self.unsettled.push(key.clone());
+        let lane = match self.lanes.get_mut(&key.section.kind) {
+            Some(lane) => lane,
+            None => self.lanes.entry(key.section.kind.clone()).or_default(),
+        };
+        match state {
+            State::Live { .. } => lane.live.insert(rev, key.clone()),
+            State::Gone { .. } => {
+                self.gone += 1;
+                lane.gone.insert(rev, key.clone())
+            }
+        };
+        match self.by_key.insert(key, (rev, state)) {
+            Some((old, State::Live { .. })) => drop(lane.live.remove(&old)),
+            Some((old, State::Gone { .. })) => {
+                self.gone -= 1;
+                lane.gone.remove(&old);
+            }
+            None => {}
+        }
+        if self.unsettled.len() > MAX_UNSETTLED {
+            self.settle();
+        }
+    }
+
+    /// Forgets an eighth of the tombstones, oldest first, so that it is not done each time.
+    fn forget_tombstones(&mut self) -> u64 {
+        let keep = self.most_gone - self.most_gone / 8;
+        while self.gone > keep {
+            let oldest = self.lanes.values_mut().filter(|lane| !lane.gone.is_empty());
+            let Some((rev, key)) = oldest
+                .min_by_key(|lane| lane.gone.keys().next().copied())
+                .and_then(|lane| lane.gone.pop_first())
+            else {
+                break;
+            };
+            self.gone -= 1;
+            self.horizon = rev;
+            self.by_key.remove(&key);
+        }
+        self.horizon
+    }
+
+    /// Which life of the feed this is.
+    pub fn life(&self) -> &Incarnation {
+        &self.life
+    }
+
+    /// The number of the last change; 0 before the first.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Tombstones up to this number are forgotten.
+    pub fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// Where the feed stands.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { incarnation: self.life.clone(), seq: self.head }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.by_key.len() - self.gone
+    }
+
+    /// There is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many tombstones there are.
+    pub fn tombstones(&self) -> usize {
+        self.gone
+    }
+
+    /// The newest change of an object, live or gone.
+    pub fn get(&self, key: &ObjectKey) -> Option<(u64, &State)> {
+        self.by_key.get(key).map(|(rev, state)| (*rev, state))
+    }
+
+    /// The stub of an object that is there.
+    pub fn stub(&self, key: &ObjectKey) -> Option<&Stub> {
+        match self.by_key.get(key) {
+            Some((_, State::Live { stub, .. })) => Some(stub),
+            _ => None,
+        }
+    }
+
+    /// The objects that are there, in the order of their keys.
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
+        self.by_key.iter().filter_map(|(key, (_, state))| match state {
+            State::Live { stub, .. } => Some((key, stub)),
+            State::Gone { .. } => None,
+        })
+    }
+
+    /// At most `limit` changes after `rev`, in the order of their numbers.
+    pub fn changes_after(&self, rev: u64, limit: usize) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut at = rev;
+        while changes.len() < limit {
+            let next = |map: &BTreeMap<u64, ObjectKey>| {
+                map.range((Excluded(at), Unbounded)).next().map(|(rev, key)| (*rev, key.clone()))
+            };
+            let firsts = self.lanes.values().flat_map(|lane| [next(&lane.live), next(&lane.gone)]).flatten();
+            let Some((rev, key)) = firsts.min_by_key(|(rev, _)| *rev) else { break };
+            at = rev;
+            if let Some((_, state)) = self.by_key.get(&key) {
+                changes.push(Change { rev, key: key.clone(), state: state.clone() });
+            }
+        }
+        changes
+    }
+
+    /// The kinds that the feed has changes of.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.lanes.keys()
+    }
+
+    /// The first change of a kind after `rev` and up to `to`, of those that left an object
+    /// (`live`) or of those that took one.
+    pub fn by_kind_after(&self, kind: &Kind, live: bool, rev: u64, to: u64) -> Option<(u64, &ObjectKey)> {
+        if rev >= to {
+            return None;
+        }
+        let lane = self.lanes.get(kind)?;
+        let map = if live { &lane.live } else { &lane.gone };
+        map.range((Excluded(rev), Included(to))).next().map(|(rev, key)| (*rev, key))
+    }
+
+    /// How many changes there are after `rev`.
+    pub fn count_after(&self, rev: u64) -> usize {
+        let after = |map: &BTreeMap<u64, ObjectKey>| map.range((Excluded(rev), Unbounded)).count();
+        self.lanes.values().map(|lane| after(&lane.live) + after(&lane.gone)).sum()
+    }
+
+    /// Whether a replica that stands at a cursor can go on by changes alone.
+    pub fn can_resume(&self, cursor: &Cursor) -> Resume {
+        if cursor.incarnation != self.life {
+            Resume::OtherLife
+        } else if cursor.seq > self.head {
+            Resume::AheadOfHead
+        } else if cursor.seq < self.horizon {
+            Resume::Behind
+        } else {
+            Resume::From(cursor.seq)
+        }
+    }
+
+    /// The same objects in a new life, numbered anew; tombstones are not carried over. For a
+    /// feed restored from an old backup, whose numbers were given out before.
+    #[must_use]
+    pub fn refound(&self, life: Incarnation) -> Feed {
+        let mut feed = Feed::new(life);
+        feed.most_gone = self.most_gone;
+        let mut live: Vec<(u64, &ObjectKey, &Stub)> = self
+            .by_key
+            .iter()
+            .filter_map(|(key, (rev, state))| match state {
+                State::Live { stub, .. } => Some((*rev, key, stub)),
+                State::Gone { .. } => None,
+            })
+            .collect();
+        live.sort_by_key(|(rev, ..)| *rev);
+        for (at, (_, key, stub)) in live.into_iter().enumerate() {
+            let rev = at as u64 + 1;
+            feed.place(Change {
+                rev,
+                key: key.clone(),
+                state: State::Live { stub: stub.clone(), born: rev },
+            });
+        }
+        feed
+    }
+
+    /// The set. Changes are worked into it here, many at once; a clone is cheap and stays.
+    pub fn set(&mut self) -> &ObjectSet {
+        self.settle();
+        &self.set
+    }
+
     /// The root of the set.
-    pub fn root(&self) -> Digest {
-        self.set.root()
+    pub fn root(&mut self) -> Digest {
+        self.set().root()
+    }
+
+    fn settle(&mut self) {
+        if self.unsettled.is_empty() {
+            return;
+        }
+        let keys = std::mem::take(&mut self.unsettled);
+        let by_key = &self.by_key;
+        self.set.edit_all(keys.into_iter().map(|key| {
+            let stub = match by_key.get(&key) {
+                Some((_, State::Live { stub, .. })) => Some(stub.clone()),
+                _ => None,
+            };
+            (key, stub)
+        }));
+    }
+}
+
+/// Plans changes that become durable together, each seeing those before it.
+#[derive(Debug)]
+pub struct Planner<'a> {
+    feed: &'a Feed,
+    next: u64,
+    over: BTreeMap<ObjectKey, State>,
+}
+
+impl Planner<'_> {
+    /// The change that puts an object; `None` when it is like that already.
+    pub fn put(&mut self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
+        let born = match self.now(key) {
+            Some(State::Live { stub: old, .. }) if old.uid == stub.uid && old.digest == stub.digest => {
+                return None;
+            }
+            Some(State::Live { stub: old, born }) if old.uid == stub.uid => *born,
+            _ => self.next,
+        };
+        Some(self.change(key, State::Live { stub: stub.clone(), born }))
+    }
+
+    /// The change that takes an object out; `None` when it is not there.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Change> {
+        match self.now(key) {
+            Some(State::Live { stub, .. }) => {
+                let uid = stub.uid.clone();
+                Some(self.change(key, State::Gone { uid }))
+            }
+            _ => None,
+        }
+    }
+
+    fn now(&self, key: &ObjectKey) -> Option<&State> {
+        self.over.get(key).or_else(|| self.feed.by_key.get(key).map(|(_, state)| state))
+    }
+
+    fn change(&mut self, key: &ObjectKey, state: State) -> Change {
+        let rev = self.next;
+        self.next += 1;
+        self.over.insert(key.clone(), state.clone());
+        Change { rev, key: key.clone(), state }
     }
 }

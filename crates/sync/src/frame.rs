@@ -15,6 +15,9 @@ use crate::mode::{Mode, Role};
 
 /// The protocol versions that this build speaks, lowest and highest.
 pub const VERSIONS: (u32, u32) = (1, 1);
+/// Numbers of events on a link are `run * RUN + n`: the run is 0 until something is said
+/// again, and `n` counts 1, 2, 3 within it. So an old event that comes late is known as such.
+pub const RUN: u64 = 1 << 32;
 /// The most paths in one [`Ask::Tops`], and keys in one [`Ask::Objects`].
 pub const MAX_ASKED: usize = 256;
 
@@ -131,8 +134,9 @@ pub enum Op {
 /// A change in a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number on this link, from 1, without gaps. 0 for an answer to a question of a
-    /// resync, which stands outside the numbers.
+    /// Its number on this link, from 1, without gaps; after a [`Rewind`] or a resend from 1
+    /// again, with the number of the run times [`RUN`] added. 0 for an answer to a question
+    /// of a resync, which stands outside the numbers.
     pub seq: u64,
     /// The number of the change in the feed.
     pub rev: u64,
@@ -151,7 +155,8 @@ pub struct Event {
 /// What is durable at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// All events of this link up to this number.
+    /// All events of this link up to this number are durable here, or are kept for a retry
+    /// after a temporary error; then the cursor stays below them.
     pub seq: u64,
     /// The replica's cursor after them; `None` before the first.
     pub cursor: Option<Cursor>,
@@ -188,7 +193,8 @@ pub struct Mark {
 pub struct Rewind {
     /// Where the replica stands.
     pub from: Option<Cursor>,
-    /// Events after this are numbered from 1 again, under this number of a run.
+    /// Events after this are numbered from 1 again, under this number of a run (times
+    /// [`RUN`]). A source that sends again by itself takes the next run without being asked.
     pub run: u64,
 }
 

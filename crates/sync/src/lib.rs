@@ -5,13 +5,24 @@
 //! one set towards the other, its [`feed::Feed`], and keeps a replica of the other's. A
 //! [`frame::Frame`] is what travels between them, whatever carries it.
 
+pub mod admission;
+pub mod backoff;
 pub mod durable;
+pub mod events;
 pub mod feed;
 pub mod frame;
+pub mod identity;
+pub mod interop;
+pub mod link;
+pub mod mapping;
 pub mod mode;
 pub mod object;
+pub mod refusal;
+pub mod replica;
 
 pub use durable::{Content, Saved, SavedReplica, Side, Write};
 pub use feed::{Change, Feed, SavedFeed};
 pub use frame::Frame;
+pub use link::{Input, Link, LinkConfig, Output};
 pub use mode::{Mode, Role};
+pub use replica::Replica;

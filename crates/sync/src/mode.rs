@@ -12,3 +12,13 @@ pub enum Role {
     /// The node.
     Agent,
 }
+
+impl Role {
+    /// The other end.
+    pub fn other(self) -> Role {
+        match self {
+            Role::Principal => Role::Agent,
+            Role::Agent => Role::Principal,
+        }
+    }
+}

@@ -5,8 +5,14 @@
 pub enum Access {
     /// Anyone; the body carries the proof (a token).
     Open,
+    /// A node with its certificate; the request need not be signed, as it says and learns
+    /// nothing about the node.
+    Certificate,
     /// A node with its certificate and a signed request.
     Node,
+    /// A node with its certificate, and a signed opening that is bound to the TLS session
+    /// (IDN-4); what flows afterwards is the session's.
+    Stream,
 }
 
 /// One route.
@@ -34,6 +40,19 @@ pub const BLOB: &str = "/v1/blobs/{digest}";
 pub const ENROLL: &str = "/v1/enroll";
 /// What the node is pointed to, named in full.
 pub const STATE: &str = "/v1/agent/state";
+/// Frames both ways in one request and its answer: a poll.
+pub const EVENTS: &str = "/v1/agent/events";
+/// Frames both ways over a WebSocket (HTTP/1.1 with an upgrade), or down as server-sent
+/// events.
+pub const STREAM: &str = "/v1/agent/stream";
+/// gRPC: frames both ways.
+pub const SUBSCRIBE: &str = "/muster.v1.EventStream/Subscribe";
+/// gRPC: frames up.
+pub const PUSH: &str = "/muster.v1.EventStream/Push";
+/// gRPC: a sign of life.
+pub const PING: &str = "/muster.v1.EventStream/Ping";
+/// gRPC: what the control plane speaks.
+pub const VERSION: &str = "/muster.v1.Version/Version";
 
 /// Every route of the node port.
 pub const ROUTES: &[Route] = &[
@@ -60,4 +79,28 @@ pub const ROUTES: &[Route] = &[
     },
     Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
     Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
+    Route {
+        method: "POST",
+        path: EVENTS,
+        by_node: Some("/v1/nodes/{node_id}/events"),
+        access: Access::Node,
+        moves: "sets both ways, log up",
+    },
+    Route {
+        method: "GET",
+        path: STREAM,
+        by_node: Some("/v1/nodes/{node_id}/stream"),
+        access: Access::Stream,
+        moves: "sets both ways, log up",
+    },
+    Route {
+        method: "POST",
+        path: SUBSCRIBE,
+        by_node: None,
+        access: Access::Stream,
+        moves: "sets both ways, log up",
+    },
+    Route { method: "POST", path: PUSH, by_node: None, access: Access::Stream, moves: "sets up, log up" },
+    Route { method: "POST", path: PING, by_node: None, access: Access::Certificate, moves: "nothing" },
+    Route { method: "POST", path: VERSION, by_node: None, access: Access::Certificate, moves: "nothing" },
 ];

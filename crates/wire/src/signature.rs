@@ -4,6 +4,10 @@
 //! the signer's time; `nonce` is a number that only rises (its clock in microseconds, or one
 //! more than the last), so that the receiver needs to remember one small window a node to
 //! refuse every replay, and can refuse what was signed before it began to remember.
+//!
+//! The opening of a stream covers in addition the TLS session that it is sent in, by its
+//! exporter (RFC 9266): whoever gets hold of an opening cannot use it on another connection.
+//! Its body is what flows afterwards, and is not covered.
 
 use data_encoding::BASE64;
 use http::HeaderMap;
@@ -11,13 +15,17 @@ use model::time::SLACK;
 use model::{Digest, NodeId, Timestamp};
 use trust::{PublicKey, SigningKey};
 
-use crate::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
+use crate::headers::{CHANNEL_BINDING, CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 
 const LABEL: &str = "muster";
 const WITH_BODY: &str = r#"("@method" "@path" "@query" "content-digest")"#;
 const WITHOUT_BODY: &str = r#"("@method" "@path" "@query")"#;
+const BOUND: &str = r#"("@method" "@path" "@query" "muster-channel-binding")"#;
 /// The longest signature header that is read.
 const MAX_HEADER: usize = 1024;
+
+/// What names a TLS session: 32 bytes of its exporter (RFC 9266).
+pub type Binding = [u8; 32];
 
 /// What a signature is over.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +63,9 @@ pub enum SignatureError {
     /// The signature is of another key, or over something else.
     #[error("the signature does not hold for this request and key")]
     Signature,
+    /// The opening of a stream is not bound to this TLS session.
+    #[error("the request was signed for another TLS session")]
+    Binding,
     /// The time is more than 60 s off.
     #[error("the request was signed at {created}, more than 60 s from the control plane's time")]
     Skew {
@@ -72,15 +83,60 @@ pub fn sign(
     nonce: u64,
 ) -> SignatureHeaders {
     let content_digest = (!target.body.is_empty()).then(|| content_digest(target.body));
-    let covered = if content_digest.is_some() { WITH_BODY } else { WITHOUT_BODY };
-    let params =
-        format!(r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#, now.secs());
-    let signature = key.sign(base(target, content_digest.as_deref(), &params).as_bytes());
+    let (covered, last) = match &content_digest {
+        Some(digest) => (WITH_BODY, Some((CONTENT_DIGEST, digest.as_str()))),
+        None => (WITHOUT_BODY, None),
+    };
+    let params = params(covered, node, now, nonce);
+    let signature = key.sign(base(target, last, &params).as_bytes());
     SignatureHeaders {
         content_digest,
         input: format!("{LABEL}={params}"),
         signature: format!("{LABEL}=:{}:", BASE64.encode(&signature)),
     }
+}
+
+/// The header values of a signed opening of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpeningHeaders {
+    /// `Muster-Channel-Binding`.
+    pub binding: String,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+}
+
+/// Signs the opening of a stream in the TLS session with this binding; the target's body is
+/// not looked at. The rest is as in [`sign`].
+pub fn sign_opening(
+    target: Target<'_>,
+    binding: &Binding,
+    node: &NodeId,
+    key: &SigningKey,
+    now: Timestamp,
+    nonce: u64,
+) -> OpeningHeaders {
+    let binding = BASE64.encode(binding);
+    let params = params(BOUND, node, now, nonce);
+    let signature = key.sign(base(target, Some((CHANNEL_BINDING, &binding)), &params).as_bytes());
+    OpeningHeaders {
+        input: format!("{LABEL}={params}"),
+        signature: format!("{LABEL}=:{}:", BASE64.encode(&signature)),
+        binding,
+    }
+}
+
+fn params(covered: &str, node: &NodeId, now: Timestamp, nonce: u64) -> String {
+    format!(r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#, now.secs())
+}
+
+/// What a signature covers besides the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covers {
+    Nothing,
+    Body,
+    Session,
 }
 
 /// A signature's parameters, read but not yet believed.
@@ -92,10 +148,11 @@ pub struct Parsed<'a> {
     pub created: Timestamp,
     /// Its number.
     pub nonce: u64,
-    covers_body: bool,
+    covers: Covers,
     params: &'a str,
     signature: Vec<u8>,
     content_digest: Option<&'a str>,
+    binding: Option<&'a str>,
 }
 
 /// Reads the signature headers of a request.
@@ -112,11 +169,9 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         (value.len() <= MAX_HEADER).then_some(value)
     };
     let params = text(SIGNATURE_INPUT)?.strip_prefix(LABEL)?.strip_prefix('=')?;
-    let (covers_body, rest) = match (params.strip_prefix(WITH_BODY), params.strip_prefix(WITHOUT_BODY)) {
-        (Some(rest), _) => (true, rest),
-        (None, Some(rest)) => (false, rest),
-        (None, None) => return None,
-    };
+    let forms = [(WITH_BODY, Covers::Body), (WITHOUT_BODY, Covers::Nothing), (BOUND, Covers::Session)];
+    let covered = |(form, covers)| Some((covers, params.strip_prefix(form)?));
+    let (covers, rest) = forms.into_iter().find_map(covered)?;
     let (created, rest) = rest.strip_prefix(";created=")?.split_once(";nonce=\"")?;
     let (nonce, rest) = rest.split_once("\";keyid=\"")?;
     let node = rest.strip_suffix("\";alg=\"ed25519\"")?;
@@ -129,10 +184,11 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         node,
         created: Timestamp::from_secs(created),
         nonce: u64::from_str_radix(nonce, 16).ok()?,
-        covers_body,
+        covers,
         params,
         signature: BASE64.decode(signature.as_bytes()).ok()?,
         content_digest: text(CONTENT_DIGEST),
+        binding: text(CHANNEL_BINDING),
     })
 }
 
@@ -143,14 +199,40 @@ impl Parsed<'_> {
     /// # Errors
     /// [`SignatureError`] says what does not hold.
     pub fn verify(&self, target: Target<'_>, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
-        if self.covers_body == target.body.is_empty() {
+        let last = match (self.covers, target.body.is_empty()) {
+            (Covers::Nothing, true) => None,
+            (Covers::Body, false) if self.content_digest == Some(content_digest(target.body).as_str()) => {
+                self.content_digest.map(|digest| (CONTENT_DIGEST, digest))
+            }
+            (Covers::Body, false) => return Err(SignatureError::Digest),
+            _ => return Err(SignatureError::Missing),
+        };
+        self.holds(&base(target, last, self.params), key, now)
+    }
+
+    /// As [`Parsed::verify`], for the opening of a stream in the TLS session with this
+    /// binding. A signature without a binding opens no stream.
+    ///
+    /// # Errors
+    /// [`SignatureError`] says what does not hold.
+    pub fn verify_opening(
+        &self,
+        target: Target<'_>,
+        binding: &Binding,
+        key: &PublicKey,
+        now: Timestamp,
+    ) -> Result<(), SignatureError> {
+        if self.covers != Covers::Session {
             return Err(SignatureError::Missing);
         }
-        let digest = if self.covers_body { self.content_digest } else { None };
-        if self.covers_body && digest != Some(content_digest(target.body).as_str()) {
-            return Err(SignatureError::Digest);
+        let binding = BASE64.encode(binding);
+        if self.binding != Some(binding.as_str()) {
+            return Err(SignatureError::Binding);
         }
-        let base = base(target, digest, self.params);
+        self.holds(&base(target, Some((CHANNEL_BINDING, &binding)), self.params), key, now)
+    }
+
+    fn holds(&self, base: &str, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
         if !key.verifies(base.as_bytes(), &self.signature) {
             return Err(SignatureError::Signature);
         }
@@ -166,8 +248,8 @@ fn content_digest(body: &[u8]) -> String {
     format!("sha-256=:{}:", BASE64.encode(Digest::of(body).as_bytes()))
 }
 
-/// The signature base of RFC 9421 section 2.5.
-fn base(target: Target<'_>, content_digest: Option<&str>, params: &str) -> String {
+/// The signature base of RFC 9421 section 2.5; `last` is a covered header with its value.
+fn base(target: Target<'_>, last: Option<(&str, &str)>, params: &str) -> String {
     let mut base = String::with_capacity(512);
     let mut line = |name: &str, value: &str, query: &str| {
         for part in ["\"", name, "\": ", query, value, "\n"] {
@@ -177,8 +259,8 @@ fn base(target: Target<'_>, content_digest: Option<&str>, params: &str) -> Strin
     line("@method", target.method, "");
     line("@path", target.path, "");
     line("@query", target.query, "?");
-    if let Some(digest) = content_digest {
-        line("content-digest", digest, "");
+    if let Some((name, value)) = last {
+        line(name, value, "");
     }
     base.push_str("\"@signature-params\": ");
     base.push_str(params);

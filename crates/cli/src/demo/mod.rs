@@ -118,6 +118,8 @@ async fn start(place: &Place) -> Result<Running, StartError> {
         operator_address: loopback,
         names: vec!["127.0.0.1".to_owned()],
         connections: CONNECTIONS,
+        metrics_address: None,
+        log: None,
     })
     .await
 }

@@ -15,6 +15,8 @@ use crate::remote::{self, ExactChange, OldTop, RemoteError};
 pub struct NodeChange {
     /// Its hostname; a pattern's text where no enrolled node is classified by the pattern.
     pub name: Arc<str>,
+    /// The names that the pattern excepts.
+    pub except: Vec<String>,
     /// It stands for the nodes of a pattern.
     pub is_pattern: bool,
     /// It is enrolled, so it may have recorded traits.
@@ -23,6 +25,24 @@ pub struct NodeChange {
     pub old: Option<Entry>,
     /// What it gets.
     pub new: Option<Entry>,
+}
+
+impl NodeChange {
+    /// How it is called.
+    pub fn shown(&self) -> Arc<str> {
+        if self.except.is_empty() {
+            return self.name.clone();
+        }
+        format!("{} except {}", self.name, self.except.join(", ")).into()
+    }
+}
+
+/// What tells patterns of one release apart: several may have one text, each with other
+/// exceptions, where something is granted to some of its nodes only.
+type PatternKey<'a> = (&'a str, &'a [String]);
+
+fn key(entry: &PatternEntry) -> PatternKey<'_> {
+    (&entry.pattern, &entry.except)
 }
 
 /// The nodes that were compared.
@@ -72,56 +92,67 @@ pub async fn population(
     let exact = remote::changed(operator, old, built.selection().exact()).await?;
     let wanted = |name: &str| selector.is_none_or(|selector| selector.matches(name));
     let (was, is) = (Rules::read(&old.patterns), Rules::read(built.selection().patterns()));
-    let mut nodes: BTreeMap<Arc<str>, NodeChange> = BTreeMap::new();
+    let mut nodes: BTreeMap<(Arc<str>, Vec<String>), NodeChange> = BTreeMap::new();
     let mut count = built.fleet().exact.keys().filter(|name| wanted(name)).count();
     for (name, change) in exact.iter().filter(|(name, _)| wanted(name)) {
         let new = change.new.clone().or_else(|| is.find(name).map(|pattern| pattern.entry.clone()));
         let old = change.old.clone().or_else(|| was.find(name).map(|pattern| pattern.entry.clone()));
         count += usize::from(change.new.is_none());
         let enrolled = enrolled.contains(&**name);
-        add(&mut nodes, NodeChange { name: name.clone(), is_pattern: false, enrolled, old, new });
+        let name = name.clone();
+        add(&mut nodes, NodeChange { name, except: Vec::new(), is_pattern: false, enrolled, old, new });
     }
-    let mut used: BTreeSet<&str> = BTreeSet::new();
+    let mut used: BTreeSet<PatternKey<'_>> = BTreeSet::new();
     let named = |name: &str| built.fleet().exact.contains_key(name) || exact.contains_key(name);
     for name in enrolled.iter().filter(|name| !named(name)) {
         let (old, new) = (was.find(name), is.find(name));
-        used.extend(old.into_iter().chain(new).map(|pattern| pattern.pattern.as_str()));
+        used.extend(old.into_iter().chain(new).map(key));
         if !wanted(name) || (old.is_none() && new.is_none()) {
             continue;
         }
         count += 1;
         let (old, new) = (old.map(|pattern| pattern.entry.clone()), new.map(|pattern| pattern.entry.clone()));
-        add(
-            &mut nodes,
-            NodeChange { name: name.as_str().into(), is_pattern: false, enrolled: true, old, new },
-        );
+        let name = name.as_str().into();
+        add(&mut nodes, NodeChange { name, except: Vec::new(), is_pattern: false, enrolled: true, old, new });
     }
-    let unused =
-        |pattern: &&PatternEntry| !used.contains(pattern.pattern.as_str()) && wanted(&pattern.pattern);
-    for (name, change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
+    let unused = |pattern: &&PatternEntry| !used.contains(&key(pattern)) && wanted(&pattern.pattern);
+    for ((name, except), change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
         let ExactChange { old, new } = change;
-        add(&mut nodes, NodeChange { name: name.into(), is_pattern: true, enrolled: false, old, new });
+        let (name, except) = (name.into(), except.to_vec());
+        add(&mut nodes, NodeChange { name, except, is_pattern: true, enrolled: false, old, new });
     }
     Ok(Population { nodes: count, changed: nodes.into_values().collect() })
 }
 
-fn add(nodes: &mut BTreeMap<Arc<str>, NodeChange>, change: NodeChange) {
+fn add(nodes: &mut BTreeMap<(Arc<str>, Vec<String>), NodeChange>, change: NodeChange) {
     if change.old != change.new {
-        nodes.insert(change.name.clone(), change);
+        nodes.insert((change.name.clone(), change.except.clone()), change);
     }
 }
 
+/// What changes for patterns. One that is told apart anew had what its text had last; one that
+/// is no longer told apart is among the others of its text.
 fn pattern_changes<'a>(
     old: &'a [PatternEntry],
     new: &'a [PatternEntry],
     counts: impl Fn(&&PatternEntry) -> bool,
-) -> BTreeMap<&'a str, ExactChange> {
-    let mut changes: BTreeMap<&str, ExactChange> = BTreeMap::new();
+) -> BTreeMap<PatternKey<'a>, ExactChange> {
+    let same =
+        |all: &'a [PatternEntry], entry: &PatternEntry| all.iter().find(|other| key(other) == key(entry));
+    let alike = |all: &'a [PatternEntry], entry: &PatternEntry| {
+        all.iter().rfind(|other| other.pattern == entry.pattern)
+    };
+    let mut changes: BTreeMap<PatternKey<'a>, ExactChange> = BTreeMap::new();
     for pattern in old.iter().filter(|pattern| counts(pattern)) {
-        changes.entry(&pattern.pattern).or_default().old = Some(pattern.entry.clone());
+        if same(new, pattern).is_some() || alike(new, pattern).is_none() {
+            changes.entry(key(pattern)).or_default().old = Some(pattern.entry.clone());
+        }
     }
     for pattern in new.iter().filter(|pattern| counts(pattern)) {
-        changes.entry(&pattern.pattern).or_default().new = Some(pattern.entry.clone());
+        let change = changes.entry(key(pattern)).or_default();
+        let before = same(old, pattern).or_else(|| alike(old, pattern));
+        change.old = before.map(|before| before.entry.clone());
+        change.new = Some(pattern.entry.clone());
     }
     changes
 }

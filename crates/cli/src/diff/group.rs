@@ -89,6 +89,9 @@ pub struct Group {
     pub observe: bool,
     /// Where the first node's traits are from.
     pub traits: String,
+    /// What differs in its channel's settings, in what is synchronized, and in what the control
+    /// plane may ask for (SYN-5, OPS-2).
+    pub granted: Delta<Line, Fields>,
     /// What differs in the first node's resources.
     pub resources: Delta<Line, Fields>,
     /// What differs in what is declared of the first node.
@@ -107,10 +110,10 @@ pub enum Assigned {
     Lost,
 }
 
-/// A resource or module in a difference, with what becomes of it when it goes.
+/// A resource, module or grant in a difference, with what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
-    /// `module/type:name`, or `module NAME`.
+    /// `module/type:name`, `module NAME`, or `delegation NAME: what it allows`.
     pub id: String,
     /// What becomes of it.
     pub note: Option<&'static str>,
@@ -171,7 +174,8 @@ async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result
     let mut groups: BTreeMap<Alike, Group> = BTreeMap::new();
     for change in changed {
         let one = reader.bound(change).await?;
-        let difference = if one.resources.is_empty() { render(&one.params) } else { render(&one.resources) };
+        let own = if one.resources.is_empty() { render(&one.params) } else { render(&one.resources) };
+        let difference = render(&one.granted) + &own;
         let group =
             groups.entry(alike(change, one.observe, difference)).or_insert_with(|| first(change, one));
         join(group, change);
@@ -204,7 +208,7 @@ fn alike(change: &NodeChange, observe: bool, difference: String) -> Alike {
 }
 
 fn first(change: &NodeChange, one: One) -> Group {
-    let One { observe, traits, resources, params } = one;
+    let One { observe, traits, granted, resources, params } = one;
     Group {
         count: 0,
         nodes: Vec::new(),
@@ -213,6 +217,7 @@ fn first(change: &NodeChange, one: One) -> Group {
         channel: channel(change),
         observe,
         traits,
+        granted,
         resources,
         params,
     }
@@ -221,7 +226,7 @@ fn first(change: &NodeChange, one: One) -> Group {
 fn join(group: &mut Group, change: &NodeChange) {
     group.count += 1;
     if group.nodes.len() < NAMED {
-        group.nodes.push(change.name.clone());
+        group.nodes.push(change.shown());
     }
 }
 

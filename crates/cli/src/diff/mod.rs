@@ -1,6 +1,7 @@
 //! `muster diff`: what a publish would change, on every node, before it is published.
 
 mod compare;
+mod granted;
 mod group;
 mod one;
 mod text;

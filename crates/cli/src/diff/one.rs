@@ -7,16 +7,17 @@ use bytes::Bytes;
 use catalog::module::{Module, OnRemove, Params};
 use catalog::spec::{Content, Spec};
 use converge::{BoundResource, Desired, ResourceId};
-use lang::Value;
+use lang::{Pattern, Value};
 use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
 use model::selection::Entry;
 use model::{Digest, Fields, Kind, ObjectSet};
-use resolve::NodeSpec;
 use resolve::release::Built;
+use resolve::{NodeSpec, PatternSpec};
 use tokio::task::JoinSet;
 
 use super::compare::NodeChange;
+use super::granted::{self, Granted};
 use super::group::{GroupError, Line};
 use crate::bound::{self, NodeSet};
 use crate::observed::{self, Observed};
@@ -32,6 +33,8 @@ pub(super) struct One {
     pub(super) observe: bool,
     /// Where its traits are from.
     pub(super) traits: String,
+    /// What differs in its channel's settings and its grants.
+    pub(super) granted: Delta<Line, Fields>,
     /// What differs in its resources.
     pub(super) resources: Delta<Line, Fields>,
     /// What differs in what is declared of it.
@@ -42,6 +45,7 @@ pub(super) struct One {
 struct Side {
     set: ObjectSet,
     params: Params,
+    granted: Granted,
 }
 
 /// Reads what is published as far as it is needed, and what the new release gives.
@@ -66,17 +70,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the published sets of these nodes, with their params.
+    /// Reads the published sets of these nodes, with their params and what is granted to them.
     pub(super) async fn load(&mut self, changes: &[NodeChange]) -> Result<(), GroupError> {
         let roots: BTreeSet<Digest> =
             changes.iter().filter_map(|change| Some(change.old.as_ref()?.root)).collect();
         let roots: Vec<Digest> = roots.into_iter().collect();
         self.sets.load(self.operator, &roots).await?;
-        let mut params = BTreeSet::new();
+        let mut wanted = BTreeSet::new();
         for root in &roots {
-            params.extend(objects(&self.sets.get(root)?, Kind::PARAMS).map(|(_, digest)| digest));
+            let set = self.sets.get(root)?;
+            for kind in [Kind::PARAMS, Kind::POLICY, Kind::SYNC, Kind::DELEGATION] {
+                wanted.extend(objects(&set, kind).map(|(_, digest)| digest));
+            }
         }
-        self.fetch(params).await
+        self.fetch(wanted).await
     }
 
     /// Whether it only observes, and what differs in its set, as text. Params differ from node
@@ -97,6 +104,8 @@ impl<'a> Reader<'a> {
     pub(super) async fn bound(&mut self, change: &NodeChange) -> Result<One, GroupError> {
         let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
         let params = params_delta(old.as_ref(), new.as_ref());
+        let of = |side: &Option<Side>| side.as_ref().map(|side| side.granted.clone()).unwrap_or_default();
+        let granted = granted::delta(&of(&old), &of(&new));
         let Observed { traits, source } = self.observed(change).await;
         let old = match old {
             Some(side) => Some(self.old_set(side).await?),
@@ -109,7 +118,7 @@ impl<'a> Reader<'a> {
         let (old, new) = (bind(old, &traits), bind(new, &traits));
         self.load_files(&old).await?;
         let resources = self.resources(&old, &new);
-        Ok(One { observe: observes(&old, &new, &resources), traits: source, resources, params })
+        Ok(One { observe: observes(&old, &new, &resources), traits: source, granted, resources, params })
     }
 
     async fn observed(&self, change: &NodeChange) -> Observed {
@@ -140,16 +149,22 @@ impl<'a> Reader<'a> {
     fn old(&self, entry: Option<&Entry>) -> Result<Option<Side>, GroupError> {
         let Some(entry) = entry else { return Ok(None) };
         let set = self.sets.get(&entry.root)?;
-        let digest = objects(&set, Kind::PARAMS).map(|(_, digest)| digest).next();
-        let content = digest.and_then(|digest| self.contents.get(&digest).cloned()).unwrap_or_default();
+        let contents = |kind| {
+            objects(&set, kind)
+                .map(|(name, digest)| (name, self.contents.get(&digest).cloned().unwrap_or_default()))
+        };
+        let content = contents(Kind::PARAMS).map(|(_, content)| content).next().unwrap_or_default();
         let params = canonical::parse(&content).map_err(GroupError::Content)?;
-        Ok(Some(Side { set, params }))
+        let granted = Granted::read(&contents).map_err(GroupError::Content)?;
+        Ok(Some(Side { set, params, granted }))
     }
 
     fn new_side(&self, change: &NodeChange) -> Result<Option<Side>, GroupError> {
         let Some(spec) = self.spec(change) else { return Ok(None) };
         let params = spec.read_params().map_err(GroupError::Content)?;
-        Ok(Some(Side { set: self.built.set(&spec)?, params }))
+        let policy = self.built.policy(&spec)?;
+        let granted = Granted::of(policy, &spec.grants).map_err(GroupError::Content)?;
+        Ok(Some(Side { set: self.built.set(&spec)?, params, granted }))
     }
 
     /// What the new release gives a node or a pattern.
@@ -159,7 +174,9 @@ impl<'a> Reader<'a> {
         if !change.is_pattern {
             return fleet.node(&change.name).cloned();
         }
-        let of_pattern = fleet.patterns.iter().find(|spec| spec.pattern.as_str() == &*change.name);
+        let excepts = |spec: &PatternSpec| spec.except.iter().map(Pattern::as_str).eq(change.except.iter());
+        let mut patterns = fleet.patterns.iter();
+        let of_pattern = patterns.find(|spec| spec.pattern.as_str() == &*change.name && excepts(spec));
         of_pattern.map(|spec| spec.spec.clone())
     }
 

@@ -49,15 +49,18 @@ fn one(group: &Group, screen: Screen) -> String {
     }
     said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
     if group.observe {
-        said.push("only observes".to_owned());
+        // What is granted holds on a node that only observes, too.
+        let what = if group.granted.is_empty() { "only observes" } else { "only observes its resources" };
+        said.push(what.to_owned());
     }
     let said = if said.is_empty() { String::new() } else { format!("  ({})", said.join("; ")) };
     let mut out = format!("{:>6}  {}{said}\n", group.count, screen.mark(Mark::Bold, &who));
     if group.assigned == Assigned::Lost {
         return out;
     }
+    out.push_str(&indented(&render(&group.granted), screen));
     out.push_str(&indented(&render(&group.resources), screen));
-    if group.resources.is_empty() {
+    if group.resources.is_empty() && (group.granted.is_empty() || !group.params.is_empty()) {
         out.push_str("        no resource of it differs; what is declared does:\n");
         out.push_str(&indented(&render(&group.params), screen));
     }

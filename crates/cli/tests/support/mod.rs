@@ -32,6 +32,8 @@ impl Control {
             operator_address: loopback,
             names: vec!["127.0.0.1".to_owned()],
             connections: 100,
+            metrics_address: None,
+            log: None,
         };
         let running = server::start(config).await.unwrap();
         let (_, credentials) = credentials::operator(Some(&dir.path().join("data/operator.json"))).unwrap();

@@ -1,19 +1,31 @@
-//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars.
+//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, and what is
+//! synchronized and delegated.
 
 use std::collections::BTreeMap;
 
-use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS};
+use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRANSPORTS};
 
+use super::delegation::{self, DelegationDecl};
+use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
 /// The only format of this version.
 const FORMAT: &str = "1";
-const KEYS: [&str; 6] = ["format", "name", "channels", "defaults", "vars", "observe"];
+const KEYS: [&str; 8] = ["format", "name", "channels", "defaults", "vars", "observe", "sync", "delegations"];
 const DEFAULT_KEYS: [&str; 3] = ["channel", "environment", "owner"];
-const CHANNEL_KEYS: [&str; 8] =
-    ["contact", "jitter", "freshness", "converge", "observe", "bundle_max_age", "offline_grace", "metered"];
+const CHANNEL_KEYS: [&str; 9] = [
+    "contact",
+    "jitter",
+    "freshness",
+    "converge",
+    "observe",
+    "bundle_max_age",
+    "offline_grace",
+    "metered",
+    "transport",
+];
 
 /// What `fleet.yaml` declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +37,10 @@ pub(crate) struct FleetDecl {
     pub(crate) owner: Option<Spanned<String>>,
     pub(crate) vars: Vec<Var>,
     pub(crate) observe: bool,
+    /// In order: the first that is for a node holds.
+    pub(crate) sync: Vec<SyncDecl>,
+    /// By name.
+    pub(crate) delegations: Vec<DelegationDecl>,
     /// A channel may be declared that could not be read.
     pub(crate) hidden: bool,
 }
@@ -53,6 +69,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
             "defaults" => defaults(reading, node, &mut fleet),
             "vars" => fleet.vars = vars::read(reading, node, "vars"),
             "observe" => fleet.observe = reading.bool(node, "observe").unwrap_or(false),
+            "sync" => fleet.sync = sync::read(reading, node),
+            "delegations" => fleet.delegations = delegation::read(reading, node),
             _ => reading.unknown_key(key, &KEYS, "fleet.yaml"),
         }
     }
@@ -117,12 +135,15 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
         match key_name {
             "contact" => set(&mut channel.contact_secs, interval(reading, value, key_name)),
             "converge" => set(&mut channel.converge_secs, interval(reading, value, key_name)),
-            "jitter" => set(&mut channel.jitter_percent, percent(reading, value)),
+            "jitter" => {
+                set(&mut channel.jitter_percent, percent(reading, value, key_name, MAX_JITTER, "20%"));
+            }
             "freshness" => freshness = interval(reading, value, key_name).or(Some(1)),
             "bundle_max_age" => set(&mut channel.bundle_max_age_secs, reading.duration(value, key_name)),
             "offline_grace" => set(&mut channel.offline_grace_secs, reading.duration(value, key_name)),
             "observe" => set(&mut channel.observe, reading.bool(value, key_name)),
             "metered" => set(&mut channel.metered, reading.bool(value, key_name)),
+            "transport" => set(&mut channel.transport, sync::word(reading, value, key_name, &TRANSPORTS)),
             _ => reading.unknown_key(key, &CHANNEL_KEYS, "a channel"),
         }
     }
@@ -154,14 +175,21 @@ fn interval(reading: &mut Reading<'_>, node: &Node, what: &str) -> Option<u32> {
     Some(secs)
 }
 
-fn percent(reading: &mut Reading<'_>, node: &Node) -> Option<u32> {
-    let text = reading.text(node, "jitter")?;
+/// A share in percent, up to `max`.
+pub(super) fn percent(
+    reading: &mut Reading<'_>,
+    node: &Node,
+    what: &str,
+    max: u32,
+    example: &str,
+) -> Option<u32> {
+    let text = reading.text(node, what)?;
     let number: Option<u32> = text.value.strip_suffix('%').and_then(|digits| digits.parse().ok());
     match number {
-        Some(percent) if percent <= MAX_JITTER => Some(percent),
+        Some(percent) if percent <= max => Some(percent),
         _ => {
-            let message = format!("jitter is a share from 0% to {MAX_JITTER}%, and this is `{}`", text.value);
-            reading.error("E017", node.at, message).help("write  20%");
+            let message = format!("{what} is a share from 0% to {max}%, and this is `{}`", text.value);
+            reading.error("E017", node.at, message).help(format!("write  {example}"));
             None
         }
     }

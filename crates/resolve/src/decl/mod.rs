@@ -3,6 +3,7 @@
 //! A file is read once for as long as its bytes stay the same. What only the whole fleet
 //! can tell (is there such a role?) is left to `check`.
 
+pub(crate) mod delegation;
 pub(crate) mod fleet;
 pub(crate) mod groups;
 mod kind;
@@ -11,5 +12,7 @@ pub(crate) mod module;
 pub(crate) mod nodes;
 pub(crate) mod params;
 pub(crate) mod resource;
+pub(crate) mod sync;
 pub(crate) mod template;
 pub(crate) mod vars;
+pub(crate) mod whom;

@@ -145,7 +145,8 @@ fn own_exceptions(reading: &mut Reading<'_>, entry: &Entry) {
     }
 }
 
-fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Item> {
+/// Patterns of hostnames.
+pub(super) fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Item> {
     let texts = reading.one_or_more(node, what);
     if texts.is_empty() && matches!(&node.kind, Kind::List(items) if items.is_empty()) {
         reading.error("E030", node.at, format!("`{what}` names no node")).help("name one, or drop the entry");
@@ -154,7 +155,7 @@ fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Item> {
     for text in texts {
         match Pattern::parse(&text.value) {
             Ok(pattern) => {
-                if what == "match"
+                if what != "except"
                     && pattern.is_exact()
                     && let Err(why) = hostname(&text.value)
                 {

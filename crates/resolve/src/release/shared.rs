@@ -31,7 +31,7 @@ pub(super) struct ChannelPolicy {
     pub(super) channel: Channel,
     pub(super) trie: Trie,
     pub(super) bytes: Arc<[u8]>,
-    pub(super) contact_secs: u64,
+    pub(super) policy: Policy,
 }
 
 /// The keys of a node's sections, and the names in them, made once.
@@ -100,11 +100,12 @@ impl Shared {
     pub(super) fn set(&self, spec: &NodeSpec) -> Result<ObjectSet, ReleaseError> {
         let Sections { module, params, policy, params_name } = &self.sections;
         let own = set::leaf(params, params_name.clone(), Stub::of(&spec.params));
-        Ok(ObjectSet::of_sections([
+        let sections = [
             (module.clone(), self.list_of(spec)?),
             (params.clone(), Trie::build([own])),
             (policy.clone(), self.policy(spec)?.trie.clone()),
-        ]))
+        ];
+        Ok(ObjectSet::of_sections(sections.into_iter().chain(spec.grants.sections())))
     }
 
     pub(super) fn entry(&self, spec: &NodeSpec) -> Result<Entry, ReleaseError> {
@@ -130,7 +131,7 @@ impl ChannelPolicy {
             channel: name.parse().map_err(ReleaseError::Name)?,
             trie: Trie::build([leaf]),
             bytes,
-            contact_secs: policy.contact_secs,
+            policy,
         })
     }
 }
@@ -145,6 +146,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
         bundle_max_age_secs: settings.bundle_max_age_secs.into(),
         offline_grace_secs: settings.offline_grace_secs.into(),
         metered: settings.metered,
-        transport: model::replication::Transport::Auto,
+        transport: settings.transport,
     }
 }

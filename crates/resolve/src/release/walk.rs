@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::chunk::{self, Chunk};
+use model::policy::Policy;
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
-use model::{Channel, Digest, SectionKey, Selection};
+use model::{Channel, Digest, Kind, SectionKey, Selection};
 
 use super::ReleaseError;
 use super::shared::Shared;
-use crate::specialize::{NodeSpec, Specialized};
+use crate::specialize::{Grant, Grants, NodeSpec, Specialized};
 
 /// A release without its signature: who gets what. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +34,7 @@ enum What {
     Exact(Trie),
     Set(Arc<NodeSpec>),
     Modules(Trie),
+    Delegations(Trie, Arc<Grants>),
 }
 
 /// The bytes of an object, or a blob that one names.
@@ -75,7 +77,7 @@ impl Built {
     /// Seconds between contacts, by channel.
     pub fn contact_secs(&self) -> BTreeMap<Channel, u64> {
         let policies = self.shared.policies.values();
-        policies.map(|policy| (policy.channel.clone(), policy.contact_secs)).collect()
+        policies.map(|policy| (policy.channel.clone(), policy.policy.contact_secs)).collect()
     }
 
     /// Seconds for which a header is fresh, by channel.
@@ -91,6 +93,14 @@ impl Built {
     /// Never for a spec of the fleet that was built.
     pub fn set(&self, spec: &NodeSpec) -> Result<ObjectSet, ReleaseError> {
         self.shared.set(spec)
+    }
+
+    /// The policy of a node's channel, as its set holds it.
+    ///
+    /// # Errors
+    /// As [`Built::set`].
+    pub fn policy(&self, spec: &NodeSpec) -> Result<&Policy, ReleaseError> {
+        Ok(&self.shared.policy(spec)?.policy)
     }
 
     /// Where a walk begins.
@@ -111,6 +121,7 @@ impl Built {
             What::Selection => Ok(chunk::of_selection(&self.selection)),
             What::Exact(exact) => trie(&Selection::section(), exact),
             What::Modules(modules) => trie(&self.shared.sections.module, modules),
+            What::Delegations(delegations, _) => trie(&SectionKey::of(Kind::DELEGATION), delegations),
             What::Set(spec) => Ok(chunk::of_set(&self.shared.set(spec)?)),
         }
     }
@@ -125,6 +136,7 @@ impl Built {
             What::Exact(exact) => Ok(self.below_exact(exact)),
             What::Set(spec) => self.below_set(spec),
             What::Modules(modules) => self.below_modules(modules),
+            What::Delegations(delegations, grants) => Ok(below_delegations(delegations, grants)),
         }
     }
 
@@ -168,6 +180,16 @@ impl Built {
         for bytes in [&spec.params, &policy.bytes] {
             below.contents.push(Content { digest: Digest::of(bytes), bytes: bytes.clone() });
         }
+        below.contents.extend(spec.grants.sync.iter().map(content));
+        let delegations = spec.grants.delegation_section();
+        match delegations.len() {
+            0 => {}
+            1 => below.contents.extend(spec.grants.delegations.iter().map(content)),
+            _ => {
+                let what = What::Delegations(delegations.clone(), spec.grants.clone());
+                below.pieces.push(Piece { hash: delegations.hash(), what });
+            }
+        }
         Ok(below)
     }
 
@@ -190,6 +212,26 @@ impl Built {
         }
         Ok(Below { pieces: Vec::new(), contents })
     }
+}
+
+fn below_delegations(delegations: &Trie, grants: &Arc<Grants>) -> Below {
+    match delegations.top() {
+        Top::Branch(children) => {
+            let pieces = parts(children, |child| What::Delegations(child, grants.clone()));
+            Below { pieces, contents: Vec::new() }
+        }
+        Top::Bucket(leaves) => {
+            let own = |grant: &&Grant| leaves.iter().any(|leaf| leaf.name == grant.name);
+            Below {
+                pieces: Vec::new(),
+                contents: grants.delegations.iter().filter(own).map(content).collect(),
+            }
+        }
+    }
+}
+
+fn content(grant: &Grant) -> Content {
+    Content { digest: grant.digest, bytes: grant.bytes.clone() }
 }
 
 fn parts(children: &[Trie; 16], what: impl Fn(Trie) -> What) -> Vec<Piece> {

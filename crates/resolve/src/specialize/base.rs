@@ -7,6 +7,7 @@ use catalog::module::Merge;
 use lang::{EvalError, Names, Value};
 
 use super::entry::lay;
+use super::grants::{Grants, Holding, Known};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
 use crate::sink::Sink;
@@ -69,6 +70,7 @@ pub(crate) struct Memo {
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
     channels: BTreeMap<String, Arc<str>>,
+    grants: Known,
 }
 
 /// Beyond this many different kinds of nodes, what they share is worked out anew.
@@ -83,6 +85,11 @@ impl Memo {
         let shared: Arc<str> = name.into();
         self.channels.insert(name.to_owned(), shared.clone());
         shared
+    }
+
+    /// The grants of nodes for which the same holds.
+    pub(crate) fn grants(&mut self, context: &Context, holding: Holding, sink: &mut Sink) -> Arc<Grants> {
+        self.grants.grants(context, holding, sink)
     }
 
     /// The modules that are wanted and what they need; `None` when that cannot be (reported).

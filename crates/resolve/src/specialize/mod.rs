@@ -3,7 +3,9 @@
 
 mod base;
 mod entry;
+mod grants;
 mod node;
+mod split;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,10 @@ use model::{Digest, canonical};
 
 pub(crate) use base::Memo;
 pub(crate) use entry::{ReadEntry, read_entry, read_host};
+pub(crate) use grants::Holding;
+pub use grants::{Grant, Grants};
 pub(crate) use node::node;
+pub(crate) use split::{Part, split};
 
 use crate::by_name::ByName;
 use crate::check::modules::SharedModule;
@@ -29,9 +34,16 @@ pub struct NodeSpec {
     pub modules: Arc<[Arc<str>]>,
     /// Canonical bytes of its [`Params`].
     pub params: Arc<[u8]>,
+    /// What it may synchronize, and what the control plane may ask it for.
+    pub grants: Arc<Grants>,
 }
 
 impl NodeSpec {
+    /// The same node with other grants.
+    pub(crate) fn granted(&self, grants: Arc<Grants>) -> NodeSpec {
+        NodeSpec { grants, ..self.clone() }
+    }
+
     /// The params, read from their canonical bytes.
     ///
     /// # Errors
@@ -41,7 +53,8 @@ impl NodeSpec {
     }
 }
 
-/// What nodes get that a pattern classifies, unless they are named exactly.
+/// What nodes get that a pattern classifies, unless they are named exactly. One pattern of the
+/// fleet repo is several here where synchronization or a delegation is for some of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternSpec {
     /// The pattern.

@@ -10,12 +10,13 @@ use model::canonical;
 use super::NodeSpec;
 use super::base::{Base, Declared, Memo, Wanted, names};
 use super::entry::{ReadConditional, ReadEntry, ReadHost, ReadOverride, lay, report_useless};
+use super::grants::Holding;
 use crate::check::context::Context;
 use crate::check::typed::Layer;
 use crate::sink::Sink;
 use crate::yaml::At;
 
-/// What the entry says of a node, with the host file on top. `whom` is how messages call
+/// What the entry says of a node, with the host file on top; it is granted nothing yet. `whom` is how messages call
 /// the node or the pattern. `None` when something is wrong (reported).
 pub(crate) fn node(
     context: &Context,
@@ -64,8 +65,11 @@ pub(crate) fn node(
         observe,
     };
     let channel = memo.channel(declared.channel);
+    let grants = memo.grants(context, Holding::default(), sink);
     match canonical::to_bytes(&params) {
-        Ok(bytes) => Some(NodeSpec { channel, modules: base.modules.names.clone(), params: bytes.into() }),
+        Ok(bytes) => {
+            Some(NodeSpec { channel, modules: base.modules.names.clone(), params: bytes.into(), grants })
+        }
         Err(error) => {
             sink.error(blame.0, "E048", blame.1, format!("the vars of {whom} cannot travel: {error}"));
             None

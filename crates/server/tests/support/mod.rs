@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
 
+pub mod link;
 pub mod release;
+pub mod synced;
 pub mod wait;
 
 use std::path::Path;
@@ -191,6 +193,8 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         operator_address: ([127, 0, 0, 1], operator_port).into(),
         names: vec!["127.0.0.1".to_owned()],
         connections: 256,
+        metrics_address: None,
+        log: None,
     }
 }
 

@@ -18,3 +18,8 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
         tokio::time::sleep(PAUSE).await;
     }
 }
+
+/// Waits until it is so.
+pub async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    until(what, || std::future::ready(so().then_some(()))).await;
+}

@@ -1,5 +1,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod objects;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;

@@ -7,6 +7,8 @@ mod facts;
 pub mod fixture;
 mod nodes;
 mod releases;
+mod sync;
+mod tasks;
 
 use crate::Store;
 use crate::record::FleetMeta;
@@ -29,6 +31,16 @@ pub async fn all(make: impl Fn() -> Box<dyn Store>) {
     facts::runs_make_streaks(&*make()).await;
     facts::lists_are_newest_first_and_paged(&*make()).await;
     facts::history_is_pruned(&*make()).await;
+    sync::sets_are_kept(&*make()).await;
+    sync::a_side_is_forgotten_whole(&*make()).await;
+    sync::an_unsound_write_changes_nothing(&*make()).await;
+    sync::heads_say_how_far_each_is(&*make()).await;
+    sync::objects_are_listed_in_pages(&*make()).await;
+    sync::a_removed_node_leaves_no_objects(&*make()).await;
+    tasks::tasks_are_kept(&*make()).await;
+    tasks::targets_are_kept(&*make()).await;
+    tasks::finished_tasks_are_pruned(&*make()).await;
+    tasks::facts_of_actions_are_found(&*make()).await;
     chunks::contents_are_served_in_ranges(&*make()).await;
     chunks::chunks_are_closed(&*make()).await;
     chunks::bad_chunks_are_refused(&*make()).await;

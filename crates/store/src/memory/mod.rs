@@ -4,8 +4,10 @@
 mod chunks;
 mod nodes;
 mod releases;
+mod sync;
+mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,17 +15,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::exchange::{Signed, TraitReport};
-use model::log::Fact;
-use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectSet, Selection, Timestamp};
+use model::log::{Cursor, Fact};
+use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
-use crate::{MAX_ASKED, log};
+use crate::tasks::{self as bounds, TaskNode, TaskRecord};
+use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_LISTED, MAX_WRITE_BYTES, log};
 
 /// A [`Store`] in memory.
 #[derive(Debug, Default)]
@@ -44,6 +48,11 @@ struct State {
     logs: BTreeMap<(NodeId, Incarnation), u64>,
     facts: BTreeMap<u64, FactRecord>,
     last_fact: u64,
+    /// The ids of the facts of each action on a node.
+    actions: BTreeMap<(NodeId, String), BTreeSet<u64>>,
+    sync: BTreeMap<NodeId, sync::Sets>,
+    tasks: BTreeMap<u64, tasks::Task>,
+    last_task: u64,
     chunks: BTreeMap<Digest, StoredChunk>,
     contents: BTreeMap<Digest, StoredContent>,
     releases: BTreeMap<u64, Release>,
@@ -175,6 +184,83 @@ impl Store for MemoryStore {
         let state = self.state();
         let facts = state.newest_facts(before).filter(|record| record.node == *node);
         Ok(facts.take(nodes::listed(limit)).cloned().collect())
+    }
+
+    async fn action_facts(&self, node: &NodeId, action: &str) -> Result<Vec<FactRecord>> {
+        Ok(self.state().action_facts(node, action).take(MAX_LISTED).cloned().collect())
+    }
+
+    async fn ended_actions(&self, node: &NodeId, mut actions: Vec<String>) -> Result<Vec<String>> {
+        limit("actions asked for", actions.len() as u64, MAX_ASKED as u64)?;
+        let state = self.state();
+        let is_end = |record: &FactRecord| log::action_of(&record.fact).is_some_and(log::is_end);
+        actions.retain(|action| state.action_facts(node, action).any(is_end));
+        Ok(actions)
+    }
+
+    async fn sync_load(&self, node: &NodeId) -> Result<::sync::Saved> {
+        self.state().sync_load(node)
+    }
+
+    async fn sync_write(&self, node: &NodeId, write: ::sync::Write, now: Timestamp) -> Result<()> {
+        limit("objects in one write", write.changes() as u64, MAX_CHANGES_IN_WRITE as u64)?;
+        limit("contents in one write, in bytes", write.bytes() as u64, MAX_WRITE_BYTES)?;
+        self.state().sync_write(node, write, now)
+    }
+
+    async fn sync_contents(
+        &self,
+        node: &NodeId,
+        side: ::sync::Side,
+        keys: Vec<ObjectKey>,
+    ) -> Result<Vec<Option<::sync::Content>>> {
+        limit("contents asked for", keys.len() as u64, MAX_CONTENTS_ASKED as u64)?;
+        self.state().sync_contents(node, side, &keys)
+    }
+
+    async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>> {
+        Ok(self.state().sync_heads())
+    }
+
+    async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()> {
+        let mut state = self.state();
+        acked.into_iter().for_each(|(node, cursor)| state.sync_acked(&node, cursor));
+        Ok(())
+    }
+
+    async fn sync_objects(
+        &self,
+        filter: ObjectFilter,
+        after: Option<ObjectPlace>,
+        limit: usize,
+    ) -> Result<Vec<ObjectRecord>> {
+        Ok(self.state().sync_objects(&filter, after.as_ref(), nodes::listed(limit)))
+    }
+
+    async fn put_task(&self, task: TaskRecord) -> Result<()> {
+        bounds::check_task(&task)?;
+        self.state().put_task(task)
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
+        Ok(self.state().task(id))
+    }
+
+    async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
+        Ok(self.state().list_tasks(limit, before))
+    }
+
+    async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
+        Ok(self.state().open_tasks())
+    }
+
+    async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
+        bounds::check_targets(&targets)?;
+        self.state().put_task_nodes(task, targets)
+    }
+
+    async fn task_nodes(&self, task: &str, after: Option<&NodeId>, limit: usize) -> Result<Vec<TaskNode>> {
+        Ok(self.state().task_nodes(task, after, limit))
     }
 
     async fn missing_chunks(&self, chunks: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {

@@ -32,6 +32,10 @@ impl State {
         self.hostnames.insert(node.hostname.clone(), node.node_id.clone());
         let old = self.nodes.remove(&node.node_id);
         let node_id = node.node_id.clone();
+        if enrolled == Enrolled::New {
+            // What is left of a former life, like its contacts.
+            self.sync.remove(&node_id);
+        }
         self.nodes.insert(node_id, recorded(node, token.nonce, old, enrolled, now));
         Ok(enrolled)
     }
@@ -74,6 +78,10 @@ impl State {
             let (node, incarnation) = name.clone();
             let record =
                 FactRecord { id: self.last_fact, node, incarnation, received: now, fact: fact.clone() };
+            if let Some(action) = log::action_of(fact) {
+                let name = (record.node.clone(), action.id.clone());
+                self.actions.entry(name).or_default().insert(self.last_fact);
+            }
             self.facts.insert(self.last_fact, record);
         }
         let cursor = Cursor { incarnation: incarnation.clone(), seq };
@@ -87,6 +95,12 @@ impl State {
             record.cursor = Some(cursor.clone());
         }
         Ok(Accepted { cursor, new, streak: after.streak, last_run: after.last_run })
+    }
+
+    /// Facts of an action, oldest first.
+    pub(super) fn action_facts(&self, node: &NodeId, action: &str) -> impl Iterator<Item = &FactRecord> {
+        let ids = self.actions.get(&(node.clone(), action.to_owned()));
+        ids.into_iter().flatten().filter_map(|id| self.facts.get(id))
     }
 
     /// Facts below an id, newest first.

@@ -8,7 +8,7 @@ use model::{Digest, NodeId, Timestamp};
 use super::State;
 use crate::closure::decode;
 use crate::error::{CommitError, Result};
-use crate::log;
+use crate::log::{self, Sort};
 use crate::record::{ChannelHead, FactRecord, NewRelease, Pruned, Release, Retention};
 
 impl State {
@@ -43,13 +43,15 @@ impl State {
     }
 
     pub(super) fn prune(&mut self, now: Timestamp, retention: &Retention) -> Result<Pruned> {
+        let objects = self.prune_sets();
+        let tasks = self.prune_tasks(retention.finished_tasks);
         let nodes = self.prune_nodes(now.minus(retention.removed_nodes));
         let facts = self.prune_facts(retention);
         let releases = self.prune_releases(retention.releases);
         let nonces = self.prune_nonces(now.minus(crate::NONCE_KEPT));
         let roots = self.releases.values().map(|release| release.selection).collect();
         let (chunks, contents) = self.collect(roots, now.minus(retention.grace))?;
-        Ok(Pruned { facts, releases, chunks, contents, nonces, nodes })
+        Ok(Pruned { facts, releases, chunks, contents, nonces, nodes, objects, tasks })
     }
 
     fn prune_nodes(&mut self, cutoff: Timestamp) -> u64 {
@@ -63,18 +65,26 @@ impl State {
 
     fn prune_facts(&mut self, retention: &Retention) -> u64 {
         let before = self.facts.len();
-        let mut seen: BTreeMap<(NodeId, bool), usize> = BTreeMap::new();
+        let mut seen: BTreeMap<(NodeId, Sort), usize> = BTreeMap::new();
         let mut kept = BTreeSet::new();
         for (id, record) in self.facts.iter().rev() {
-            let is_run = log::run_of(&record.fact).is_some();
-            let seen = seen.entry((record.node.clone(), is_run)).or_default();
+            let sort = log::sort_of(&record.fact);
+            let seen = seen.entry((record.node.clone(), sort)).or_default();
             *seen += 1;
-            let limit = if is_run { retention.runs_per_node } else { retention.facts_per_node };
+            let limit = match sort {
+                Sort::Run => retention.runs_per_node,
+                Sort::Action => retention.action_facts_per_node,
+                Sort::Other => retention.facts_per_node,
+            };
             if *seen <= limit {
                 kept.insert(*id);
             }
         }
         self.facts.retain(|id, _: &mut FactRecord| kept.contains(id));
+        self.actions.retain(|_, ids| {
+            ids.retain(|id| kept.contains(id));
+            !ids.is_empty()
+        });
         (before - self.facts.len()) as u64
     }
 

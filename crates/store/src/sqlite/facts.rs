@@ -54,11 +54,13 @@ fn insert_log(db: &Connection, node: i64, incarnation: &Incarnation) -> Result<i
 }
 
 fn insert(db: &Connection, node: i64, log: i64, facts: &[Fact], now: Timestamp) -> Result<()> {
-    let sql = "INSERT INTO fact (node, log, seq, at, received, is_run, body)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql = "INSERT INTO fact (node, log, seq, at, received, sort, body, action, ended)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     for fact in facts {
-        let is_run = log::run_of(fact).is_some();
-        let row = params![node, log, int(fact.seq), fact.at.0, now.0, is_run, Json(&fact.body)];
+        let (sort, body) = (log::sort_of(fact) as i64, Json(&fact.body));
+        let action = log::action_of(fact);
+        let (id, ended) = (action.map(|action| &action.id), action.is_some_and(log::is_end));
+        let row = params![node, log, int(fact.seq), fact.at.0, now.0, sort, body, id, ended];
         change(db, "append a fact", sql, row)?;
     }
     Ok(())
@@ -104,10 +106,35 @@ pub(super) fn of_node(
     query::all(db, "read facts", SQL, bounds, fact_record)
 }
 
+pub(super) fn of_action(db: &Connection, node: &NodeId, action: &str) -> Result<Vec<FactRecord>> {
+    const SQL: &str = select_facts!(
+        "WHERE fact.node = (SELECT no FROM node WHERE id = ?1) AND fact.action = ?2
+        ORDER BY fact.id LIMIT ?3"
+    );
+    let bounds = params![node.as_str(), action, listed(MAX_LISTED)];
+    query::all(db, "read an action's facts", SQL, bounds, fact_record)
+}
+
+pub(super) fn ended(db: &Connection, node: &NodeId, mut actions: Vec<String>) -> Result<Vec<String>> {
+    const NODE: &str = "SELECT no FROM node WHERE id = ?1";
+    const ENDED: &str = "SELECT 1 FROM fact WHERE node = ?1 AND action = ?2 AND ended = 1 LIMIT 1";
+    let node: Option<i64> = query::one(db, "find a node", NODE, [node.as_str()], |row| row.get(0))?;
+    let Some(node) = node else { return Ok(Vec::new()) };
+    let mut failed = None;
+    actions.retain(|action| {
+        let found = query::one(db, "find an action's end", ENDED, params![node, action], |_| Ok(()));
+        found.map(|end| end.is_some()).unwrap_or_else(|error| {
+            failed = Some(error);
+            false
+        })
+    });
+    failed.map_or(Ok(actions), Err)
+}
+
 pub(super) fn runs(db: &Connection, filter: &RunFilter) -> Result<Vec<RunRecord>> {
-    const ALL: &str = select_facts!("WHERE fact.is_run = 1 AND fact.id < ?1 ORDER BY fact.id DESC LIMIT ?2");
+    const ALL: &str = select_facts!("WHERE fact.sort = 1 AND fact.id < ?1 ORDER BY fact.id DESC LIMIT ?2");
     const OF_NODE: &str = select_facts!(
-        "WHERE fact.node = (SELECT no FROM node WHERE id = ?3) AND fact.is_run = 1 AND fact.id < ?1
+        "WHERE fact.node = (SELECT no FROM node WHERE id = ?3) AND fact.sort = 1 AND fact.id < ?1
         ORDER BY fact.id DESC LIMIT ?2"
     );
     let (before, limit) = (upper(filter.before), listed(filter.limit));
@@ -128,7 +155,7 @@ pub(super) fn run(
     seq: u64,
 ) -> Result<Option<RunRecord>> {
     const SQL: &str = select_facts!(
-        "WHERE fact.is_run = 1 AND fact.seq = ?3 AND fact.log = (SELECT no FROM log
+        "WHERE fact.sort = 1 AND fact.seq = ?3 AND fact.log = (SELECT no FROM log
             WHERE incarnation = ?2 AND node = (SELECT no FROM node WHERE id = ?1))"
     );
     let name = params![node.as_str(), incarnation.as_str(), int(seq)];

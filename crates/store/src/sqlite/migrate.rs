@@ -8,7 +8,10 @@ use super::query;
 use crate::error::{Result, StoreError};
 
 /// In order; one that has been released is never edited.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_first", include_str!("migrations/0001_first.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_first", include_str!("migrations/0001_first.sql")),
+    ("0002_sync", include_str!("migrations/0002_sync.sql")),
+];
 
 /// Applies what is missing, each in a transaction of its own.
 ///

@@ -7,12 +7,15 @@ mod chunks;
 mod facts;
 mod migrate;
 mod nodes;
+mod objects;
 mod open;
 mod prune;
 mod query;
 mod readers;
 mod releases;
 mod sweep;
+mod sync;
+mod tasks;
 mod writer;
 
 use std::fs::File;
@@ -23,22 +26,24 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::exchange::{Signed, TraitReport};
-use model::log::Fact;
-use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectSet, Selection, Timestamp};
+use model::log::{Cursor, Fact};
+use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 use rusqlite::{Connection, params};
 
 use self::cell::{OrFail, Text, uint};
 use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
-use crate::MAX_ASKED;
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
+use crate::tasks::{self as bounds, TaskNode, TaskRecord};
+use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
 
 /// Threads that read.
 const READERS: usize = 3;
@@ -190,6 +195,96 @@ impl Store for SqliteStore {
     async fn facts(&self, node: &NodeId, before: Option<u64>, limit: usize) -> Result<Vec<FactRecord>> {
         let node = node.clone();
         self.read(move |db| facts::of_node(db, &node, before, limit)).await
+    }
+
+    async fn action_facts(&self, node: &NodeId, action: &str) -> Result<Vec<FactRecord>> {
+        let (node, action) = (node.clone(), action.to_owned());
+        self.read(move |db| facts::of_action(db, &node, &action)).await
+    }
+
+    async fn ended_actions(&self, node: &NodeId, actions: Vec<String>) -> Result<Vec<String>> {
+        limit("actions asked for", actions.len() as u64, MAX_ASKED as u64)?;
+        let node = node.clone();
+        self.read(move |db| facts::ended(db, &node, actions)).await
+    }
+
+    async fn sync_load(&self, node: &NodeId) -> Result<::sync::Saved> {
+        let node = node.clone();
+        self.read(move |db| objects::load(db, &node)).await
+    }
+
+    async fn sync_write(&self, node: &NodeId, write: ::sync::Write, now: Timestamp) -> Result<()> {
+        limit("objects in one write", write.changes() as u64, MAX_CHANGES_IN_WRITE as u64)?;
+        let bytes = write.bytes();
+        limit("contents in one write, in bytes", bytes as u64, MAX_WRITE_BYTES)?;
+        let node = node.clone();
+        self.write(bytes, move |session| sync::write(session, &node, &write, now)).await
+    }
+
+    async fn sync_contents(
+        &self,
+        node: &NodeId,
+        side: ::sync::Side,
+        keys: Vec<ObjectKey>,
+    ) -> Result<Vec<Option<::sync::Content>>> {
+        limit("contents asked for", keys.len() as u64, MAX_CONTENTS_ASKED as u64)?;
+        let node = node.clone();
+        self.read(move |db| objects::contents(db, &node, side, &keys)).await
+    }
+
+    async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>> {
+        self.read(objects::heads).await
+    }
+
+    async fn sync_acked(&self, mut acked: Vec<(NodeId, Cursor)>) -> Result<()> {
+        while !acked.is_empty() {
+            let batch: Vec<_> = acked.drain(..acked.len().min(TOUCHES_IN_BATCH)).collect();
+            let note = move |s: &mut Session| {
+                batch.iter().try_for_each(|(node, cursor)| sync::acked(&s.db, node, cursor))
+            };
+            self.write(0, note).await?;
+        }
+        Ok(())
+    }
+
+    async fn sync_objects(
+        &self,
+        filter: ObjectFilter,
+        after: Option<ObjectPlace>,
+        limit: usize,
+    ) -> Result<Vec<ObjectRecord>> {
+        self.read(move |db| objects::list(db, &filter, after.as_ref(), limit)).await
+    }
+
+    async fn put_task(&self, task: TaskRecord) -> Result<()> {
+        bounds::check_task(&task)?;
+        self.write(task.document.len(), move |session| tasks::put(&session.db, &task)).await
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
+        let id = id.to_owned();
+        self.read(move |db| tasks::one(db, &id)).await
+    }
+
+    async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
+        let before = before.map(str::to_owned);
+        self.read(move |db| tasks::list(db, limit, before.as_deref())).await
+    }
+
+    async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
+        self.read(tasks::open).await
+    }
+
+    async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
+        bounds::check_targets(&targets)?;
+        let task = task.to_owned();
+        let bytes = targets.iter().map(|target| target.state.len()).sum();
+        self.write(bytes, move |session| tasks::put_nodes(&session.db, &task, &targets)).await
+    }
+
+    async fn task_nodes(&self, task: &str, after: Option<&NodeId>, limit: usize) -> Result<Vec<TaskNode>> {
+        let (task, after) = (task.to_owned(), after.cloned());
+        self.read(move |db| tasks::nodes(db, &task, after.as_ref(), limit)).await
     }
 
     async fn missing_chunks(&self, chunks: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {

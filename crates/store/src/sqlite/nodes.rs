@@ -84,6 +84,7 @@ fn record(
                 // Its history stays, but what it said of itself in its former life is over.
                 let stale = "DELETE FROM contact WHERE node = (SELECT no FROM node WHERE id = ?1)";
                 change(db, "record a node", stale, [id])?;
+                super::sync::forget(db, active(db, &node.node_id)?)?;
             }
         }
     }

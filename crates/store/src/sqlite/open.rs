@@ -13,11 +13,14 @@ use super::migrate::migrate;
 use crate::error::{Result, StoreError};
 
 /// Pages that the writer keeps in memory, in KiB. They are taken only as they are used.
-const WRITER_CACHE_KIB: i64 = 8 * 1024;
+const WRITER_CACHE_KIB: i64 = 32 * 1024;
 /// The same for each reader.
 const READER_CACHE_KIB: i64 = 2 * 1024;
 /// Prepared statements that a connection keeps.
 const STATEMENTS: usize = 128;
+/// The write-ahead log is brought into the database from so many pages on (4 KiB each): a
+/// page that many writes change is then written there once.
+const CHECKPOINT_PAGES: i64 = 8_000;
 /// The write-ahead log is cut back to this after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 64 * 1024 * 1024;
 /// How long SQLite itself waits for another connection; there is only one writer.
@@ -37,7 +40,8 @@ pub(super) fn open(path: &Path, readers: usize) -> Result<Opened> {
     let writer = connect(path, WRITER_CACHE_KIB)?;
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-        PRAGMA journal_size_limit = {WAL_LIMIT};"
+        PRAGMA journal_size_limit = {WAL_LIMIT}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+        PRAGMA temp_store = MEMORY;"
     );
     writer.execute_batch(&pragmas).or_fail("prepare the database")?;
     migrate(&writer)?;

@@ -7,22 +7,28 @@ use super::SqliteStore;
 use super::cell::int;
 use super::chunks::Table;
 use super::query::{self, change};
-use super::sweep;
+use super::writer::Session;
+use super::{sweep, sync, tasks};
 use crate::NONCE_KEPT;
 use crate::error::Result;
+use crate::log::Sort;
 use crate::record::{Pruned, Retention};
 
 /// Nodes whose facts are pruned in one transaction.
 const NODES_IN_BATCH: usize = 100;
 /// Removed nodes that go in one transaction, with their whole history.
 const REMOVED_IN_BATCH: i64 = 10;
+/// Objects of removed nodes that go in one transaction.
+const OBJECTS_IN_BATCH: usize = 2_000;
 /// The newest logs of a node that are kept when they have no facts left. A log that is
 /// forgotten would be accepted again from its beginning, so this is far more than a node
 /// has lives.
 const LOGS_PER_NODE: i64 = 1000;
 
 pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retention) -> Result<Pruned> {
+    let objects = removed_objects(store).await?;
     let nodes = removed_nodes(store, now.minus(retention.removed_nodes)).await?;
+    let tasks = finished_tasks(store, retention.finished_tasks).await?;
     let facts = facts(store, &retention).await?;
     let newest = int(retention.releases.max(1) as u64);
     let forgotten = now.minus(NONCE_KEPT);
@@ -37,7 +43,7 @@ pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retent
         })
         .await?;
     let (chunks, contents) = garbage(store, now.minus(retention.grace)).await?;
-    Ok(Pruned { facts, releases, chunks, contents, nonces, nodes })
+    Ok(Pruned { facts, releases, chunks, contents, nonces, nodes, objects, tasks })
 }
 
 async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
@@ -46,7 +52,8 @@ async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
         let gone = store
             .write(0, move |session| {
                 let sql = "DELETE FROM node WHERE no IN
-                    (SELECT no FROM node WHERE removed < ?1 LIMIT ?2)";
+                    (SELECT no FROM node WHERE removed < ?1
+                        AND NOT EXISTS (SELECT 1 FROM sync WHERE sync.node = node.no) LIMIT ?2)";
                 change(&session.db, "prune nodes", sql, params![cutoff.0, REMOVED_IN_BATCH])
             })
             .await?;
@@ -57,36 +64,76 @@ async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
     }
 }
 
+/// The sets of removed nodes, whether their history is kept or not.
+async fn removed_objects(store: &SqliteStore) -> Result<u64> {
+    const SQL: &str = "SELECT node.no FROM node JOIN sync ON sync.node = node.no WHERE removed IS NOT NULL";
+    let nodes = store.read(|db| query::all(db, "read removed nodes", SQL, [], |row| row.get::<_, i64>(0)));
+    let mut total = 0;
+    for node in nodes.await? {
+        loop {
+            let some = move |session: &mut Session| sync::forget_some(&session.db, node, OBJECTS_IN_BATCH);
+            let (gone, all) = store.write(0, some).await?;
+            total += gone;
+            if all {
+                break;
+            }
+        }
+    }
+    Ok(total)
+}
+
+async fn finished_tasks(store: &SqliteStore, keep: usize) -> Result<u64> {
+    let mut total = 0;
+    // One at a time: each may have a row for every node.
+    while store.write(0, move |session| tasks::prune_one(&session.db, keep)).await? {
+        total += 1;
+    }
+    Ok(total)
+}
+
 async fn facts(store: &SqliteStore, retention: &Retention) -> Result<u64> {
-    let runs = int(retention.runs_per_node as u64);
-    let others = int(retention.facts_per_node as u64);
+    let keep = Keep {
+        others: int(retention.facts_per_node as u64),
+        runs: int(retention.runs_per_node as u64),
+        actions: int(retention.action_facts_per_node as u64),
+    };
     let nodes = store
         .read(move |db| {
             let sql = "SELECT node FROM fact GROUP BY node
-                HAVING sum(is_run) > ?1 OR sum(1 - is_run) > ?2";
-            query::all(db, "read what to prune", sql, params![runs, others], |row| row.get::<_, i64>(0))
+                HAVING sum(sort = 0) > ?1 OR sum(sort = 1) > ?2 OR sum(sort = 2) > ?3";
+            let bounds = params![keep.others, keep.runs, keep.actions];
+            query::all(db, "read what to prune", sql, bounds, |row| row.get::<_, i64>(0))
         })
         .await?;
     let mut total = 0;
     for batch in nodes.chunks(NODES_IN_BATCH) {
         let batch = batch.to_vec();
-        let gone = store.write(0, move |session| facts_of(&session.db, &batch, runs, others)).await?;
+        let gone = store.write(0, move |session| facts_of(&session.db, &batch, keep)).await?;
         total += gone;
     }
     Ok(total)
 }
 
-fn facts_of(db: &Connection, nodes: &[i64], runs: i64, others: i64) -> Result<u64> {
-    const FACTS: &str = "DELETE FROM fact WHERE node = ?1 AND is_run = ?2 AND id <=
-        (SELECT id FROM fact WHERE node = ?1 AND is_run = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
+/// How many facts of each sort are kept.
+#[derive(Clone, Copy)]
+struct Keep {
+    others: i64,
+    runs: i64,
+    actions: i64,
+}
+
+fn facts_of(db: &Connection, nodes: &[i64], keep: Keep) -> Result<u64> {
+    const FACTS: &str = "DELETE FROM fact WHERE node = ?1 AND sort = ?2 AND id <=
+        (SELECT id FROM fact WHERE node = ?1 AND sort = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
     const LOGS: &str = "DELETE FROM log WHERE node = ?1
         AND no NOT IN (SELECT no FROM log WHERE node = ?1 ORDER BY no DESC LIMIT ?2)
         AND NOT EXISTS (SELECT 1 FROM fact WHERE fact.log = log.no)
         AND NOT EXISTS (SELECT 1 FROM contact WHERE contact.log = log.no)";
     let mut gone = 0;
     for node in nodes {
-        for (is_run, keep) in [(true, runs), (false, others)] {
-            gone += change(db, "prune facts", FACTS, params![node, is_run, keep])? as u64;
+        let sorts = [(Sort::Other, keep.others), (Sort::Run, keep.runs), (Sort::Action, keep.actions)];
+        for (sort, keep) in sorts {
+            gone += change(db, "prune facts", FACTS, params![node, sort as i64, keep])? as u64;
         }
         change(db, "prune logs", LOGS, params![node, LOGS_PER_NODE])?;
     }

@@ -122,7 +122,7 @@ mod tests {
     fn session() -> Session {
         let db = Connection::open_in_memory().unwrap();
         migrate(&db).unwrap();
-        Session { db, recent: None, sweeps: 0 }
+        Session { db, recent: None, sweeps: 0, next_body: None }
     }
 
     fn put(session: &mut Session, tree: &Tree, now: Timestamp) {

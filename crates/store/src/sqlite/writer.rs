@@ -29,6 +29,9 @@ pub(super) struct Session {
     pub(super) recent: Option<Recent>,
     /// Sweeps begun.
     pub(super) sweeps: u64,
+    /// The number of the next body of an object, once it is known. It only rises, so one
+    /// that a failed write has used is a gap.
+    pub(super) next_body: Option<i64>,
 }
 
 /// Errors of operations that may hold one of the store itself.
@@ -86,7 +89,7 @@ impl Writer {
     pub(super) fn start(db: Connection) -> Result<Writer> {
         let (queue, jobs) = sync_channel(MAX_QUEUED);
         let gauge = Arc::new(Gauge::default());
-        let session = Session { db, recent: None, sweeps: 0 };
+        let session = Session { db, recent: None, sweeps: 0, next_body: None };
         let of_thread = Arc::clone(&gauge);
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
@@ -210,21 +213,28 @@ fn run_group(session: &mut Session, group: Vec<Job>, gauge: &Gauge) {
     let mut replies = Vec::with_capacity(group.len());
     let mut outcome = execute(session, "BEGIN IMMEDIATE");
     let mut failure = None;
+    let alone = group.len() == 1;
     for job in group {
         gauge.done(job.bytes);
         if let Err(error) = &outcome {
             job.task.refuse(error);
             continue;
         }
-        let ran = run_one(session, job.task);
+        let ran = if alone { run_alone(session, job.task) } else { run_one(session, job.task) };
+        // What failed alone was rolled back already, and with it nothing else.
+        let ended =
+            if alone && ran.failed { !session.db.is_autocommit() } else { session.db.is_autocommit() };
         failure = ran.cause.filter(is_of_the_disk).or(failure);
         replies.push(ran.reply);
-        if session.db.is_autocommit() {
-            // SQLite ended the transaction by itself, and with it the work before.
+        if ended {
+            // SQLite ended the transaction by itself, and with it the work before; or it
+            // cannot end it, and then nothing of it may be committed.
             outcome = Err(failure.clone().unwrap_or(StoreError::Busy));
         }
     }
-    outcome = outcome.and_then(|()| execute(session, "COMMIT"));
+    if !session.db.is_autocommit() {
+        outcome = outcome.and_then(|()| execute(session, "COMMIT"));
+    }
     if !session.db.is_autocommit() {
         // If even this fails, the next BEGIN does too, and nothing is acknowledged.
         let _ = execute(session, "ROLLBACK");
@@ -233,6 +243,20 @@ fn run_group(session: &mut Session, group: Vec<Job>, gauge: &Gauge) {
     for reply in replies {
         reply(&outcome);
     }
+}
+
+/// Runs work that is a group of its own: the transaction goes with it when it fails. A
+/// savepoint would have every page copied before it changes.
+fn run_alone(session: &mut Session, task: Box<dyn Task>) -> Ran {
+    let mut ran = task.run(session);
+    if ran.failed
+        && !session.db.is_autocommit()
+        && let Err(error) = execute(session, "ROLLBACK")
+        && ran.cause.is_none()
+    {
+        ran.cause = Some(error);
+    }
+    ran
 }
 
 /// Runs work in a savepoint; its changes are gone when it fails.

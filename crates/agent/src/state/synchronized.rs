@@ -1,0 +1,98 @@
+//! What is kept of synchronization and of work: the sets of objects, the mode that they are
+//! of, the marks of actions; and what the held release says of both.
+
+use std::path::Path;
+
+use model::replication::{Mode, SyncPolicy};
+use model::work::Delegation;
+use model::{Kind, ObjectKey};
+use node::Adoption;
+use node::work::Mark;
+use serde::{Deserialize, Serialize};
+use spool::objects::{ObjectLimits, Opened};
+use spool::{Journal, ObjectLog, Slot};
+
+use super::{Durable, MODE, StateError, fresh_incarnation, spool};
+
+/// The name of the release's leave to synchronize.
+const SYNC_NAME: &str = "sync";
+
+/// The mode that the kept sets are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptMode {
+    mode: Mode,
+}
+
+impl Durable {
+    /// The release's leave to synchronize; `None` when it gives none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn sync_policy(&self, adoption: &Adoption) -> Result<Option<SyncPolicy>, StateError> {
+        let stub = adoption.objects.get(&ObjectKey::of(Kind::SYNC, SYNC_NAME));
+        stub.map(|stub| self.parsed(&stub.digest)).transpose()
+    }
+
+    /// What the release lets the control plane ask for, by name.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn delegations(&self, adoption: &Adoption) -> Result<Vec<Delegation>, StateError> {
+        let named = |key: &ObjectKey| key.section.kind.as_str() == Kind::DELEGATION;
+        let all = adoption.objects.iter().filter(|(key, _)| named(key));
+        all.map(|(_, stub)| self.parsed(&stub.digest)).collect()
+    }
+
+    /// Opens the sets of objects; what was damaged is a repair.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open_objects(&self) -> Result<Opened, StateError> {
+        let fresh = fresh_incarnation()?;
+        let directory = self.path.join("objects");
+        let opened = ObjectLog::open(&self.disk, &directory, &fresh, ObjectLimits::default());
+        let mut opened = opened.map_err(spool("open the synchronized objects"))?;
+        opened.repairs.drain(..).for_each(|repair| self.repaired(repair));
+        Ok(opened)
+    }
+
+    /// The mode that the kept sets are of; off before the first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn kept_mode(&self) -> Result<Mode, StateError> {
+        let kept = self.load(&self.mode_slot(), "read the mode of the synchronized objects")?;
+        Ok(kept.map_or(Mode::Off, |kept| kept.mode))
+    }
+
+    /// Records the mode that the kept sets are of.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_mode(&self, mode: Mode) -> Result<(), StateError> {
+        let what = "record the mode of the synchronized objects";
+        self.mode_slot().store(&KeptMode { mode }).map_err(spool(what))
+    }
+
+    fn mode_slot(&self) -> Slot<KeptMode> {
+        Slot::new(&self.disk, self.path.join("synchronized.json"), MODE)
+    }
+
+    /// Opens the marks of actions; `true` when some of them may be lost.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open_actions(&self) -> Result<(Journal<String, Mark>, bool), StateError> {
+        let opened = Journal::open(&self.disk, &self.path.join("actions"));
+        let opened = opened.map_err(spool("read the marks of actions"))?;
+        if let Some(aside) = &opened.set_aside {
+            self.repaired(format!("the marks of actions were damaged; they are now {}", aside.display()));
+        }
+        Ok((opened.journal, opened.set_aside.is_some()))
+    }
+
+    /// The state directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,108 @@
+//! Autonomous mode: what is found in the place is the truth, and goes up (SYN-5).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::ObjectKey;
+use objects::reconcile::{self, Fed, Guard, Why};
+use objects::{Found, Listing};
+use sync::object::{self, MAX_CONTENT};
+
+use super::sets::Own;
+use super::world::Worker;
+
+impl Worker {
+    /// What is found goes into the own set; what vanished goes out of it, unless that is a
+    /// mass that nobody confirmed. Says whether all went well.
+    pub(super) fn look_autonomous(&mut self, listing: &Listing) -> bool {
+        let fed: BTreeMap<ObjectKey, Fed> = self.sets.with(|feed, _| {
+            let own = feed.objects().filter(|(key, _)| self.kinds.contains(&key.section.kind));
+            own.map(|(key, stub)| (key.clone(), Fed { uid: stub.uid.to_string(), digest: stub.digest })).collect()
+        });
+        let confirmed = self.is_approved();
+        let guard = Guard { max_delete_percent: self.policy.max_delete_percent, confirmed };
+        let changes = reconcile::autonomous(&fed, listing, guard);
+        let held = changes.held.as_ref().map(|held| {
+            let count = held.keys.len();
+            match held.why {
+                Why::Incomplete => format!("{count} objects are not seen, and not all could be looked at"),
+                Why::TooMany { of } => format!(
+                    "{count} of {of} objects vanished at once; if that is meant: muster-agent approve-deletes"
+                ),
+            }
+        });
+        let too_many = changes.held.as_ref().is_some_and(|held| matches!(held.why, Why::TooMany { .. }));
+        if held.is_some() && !self.held {
+            tracing::warn!(held, "vanished objects are held back");
+        }
+        self.held = too_many;
+        self.view.set(|view| view.held = held);
+        let uids = match self.uids(listing, &fed) {
+            Ok(uids) => uids,
+            Err(error) => {
+                self.problem("objects", Some(format!("no randomness for a uid: {error}")));
+                return false;
+            }
+        };
+        let mut own: Vec<Own> = self.no_longer_of_a_kind();
+        for key in &changes.remove {
+            own.push(Own::Remove(key.clone()));
+        }
+        let put = listing.objects.iter().filter(|found| changes.put.contains(&found.key));
+        own.extend(put.filter_map(|found| self.up(found, uids.get(&found.key)?)));
+        own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
+        let well = self.own(own);
+        if well && confirmed && !too_many {
+            self.approval_used();
+        }
+        well
+    }
+
+    /// The uid of each object found: its own, else the one that it has in the own set, else
+    /// a new one.
+    fn uids(
+        &mut self,
+        listing: &Listing,
+        fed: &BTreeMap<ObjectKey, Fed>,
+    ) -> Result<BTreeMap<ObjectKey, Arc<str>>, getrandom::Error> {
+        let mut uids = BTreeMap::new();
+        for found in &listing.objects {
+            let known = found.uid.clone().or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
+            let uid = known.map_or_else(fresh_uid, Ok)?;
+            if let (None, Some(backend)) = (&found.uid, &mut self.backend) {
+                backend.assign_uid(&found.key, &uid);
+            }
+            uids.insert(found.key.clone(), uid.into());
+        }
+        Ok(uids)
+    }
+
+    fn up(&self, found: &Found, uid: &Arc<str>) -> Option<Own> {
+        let large = found.spec.len() > MAX_CONTENT;
+        let why = || format!("it is larger than {MAX_CONTENT} bytes, and is not synchronized");
+        self.problem(&format!("object {}", found.key), large.then(why));
+        let (key, uid, content) = (found.key.clone(), uid.clone(), found.spec.clone());
+        (!large).then_some(Own::Put { key, uid, content })
+    }
+
+    /// What is in the own set, of a kind that the release names no longer.
+    fn no_longer_of_a_kind(&self) -> Vec<Own> {
+        self.sets.with(|feed, _| {
+            let gone = feed.objects().filter(|(key, _)| {
+                let kind = object::of_kind_of_status(&key.section.kind);
+                !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
+            });
+            gone.map(|(key, _)| Own::Remove(key.clone())).collect()
+        })
+    }
+}
+
+/// A uid that nothing has: random, in the form of a UUID of version 4.
+fn fresh_uid() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = data_encoding::HEXLOWER.encode(&bytes);
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}

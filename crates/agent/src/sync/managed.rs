@@ -1,0 +1,240 @@
+//! Managed mode: what the control plane wants is put into the place, local edits go back,
+//! local deletes are made good, and statuses go up (SYN-5, SYN-7).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use model::{Digest, ObjectKey};
+use objects::reconcile::{self, Correction, LastApplied};
+use objects::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition};
+use sync::identity::{self, Decision, Incoming, Local};
+use sync::link::{Item, ItemChange, Outcome};
+use sync::object::{self, MAX_CONTENT};
+use sync::{Content, Side};
+
+use super::sets::Own;
+use super::world::{CONTENTS, Worker};
+use crate::render::chain;
+
+/// An object to be put.
+struct Put<'a> {
+    key: &'a ObjectKey,
+    uid: &'a str,
+    content: &'a Bytes,
+    digest: Digest,
+}
+
+impl Worker {
+    /// One item of a batch.
+    pub(super) fn item(&mut self, item: &Item) -> Outcome {
+        if item.key.section.kind.as_str() == model::Kind::ACTION {
+            return Outcome::Done;
+        }
+        let Some(mut backend) = self.backend.take() else {
+            let why = "there is no place for objects on this node; see `muster-agent status`";
+            return Outcome::Temporary(why.to_owned());
+        };
+        let done = match &item.change {
+            ItemChange::Put { stub, content, .. } => {
+                let put = Put { key: &item.key, uid: &stub.uid, content, digest: stub.digest };
+                self.put(&mut *backend, &put)
+            }
+            ItemChange::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
+        };
+        self.backend = Some(backend);
+        match done {
+            Ok(()) => Outcome::Done,
+            Err(error) => outcome(error),
+        }
+    }
+
+    fn put(&mut self, backend: &mut dyn Backend, put: &Put<'_>) -> Result<(), BackendError> {
+        let found = backend.get(put.key)?;
+        let version = match self.decide(backend, put, found.as_ref()) {
+            Decision::Nothing => found.map_or(String::new(), |found| found.version),
+            Decision::Create => self.apply(backend, put, Expect::Absent)?,
+            Decision::Update | Decision::Adopt | Decision::Upsert => {
+                let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
+                self.apply(backend, put, expect)?
+            }
+            Decision::Recreate => {
+                let version = found.map(|found| found.version);
+                let here = Precondition { version, ..Precondition::default() };
+                if backend.delete(put.key, &here)? == Deleted::Pending {
+                    let why = "the object before it is going, and its finalizers are pending";
+                    return Err(BackendError::temporary("finalizers", why));
+                }
+                self.apply(backend, put, Expect::Absent)?
+            }
+        };
+        let last = LastApplied { uid: put.uid.to_owned(), digest: put.digest, version };
+        self.applied.insert(put.key.clone(), last);
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        backend: &mut dyn Backend,
+        put: &Put<'_>,
+        expect: Expect,
+    ) -> Result<String, BackendError> {
+        let apply = Apply { key: put.key, spec: put.content, source_uid: Some(put.uid), expect };
+        Ok(backend.apply(apply)?.version)
+    }
+
+    fn decide(&self, backend: &dyn Backend, put: &Put<'_>, found: Option<&Found>) -> Decision {
+        let same = |found: &Found| backend.equivalent(put.content, &found.spec);
+        let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same: same(found) });
+        let other = found.and_then(|found| found.source_uid.as_deref()).is_some_and(|uid| uid != put.uid);
+        // Only an object of another uid asks for the annotation.
+        let manifest: Option<serde_json::Value> =
+            other.then(|| serde_json::from_slice(put.content).ok()).flatten();
+        let annotation = manifest.as_ref().and_then(identity::policy_annotation);
+        let incoming = Incoming { uid: put.uid, annotation };
+        let (decision, warning) = identity::decide(local, incoming, self.policy.mismatch);
+        if let Some(warning) = warning {
+            tracing::warn!(key = %put.key, warning, "an annotation is not understood");
+        }
+        decision
+    }
+
+    fn delete(
+        &mut self,
+        backend: &mut dyn Backend,
+        key: &ObjectKey,
+        uid: &str,
+        rev: u64,
+    ) -> Result<(), BackendError> {
+        let Some(found) = backend.get(key)? else { return Ok(()) };
+        // Without a mark it is a user's own.
+        if found.source_uid.is_none() && !self.applied.contains_key(key) {
+            return Ok(());
+        }
+        let here_rev = self.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
+        let here = Local { source_uid: found.source_uid.as_deref(), same: false };
+        if identity::delete_applies(here, here_rev, uid, rev) {
+            backend.delete(key, &Precondition { version: Some(found.version), ..Precondition::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Puts right what is not as the control plane wants it; then statuses go up. Says
+    /// whether all went well.
+    pub(super) fn look_managed(&mut self, listing: &Listing) -> bool {
+        let Some(mut backend) = self.backend.take() else { return true };
+        let same = |found: &Found| {
+            let wanted = self.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
+            let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
+            wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
+        };
+        let corrections = reconcile::managed(&self.wanted, &self.applied, listing, same);
+        let mut well = true;
+        for group in corrections.chunks(CONTENTS) {
+            well &= self.correct(&mut *backend, group, listing);
+        }
+        self.backend = Some(backend);
+        let wanted = &self.wanted;
+        let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.as_str().into());
+        let own = self.statuses(listing, uid);
+        self.own(own) && well
+    }
+
+    fn correct(&mut self, backend: &mut dyn Backend, group: &[Correction], listing: &Listing) -> bool {
+        let keys: Vec<ObjectKey> = group.iter().map(|correction| correction.key().clone()).collect();
+        let contents = match self.sets.contents(Side::Theirs, &keys) {
+            Ok(contents) => contents,
+            Err(error) => {
+                self.problem("objects", Some(chain(&error)));
+                return false;
+            }
+        };
+        let mut well = true;
+        for (correction, content) in group.iter().zip(contents) {
+            let key = correction.key();
+            let place = format!("object {key}");
+            let done = self.correct_one(backend, correction, content, listing);
+            well &= done.is_ok();
+            self.problem(&place, done.err().map(|error| error.to_string()));
+        }
+        well
+    }
+
+    fn correct_one(
+        &mut self,
+        backend: &mut dyn Backend,
+        correction: &Correction,
+        content: Option<Content>,
+        listing: &Listing,
+    ) -> Result<(), BackendError> {
+        let key = correction.key().clone();
+        let found = || listing.objects.iter().find(|found| found.key == key);
+        if let Correction::Remove(_) = correction {
+            // Marked, but by a source of which not all is known yet.
+            let Some(found) = found().filter(|_| self.complete) else { return Ok(()) };
+            tracing::info!(%key, "an object that the control plane has no more is removed");
+            let version = Some(found.version.clone());
+            return backend.delete(&key, &Precondition { version, ..Precondition::default() }).map(drop);
+        }
+        let (Some(wanted), Some(content)) = (self.wanted.get(&key).cloned(), content) else { return Ok(()) };
+        let put = Put { key: &key, uid: &wanted.uid, content: &content.bytes, digest: wanted.digest };
+        match correction {
+            Correction::Record(_) => {
+                let version = found().map_or(String::new(), |found| found.version.clone());
+                let last = LastApplied { uid: wanted.uid, digest: wanted.digest, version };
+                self.applied.insert(key.clone(), last);
+                return Ok(());
+            }
+            Correction::OtherUid(_) => return self.put(backend, &put),
+            Correction::Apply(_) | Correction::Adopt(_) => {}
+            Correction::Revert(_) => {
+                tracing::info!(%key, "a local edit is put back");
+                self.view.set(|view| view.counts.reverted += 1);
+            }
+            Correction::Recreate(_) => {
+                tracing::info!(%key, "a local deletion is made good");
+                self.view.set(|view| view.counts.recreated += 1);
+            }
+            Correction::Remove(_) => return Ok(()),
+        }
+        let version = self.apply(backend, &put, Expect::Anything)?;
+        let last = LastApplied { uid: wanted.uid.clone(), digest: wanted.digest, version };
+        self.applied.insert(key.clone(), last);
+        Ok(())
+    }
+
+    /// The statuses as found, towards those in the own set. `uid`: that of an object whose
+    /// status goes up.
+    pub(super) fn statuses(
+        &self,
+        listing: &Listing,
+        uid: impl Fn(&Found) -> Option<std::sync::Arc<str>>,
+    ) -> Vec<Own> {
+        let mut there: BTreeMap<ObjectKey, Own> = BTreeMap::new();
+        for found in &listing.objects {
+            let (Some(status), Some(uid)) = (&found.status, uid(found)) else { continue };
+            let key = object::status_key(&found.key);
+            let place = format!("object {key}");
+            if status.len() > MAX_CONTENT {
+                self.problem(&place, Some(format!("its status is larger than {MAX_CONTENT} bytes")));
+                continue;
+            }
+            self.problem(&place, None);
+            there.insert(key.clone(), Own::Put { key, uid, content: status.clone() });
+        }
+        let gone: Vec<Own> = self.sets.with(|feed, _| {
+            let statuses = feed.objects().filter(|(key, _)| object::is_status(&key.section.kind));
+            let gone = statuses.filter(|(key, _)| listing.complete && !there.contains_key(*key));
+            gone.map(|(key, _)| Own::Remove(key.clone())).collect()
+        });
+        there.into_values().chain(gone).collect()
+    }
+}
+
+/// What becomes of an item whose application failed (SYN-12).
+fn outcome(error: BackendError) -> Outcome {
+    match error {
+        BackendError::Temporary { message, .. } => Outcome::Temporary(message),
+        BackendError::Recoverable { message, .. } => Outcome::Recoverable(message),
+        BackendError::Permanent { code, message } => Outcome::Permanent { code: code.to_owned(), message },
+    }
+}

@@ -1,0 +1,284 @@
+//! [`Sets`]: what the node authors and what the control plane authors for it, in memory and
+//! on disk.
+//!
+//! The memory is locked for moments only; the disk is written by one thread, the world's.
+//! What is written is durable before the memory says it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use model::log::Cursor;
+use model::{Digest, Kind, ObjectKey, Stub};
+use spool::objects::MAX_OBJECT_WRITE;
+use spool::{ObjectLog, SpoolError};
+use sync::feed::State;
+use sync::{Content, Feed, Replica, Saved, Side, Write};
+use tokio::sync::watch;
+
+use crate::clock::now;
+use crate::state::{Durable, StateError, fresh_incarnation};
+
+/// The most own changes of one write.
+const CHANGES: usize = 1024;
+/// The most bytes of contents of one write of own changes.
+const CHANGES_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why the sets cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SetsError {
+    /// The disk refuses.
+    #[error("the synchronized objects cannot be kept")]
+    Keep(#[from] SpoolError),
+    /// They cannot be opened.
+    #[error("the synchronized objects cannot be opened")]
+    Open(#[from] StateError),
+}
+
+/// A change of the own set.
+#[derive(Clone, Debug)]
+pub enum Own {
+    /// It is like this.
+    Put {
+        /// Which object.
+        key: ObjectKey,
+        /// Its uid.
+        uid: Arc<str>,
+        /// Its content.
+        content: Bytes,
+    },
+    /// It is gone.
+    Remove(ObjectKey),
+}
+
+struct Memory {
+    feed: Feed,
+    replica: Replica,
+}
+
+struct Disk {
+    log: ObjectLog,
+    /// Tombstones up to here are forgotten with the next write.
+    horizon: Option<u64>,
+}
+
+/// Both sets of a node.
+pub struct Sets {
+    durable: Arc<Durable>,
+    memory: Mutex<Memory>,
+    disk: Mutex<Disk>,
+    changed: watch::Sender<u64>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Feed and replica change by whole operations, and so does the log.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sets {
+    /// Opens the sets of the state directory; the own one begins its life if need be.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(durable: Arc<Durable>) -> Result<Sets, SetsError> {
+        let opened = durable.open_objects()?;
+        let (mut log, Saved { feed, replica }) = (opened.log, opened.saved);
+        let feed = match feed {
+            Some(saved) => Feed::restore(saved),
+            None => {
+                let life = fresh_incarnation()?;
+                log.write(&Write { found: Some(life.clone()), ..Write::default() })?;
+                Feed::new(life)
+            }
+        };
+        Ok(Sets {
+            durable,
+            memory: Mutex::new(Memory { feed, replica: Replica::restore(replica) }),
+            disk: Mutex::new(Disk { log, horizon: None }),
+            changed: watch::Sender::new(0),
+        })
+    }
+
+    /// Works on both in memory, alone.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
+        let mut memory = locked(&self.memory);
+        let Memory { feed, replica } = &mut *memory;
+        work(feed, replica)
+    }
+
+    /// Changes when the own set does.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Where the own set stands.
+    pub fn own_cursor(&self) -> Cursor {
+        locked(&self.memory).feed.cursor()
+    }
+
+    /// The contents of objects, in the order of the keys.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn contents(&self, side: Side, keys: &[ObjectKey]) -> Result<Vec<Option<Content>>, SetsError> {
+        Ok(locked(&self.disk).log.contents(side, keys)?)
+    }
+
+    /// Makes a write durable; its own changes, if any, are not yet in memory.
+    ///
+    /// # Errors
+    /// When the disk refuses; nothing of it is kept then.
+    pub fn keep(&self, mut write: Write) -> Result<(), SetsError> {
+        let mut disk = locked(&self.disk);
+        if write.found.is_none() {
+            write.horizon = write.horizon.or(disk.horizon);
+        }
+        disk.log.write(&write)?;
+        disk.horizon = None;
+        Ok(())
+    }
+
+    /// Changes the own set: durable first. Says how many changes there were. For the one
+    /// thread that writes.
+    ///
+    /// # Errors
+    /// When the disk refuses; what was changed before stays.
+    pub fn change(&self, own: Vec<Own>) -> Result<usize, SetsError> {
+        let (mut count, mut rest) = (0, own.into_iter().peekable());
+        while rest.peek().is_some() {
+            let (mut group, mut bytes) = (Vec::new(), 0);
+            while group.len() < CHANGES
+                && bytes < CHANGES_BYTES
+                && let Some(one) = rest.next()
+            {
+                bytes += one.bytes();
+                group.push(one);
+            }
+            count += self.change_group(group)?;
+        }
+        if count > 0 {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+        Ok(count)
+    }
+
+    fn change_group(&self, group: Vec<Own>) -> Result<usize, SetsError> {
+        let at = now().0;
+        let ours: Vec<_> = self.with(|feed, _| {
+            let mut planner = feed.planner();
+            let plan = |own: Own| match own {
+                Own::Put { key, uid, content } => {
+                    let stub = Stub { uid, digest: Digest::of(&content), size: content.len() as u64 };
+                    let change = planner.put(&key, &stub)?;
+                    Some((change, Some(Content { bytes: content, trace: None, at })))
+                }
+                Own::Remove(key) => Some((planner.remove(&key)?, None)),
+            };
+            group.into_iter().filter_map(plan).collect()
+        });
+        if ours.is_empty() {
+            return Ok(0);
+        }
+        let changes: Vec<_> = ours.iter().map(|(change, _)| change.clone()).collect();
+        let count = changes.len();
+        self.keep(Write { ours, ..Write::default() })?;
+        let horizon = self.with(|feed, _| {
+            let mut horizon = None;
+            for change in changes {
+                // Planned from this feed by its one writer, so it follows.
+                horizon = feed.commit(change).unwrap_or_default().or(horizon);
+            }
+            horizon
+        });
+        if horizon.is_some() {
+            locked(&self.disk).horizon = horizon;
+        }
+        Ok(count)
+    }
+
+    /// Forgets both sets; the own one begins a new life: the node's mode is another one.
+    ///
+    /// # Errors
+    /// When the disk refuses; both are as before then.
+    pub fn begin_anew(&self) -> Result<(), SetsError> {
+        let life = fresh_incarnation()?;
+        self.keep(Write { found: Some(life.clone()), forget_theirs: true, ..Write::default() })?;
+        self.with(|feed, replica| (*feed, *replica) = (Feed::new(life), Replica::new()));
+        self.changed.send_modify(|changes| *changes += 1);
+        Ok(())
+    }
+
+    /// The own set in a new life: what the other side has of it is ahead of what is here.
+    /// Says whether its objects came along; if not, it is empty.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn refound(&self) -> Result<bool, SetsError> {
+        let life = fresh_incarnation()?;
+        let (mut feed, bytes) = self.with(|feed, _| {
+            let bytes: u64 = feed.objects().map(|(_, stub)| stub.size).sum();
+            (feed.refound(life.clone()), bytes)
+        });
+        let whole = usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE);
+        let mut write = Write { found: Some(life.clone()), ..Write::default() };
+        if whole {
+            let changes = feed.changes_after(0, usize::MAX);
+            let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
+            let contents = self.contents(Side::Ours, &keys)?;
+            let live = |state: &State| matches!(state, State::Live { .. });
+            let all = contents.iter().zip(&changes).all(|(one, change)| one.is_some() == live(&change.state));
+            if all {
+                write.ours = changes.into_iter().zip(contents).collect();
+            }
+        }
+        let kept = !write.ours.is_empty() || feed.is_empty();
+        if !kept {
+            feed = Feed::new(life);
+        }
+        self.keep(write)?;
+        self.with(|ours, _| *ours = feed);
+        self.changed.send_modify(|changes| *changes += 1);
+        Ok(kept)
+    }
+
+    /// Reads the replica again as it is on disk: a batch became durable whose link is gone.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn reload(&self) -> Result<(), SetsError> {
+        let mut disk = locked(&self.disk);
+        let opened = self.durable.open_objects()?;
+        disk.log = opened.log;
+        self.with(|feed, replica| {
+            *replica = Replica::restore(opened.saved.replica);
+            if let Some(saved) = opened.saved.feed {
+                *feed = Feed::restore(saved);
+            }
+        });
+        Ok(())
+    }
+
+    /// The Action objects of the replica, in the order of their revisions.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn actions(&self) -> Result<Vec<(String, Bytes)>, SetsError> {
+        let mut actions: Vec<(u64, ObjectKey)> = self.with(|_, replica| {
+            let of_kind = replica.objects().filter(|(key, _)| key.section.kind.as_str() == Kind::ACTION);
+            of_kind.filter_map(|(key, _)| Some((replica.get(key)?.1, key.clone()))).collect()
+        });
+        actions.sort();
+        let keys: Vec<ObjectKey> = actions.into_iter().map(|(_, key)| key).collect();
+        let contents = self.contents(Side::Theirs, &keys)?;
+        let named = keys.iter().zip(contents);
+        Ok(named.filter_map(|(key, content)| Some((key.name.to_string(), content?.bytes))).collect())
+    }
+}
+
+impl Own {
+    fn bytes(&self) -> usize {
+        match self {
+            Own::Put { content, .. } => content.len(),
+            Own::Remove(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! [`View`]: what `muster-agent status` shows of synchronization and work, as the daemon
+//! writes it beside the state every few seconds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::Timestamp;
+use model::replication::{Mode, Transport};
+use serde::{Deserialize, Serialize};
+use sync::link::Counters;
+
+use crate::clock::now;
+
+/// The file in the state directory.
+const FILE: &str = "status.json";
+/// It is written no more often than this.
+pub const EVERY: Duration = Duration::from_secs(2);
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+/// The most problems that are shown.
+const MAX_PROBLEMS: usize = 100;
+
+/// Synchronization and work of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SyncView {
+    /// When this was written.
+    pub at: Timestamp,
+    /// Who is the source of truth.
+    pub mode: Mode,
+    /// How events may travel.
+    pub transport: Transport,
+    /// The folder of manifests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// The open link: what carries it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Where both directions stand, as of the last link: `in sync`, `behind`, and why not.
+    pub standing: String,
+    /// How the last link ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// Objects that the node authors, statuses among them.
+    pub own_objects: u64,
+    /// Objects that the control plane authors for it, actions among them.
+    pub their_objects: u64,
+    /// Vanished objects that are not taken for deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+    /// Actions that run.
+    pub actions_running: u64,
+    /// Actions that wait for their turn.
+    pub actions_waiting: u64,
+    /// What is wrong, by where.
+    pub problems: BTreeMap<String, String>,
+    /// What was counted since the daemon began.
+    pub counts: Counts,
+}
+
+/// What a daemon counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Counts {
+    /// Links opened.
+    pub links: u64,
+    /// Links that were opened again after one ended otherwise than in order.
+    pub reconnects: u64,
+    /// Events received.
+    pub events_in: u64,
+    /// Events sent.
+    pub events_out: u64,
+    /// Objects applied.
+    pub applied: u64,
+    /// Objects that could not be taken here.
+    pub refused_here: u64,
+    /// Objects that could not be taken there.
+    pub refused_there: u64,
+    /// Times that something was sent again.
+    pub resends: u64,
+    /// Resyncs, of both directions.
+    pub resyncs: u64,
+    /// Changes that a newer one replaced before they were sent.
+    pub coalesced: u64,
+    /// Own changes that are not acknowledged.
+    pub depth: u64,
+    /// From the source's acceptance to here, the newest, in milliseconds.
+    pub latency_ms: u64,
+    /// The longest such time.
+    pub latency_max_ms: u64,
+    /// Local edits put back.
+    pub reverted: u64,
+    /// Local deletes made good.
+    pub recreated: u64,
+    /// Check-ins that went over a link.
+    pub check_ins: u64,
+}
+
+impl Counts {
+    /// Adds what a link counted.
+    pub fn add(&mut self, link: &Counters) {
+        self.events_in += link.received;
+        self.events_out += link.sent;
+        self.applied += link.applied;
+        self.refused_here += link.refused_here;
+        self.refused_there += link.refused_there;
+        self.resends += link.resends + link.rewinds_received;
+        self.resyncs += link.resyncs + link.resyncs_served;
+        self.coalesced += link.coalesced;
+    }
+}
+
+/// The view that all parts write into.
+#[derive(Default)]
+pub struct View {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    view: SyncView,
+    /// What the open link counted so far; the ended ones are in the view.
+    link: Counters,
+    written: Option<SyncView>,
+}
+
+impl View {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is shown.
+    pub fn set(&self, change: impl FnOnce(&mut SyncView)) {
+        change(&mut self.lock().view);
+    }
+
+    /// What the open link counted so far.
+    pub fn counted(&self, counters: &Counters) {
+        self.lock().link = *counters;
+    }
+
+    /// The link ended; what it counted is counted for good.
+    pub fn link_ended(&self, counters: &Counters) {
+        let mut inner = self.lock();
+        inner.view.counts.add(counters);
+        inner.link = Counters::default();
+    }
+
+    /// What is wrong at a place; `None`: nothing any more. `true` when that is new.
+    pub fn problem(&self, place: &str, problem: Option<String>) -> bool {
+        let problems = &mut self.lock().view.problems;
+        match problem {
+            None => problems.remove(place).is_some(),
+            Some(text) if problems.get(place) == Some(&text) => false,
+            Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(place) => false,
+            Some(text) => {
+                problems.insert(place.to_owned(), text);
+                true
+            }
+        }
+    }
+
+    /// What is shown now.
+    pub fn shown(&self) -> SyncView {
+        let inner = self.lock();
+        let mut view = inner.view.clone();
+        view.counts.add(&inner.link);
+        view
+    }
+
+    /// Writes the file, if it would say anything new. A reader sees the old or the new one
+    /// whole; it need not outlive a crash.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, state: &Path) -> std::io::Result<()> {
+        let mut view = self.shown();
+        {
+            let mut inner = self.lock();
+            if inner.written.as_ref() == Some(&view) {
+                return Ok(());
+            }
+            inner.written = Some(view.clone());
+        }
+        view.at = now();
+        let (path, fresh) = (state.join(FILE), state.join("status.json.new"));
+        std::fs::write(&fresh, serde_json::to_vec(&view)?)?;
+        std::fs::rename(&fresh, &path)
+    }
+}
+
+/// What the daemon wrote last; `None` when it never ran.
+pub fn read(state: &Path) -> Option<SyncView> {
+    let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+impl fmt::Display for SyncView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = catalog::sync::mode_word(self.mode);
+        match &self.folder {
+            Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
+            None => writeln!(f, "synchronization {mode}")?,
+        }
+        let transport = catalog::channel::transport_word(self.transport);
+        match (&self.link, self.since) {
+            (Some(link), Some(since)) => {
+                writeln!(f, "link           {link} since {since} (transport {transport})")?;
+            }
+            _ => writeln!(f, "link           none now (transport {transport})")?,
+        }
+        if !self.standing.is_empty() {
+            writeln!(f, "standing       {}", self.standing)?;
+        }
+        writeln!(f, "objects        {} from the control plane, {} own", self.their_objects, self.own_objects)?;
+        if let Some(held) = &self.held {
+            writeln!(f, "held back      {held}")?;
+        }
+        if self.actions_running + self.actions_waiting > 0 {
+            let (running, waiting) = (self.actions_running, self.actions_waiting);
+            writeln!(f, "actions        {running} running, {waiting} waiting")?;
+        }
+        for (place, problem) in &self.problems {
+            writeln!(f, "problem        {place}: {problem}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,522 @@
+//! [`World`]: the thread that owns the place where the node's users have their objects, and
+//! writes both sets.
+//!
+//! What comes over a link is applied there and made durable here; what users change there is
+//! put right (managed) or goes up (autonomous). One thread does both, one after the other, so
+//! that neither takes the other's work for a user's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::{Kind, ObjectKey};
+use objects::embedded::Kept;
+use objects::reconcile::{LastApplied, Wanted};
+use objects::{Backend, Embedded, Folder, Listing, Signals};
+use sync::link::{Batch, ItemChange, Outcome};
+use sync::{Side, object};
+use tokio::sync::{oneshot, watch};
+
+use super::sets::{Own, Sets};
+use super::view::View;
+use crate::render::chain;
+use crate::state::Durable;
+use crate::work::WorkHandle;
+
+/// The wait before a look that failed is repeated; it doubles.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The longest such wait.
+const AGAIN_LONGEST: Duration = Duration::from_secs(60);
+/// How often the operator's word is looked for while something is held back.
+const HELD: Duration = Duration::from_secs(2);
+/// How soon the place is looked at after objects came under another uid.
+const SOON: Duration = Duration::from_secs(1);
+/// How often a watcher looks whether it is still wanted.
+const WATCHED: Duration = Duration::from_secs(5);
+/// The stack of the threads here, in bytes.
+const STACK: usize = 1024 * 1024;
+/// The contents that are read at once.
+pub(super) const CONTENTS: usize = 256;
+/// An operator's word that vanished objects are meant to be gone: a file in the state
+/// directory.
+const APPROVED: &str = "approve-deletes";
+
+/// What the world is told.
+enum Told {
+    Batch { batch: Arc<Batch>, of: u64, done: oneshot::Sender<Vec<Outcome>> },
+    Changed,
+    Held(SyncPolicy),
+    Refound(oneshot::Sender<()>),
+}
+
+/// What links go by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// Changes with everything that links go by.
+    pub number: u64,
+    /// What the held release says.
+    pub policy: SyncPolicy,
+}
+
+/// The way to the thread. Cheap to clone.
+#[derive(Clone)]
+pub struct World {
+    told: Sender<Told>,
+    rules: watch::Receiver<Rules>,
+}
+
+/// What the thread needs.
+pub struct Parts {
+    /// The state directory.
+    pub durable: Arc<Durable>,
+    /// Both sets.
+    pub sets: Arc<Sets>,
+    /// Takes actions.
+    pub work: WorkHandle,
+    /// What is shown.
+    pub view: Arc<View>,
+    /// The host's root.
+    pub root: PathBuf,
+    /// What the held release says.
+    pub policy: SyncPolicy,
+}
+
+pub(super) struct Worker {
+    pub(super) durable: Arc<Durable>,
+    pub(super) sets: Arc<Sets>,
+    pub(super) work: WorkHandle,
+    pub(super) view: Arc<View>,
+    root: PathBuf,
+    pub(super) policy: SyncPolicy,
+    /// A policy that could not be gone by yet.
+    pending: Option<SyncPolicy>,
+    pub(super) kinds: BTreeSet<Kind>,
+    pub(super) backend: Option<Box<dyn Backend>>,
+    /// What the control plane wants, as far as it is durable here (managed).
+    pub(super) wanted: BTreeMap<ObjectKey, Wanted>,
+    /// What was put last. Not kept over a restart: what is found then is compared itself.
+    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    /// All that the control plane wants is known: what else is marked may go (managed).
+    pub(super) complete: bool,
+    /// Vanished objects are held back (autonomous).
+    pub(super) held: bool,
+    /// When the place is looked at by itself.
+    look_at: Option<Instant>,
+    again: Duration,
+    watcher: Option<Arc<AtomicBool>>,
+    shown: BTreeSet<String>,
+    told: Sender<Told>,
+    rules: watch::Sender<Rules>,
+}
+
+impl World {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub fn start(parts: Parts) -> std::io::Result<World> {
+        let (told, inbox) = channel();
+        let first = Rules { number: 0, policy: off() };
+        let (rules, current) = watch::channel(first);
+        let world = World { told: told.clone(), rules: current };
+        let Parts { durable, sets, work, view, root, policy } = parts;
+        let mut worker = Worker {
+            durable,
+            sets,
+            work,
+            view,
+            root,
+            policy: off(),
+            pending: None,
+            kinds: BTreeSet::new(),
+            backend: None,
+            wanted: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            complete: false,
+            held: false,
+            look_at: None,
+            again: AGAIN,
+            watcher: None,
+            shown: BTreeSet::new(),
+            told,
+            rules,
+        };
+        let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
+        builder.spawn(move || {
+            worker.switch(policy);
+            worker.run(&inbox);
+        })?;
+        Ok(world)
+    }
+
+    /// What links go by; number 0 until that is known.
+    pub fn rules(&self) -> watch::Receiver<Rules> {
+        self.rules.clone()
+    }
+
+    /// Another release is held; `None`: it says nothing of synchronization.
+    pub fn held(&self, policy: Option<SyncPolicy>) {
+        self.tell(Told::Held(policy.unwrap_or_else(off)));
+    }
+
+    /// Applies a batch that came under rules of this number, and makes it durable.
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Vec<Outcome> {
+        let (done, outcomes) = oneshot::channel();
+        let count = batch.items.len();
+        self.tell(Told::Batch { batch, of, done });
+        let gone = |_| vec![Outcome::Temporary("the agent ends".to_owned()); count];
+        outcomes.await.unwrap_or_else(gone)
+    }
+
+    /// Begins the own set in a new life.
+    pub async fn refound(&self) {
+        let (done, is_done) = oneshot::channel();
+        self.tell(Told::Refound(done));
+        let _ = is_done.await;
+    }
+
+    fn tell(&self, told: Told) {
+        // The thread ends only with the process.
+        let _ = self.told.send(told);
+    }
+}
+
+/// An operator's word that what vanished is meant to be gone. Good for one look.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn approve(state: &Path) -> std::io::Result<()> {
+    std::fs::write(state.join(APPROVED), b"")
+}
+
+/// Nothing is synchronized.
+fn off() -> SyncPolicy {
+    SyncPolicy {
+        mode: Mode::Off,
+        kinds: Vec::new(),
+        folder: None,
+        mismatch: Mismatch::default(),
+        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+    }
+}
+
+impl Worker {
+    fn run(&mut self, inbox: &Receiver<Told>) {
+        loop {
+            let wait = self.look_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match inbox.recv_timeout(wait.min(AGAIN_LONGEST)) {
+                Ok(Told::Batch { batch, of, done }) => {
+                    let outcomes = self.batch(&batch, of);
+                    if done.send(outcomes).is_err() {
+                        // The link that asked is gone, and what became durable is not in memory.
+                        self.read_again();
+                    }
+                }
+                Ok(Told::Changed) => self.look(),
+                Ok(Told::Held(policy)) => self.switch(policy),
+                Ok(Told::Refound(done)) => {
+                    self.refound();
+                    // Nobody waits for it when its link is gone.
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.look_at.is_some_and(|at| Instant::now() >= at) {
+                        self.look();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Goes by another policy. What was put into a folder stays there as it is.
+    fn switch(&mut self, policy: SyncPolicy) {
+        let first = self.rules.borrow().number == 0;
+        if !first && policy == self.policy {
+            return;
+        }
+        if let Err(why) = self.enter_mode(policy.mode) {
+            // Until then the old rules hold; before the first there are no links.
+            self.problem("objects", Some(why));
+            self.pending = Some(policy);
+            return self.look_within(self.again);
+        }
+        self.problem("objects", None);
+        let old = std::mem::replace(&mut self.policy, policy.clone());
+        self.kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+        if first || (old.mode, &old.folder, &old.kinds) != (policy.mode, &policy.folder, &policy.kinds) {
+            self.open_place();
+        }
+        self.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
+        let links = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
+        let same = !first && links(&old) == links(&policy);
+        self.rules.send_modify(|rules| {
+            rules.number += u64::from(!same);
+            rules.policy = policy;
+        });
+        self.look();
+    }
+
+    /// The sets of another mode are others: both begin anew (SYN-5).
+    fn enter_mode(&mut self, mode: Mode) -> Result<(), String> {
+        if self.durable.kept_mode().map_err(|error| chain(&error))? == mode {
+            return Ok(());
+        }
+        let actions = self.sets.actions().map_err(|error| chain(&error))?;
+        self.sets.begin_anew().map_err(|error| chain(&error))?;
+        self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
+        // They come again; what was begun is remembered by its mark.
+        actions.iter().for_each(|(id, _)| self.work.removed(id));
+        tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
+        Ok(())
+    }
+
+    fn open_place(&mut self) {
+        if let Some(stop) = self.watcher.take() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        (self.backend, self.held) = (None, false);
+        self.applied.clear();
+        self.restore_wanted();
+        match self.place() {
+            Ok(backend) => {
+                self.backend = backend;
+                self.problem("folder", None);
+            }
+            Err(why) => self.problem("folder", Some(why)),
+        }
+    }
+
+    /// What the control plane wants, as it is durable.
+    fn restore_wanted(&mut self) {
+        let managed = self.policy.mode == Mode::Managed;
+        let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
+        (self.wanted, self.complete) = self.sets.with(|_, replica| {
+            let objects = replica.objects().filter(|(key, _)| managed && !action(key));
+            let wanted =
+                objects.map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
+            (wanted.collect(), replica.cursor().is_some())
+        });
+    }
+
+    fn place(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
+        if self.policy.mode == Mode::Off {
+            return Ok(None);
+        }
+        let mut backend: Box<dyn Backend> = match &self.policy.folder {
+            None => Box::new(Embedded::new(self.kept()?).map_err(|error| error.to_string())?),
+            Some(folder) => {
+                let path = self.root.join(folder.trim_start_matches('/'));
+                let state = self.durable.path();
+                if path.starts_with(state) || state.starts_with(&path) {
+                    return Err(format!("{folder} and the agent's own state lie in one another"));
+                }
+                Box::new(Folder::new(&path))
+            }
+        };
+        if self.policy.mode == Mode::Autonomous {
+            let known: Vec<(ObjectKey, String)> = self.sets.with(|feed, _| {
+                let own = feed.objects().filter(|(key, _)| !object::is_status(&key.section.kind));
+                own.map(|(key, stub)| (key.clone(), stub.uid.to_string())).collect()
+            });
+            known.iter().for_each(|(key, uid)| backend.assign_uid(key, uid));
+        }
+        if self.policy.folder.is_some() {
+            let signals = backend.watch().map_err(|error| error.to_string())?;
+            self.watch(signals)?;
+        }
+        Ok(Some(backend))
+    }
+
+    /// What the embedded place had: the replica, or the own set.
+    fn kept(&self) -> Result<Vec<Kept>, String> {
+        let managed = self.policy.mode == Mode::Managed;
+        let side = if managed { Side::Theirs } else { Side::Ours };
+        let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
+            let named = |(key, stub): (&ObjectKey, &model::Stub)| (key.clone(), stub.uid.to_string());
+            if managed { replica.objects().map(named).collect() } else { feed.objects().map(named).collect() }
+        });
+        let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
+        let keys: Vec<_> = keys.into_iter().filter(|(key, _)| plain(&key.section.kind)).collect();
+        let mut kept = Vec::with_capacity(keys.len());
+        for group in keys.chunks(CONTENTS) {
+            let names: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
+            let contents = self.sets.contents(side, &names).map_err(|error| chain(&error))?;
+            for ((key, uid), content) in group.iter().zip(contents) {
+                let Some(content) = content else { continue };
+                let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
+                let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
+                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
+            }
+        }
+        Ok(kept)
+    }
+
+    fn watch(&mut self, signals: Signals) -> Result<(), String> {
+        let (stop, told) = (Arc::new(AtomicBool::new(false)), self.told.clone());
+        let stopped = stop.clone();
+        let watch = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if signals.next(WATCHED).is_some() && told.send(Told::Changed).is_err() {
+                    return;
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("muster watch".to_owned()).stack_size(STACK);
+        builder.spawn(watch).map_err(|error| format!("no thread could be started: {error}"))?;
+        self.watcher = Some(stop);
+        Ok(())
+    }
+
+    /// Applies what came, then makes it durable in one write; then actions may begin.
+    fn batch(&mut self, batch: &Batch, of: u64) -> Vec<Outcome> {
+        if self.rules.borrow().number != of {
+            return vec![Outcome::Temporary("the release says otherwise by now".to_owned()); batch.items.len()];
+        }
+        let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
+        let write = batch.write(&outcomes);
+        let whole = write.cursor.is_some();
+        if let Err(error) = self.sets.keep(write) {
+            let why = chain(&error);
+            self.problem("objects", Some(why.clone()));
+            return vec![Outcome::Temporary(why); batch.items.len()];
+        }
+        self.problem("objects", None);
+        for (item, _) in batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Done) {
+            self.accepted(item);
+        }
+        if whole && !self.complete {
+            self.complete = true;
+            self.look_within(SOON);
+        }
+        outcomes
+    }
+
+    /// It is durable now.
+    fn accepted(&mut self, item: &sync::link::Item) {
+        let key = &item.key;
+        self.problem(&format!("object {key}"), None);
+        let action = key.section.kind.as_str() == Kind::ACTION;
+        match (&item.change, action) {
+            (ItemChange::Put { content, .. }, true) => self.work.put(&key.name, content.clone()),
+            (ItemChange::Delete { .. }, true) => self.work.removed(&key.name),
+            (ItemChange::Put { stub, .. }, false) => {
+                let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
+                if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {
+                    self.look_within(SOON);
+                }
+            }
+            (ItemChange::Delete { .. }, false) => {
+                self.wanted.remove(key);
+                self.applied.remove(key);
+                self.own(vec![Own::Remove(object::status_key(key))]);
+            }
+        }
+    }
+
+    /// Looks at the place, and does what follows in the node's mode.
+    fn look(&mut self) {
+        self.look_at = None;
+        if let Some(policy) = self.pending.take() {
+            return self.switch(policy);
+        }
+        let Some(backend) = &mut self.backend else { return };
+        let kinds = &self.kinds;
+        let listing = backend.list().map(|mut listing| {
+            listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
+            listing
+        });
+        let done = match listing {
+            Ok(listing) => {
+                self.show(&listing);
+                match self.policy.mode {
+                    Mode::Managed => self.look_managed(&listing),
+                    Mode::Autonomous => self.look_autonomous(&listing),
+                    Mode::Off => true,
+                }
+            }
+            Err(error) => {
+                self.problem("folder", Some(error.to_string()));
+                false
+            }
+        };
+        if done {
+            self.again = AGAIN;
+        } else {
+            self.look_within(self.again);
+            self.again = (self.again * 2).min(AGAIN_LONGEST);
+        }
+        if self.held {
+            self.look_within(HELD);
+        }
+    }
+
+    pub(super) fn look_within(&mut self, wait: Duration) {
+        let at = Instant::now() + wait;
+        self.look_at = Some(self.look_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Problems of the place, said once each.
+    fn show(&mut self, listing: &Listing) {
+        let mut now = BTreeSet::new();
+        for problem in &listing.problems {
+            let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
+            let place = format!("folder {}{line}", problem.place);
+            self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
+            now.insert(place);
+        }
+        for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
+            self.problem(gone, None);
+        }
+        self.problem("folder", None);
+    }
+
+    pub(super) fn problem(&self, place: &str, problem: Option<String>) {
+        let text = problem.clone().unwrap_or_default();
+        if self.view.problem(place, problem) && !text.is_empty() {
+            tracing::warn!(place, problem = text, "a problem of synchronized objects");
+        }
+    }
+
+    /// Changes the own set; says whether that went well.
+    pub(super) fn own(&mut self, own: Vec<Own>) -> bool {
+        match self.sets.change(own) {
+            Ok(_) => true,
+            Err(error) => {
+                self.problem("objects", Some(chain(&error)));
+                false
+            }
+        }
+    }
+
+    /// Whether an operator said that what vanished is meant to be gone.
+    pub(super) fn is_approved(&self) -> bool {
+        self.durable.path().join(APPROVED).exists()
+    }
+
+    /// The operator's word was used.
+    pub(super) fn approval_used(&self) {
+        if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
+            tracing::debug!(%error, "the operator's word cannot be removed");
+        }
+    }
+
+    fn refound(&mut self) {
+        match self.sets.refound() {
+            Ok(true) => {}
+            // What is there is put again.
+            Ok(false) => self.look(),
+            Err(error) => self.problem("objects", Some(chain(&error))),
+        }
+    }
+
+    fn read_again(&mut self) {
+        if let Err(error) = self.sets.reload() {
+            self.problem("objects", Some(chain(&error)));
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Work on this node: a thread that carries out what the action machine decides (OPS-2,
+//! SYN-10, LIF-5).
+//!
+//! The thread owns the machine, the marks and what runs. Marks and facts are durable before
+//! it goes on; output comes through a channel with a bound, so that a command that prints
+//! faster than the disk writes is held back, not kept in memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use catalog::delegation;
+use host::{Command, End, Event, Host, Program, RunError, Streaming};
+use model::log::FactBody;
+use model::work::{ActionEvent, ActionFact, Delegation, Outcome, Stream, Work as Asked};
+use model::{Timestamp, work};
+use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
+use resources::query::{self, Ask};
+use spool::Journal;
+use tokio::sync::{mpsc::UnboundedSender, watch};
+
+use crate::clock::{BUILT, now};
+use crate::daemon::Word;
+use crate::render::chain;
+use crate::session::Signer;
+use crate::state::{Durable, StateError};
+use crate::sync::sets::{Sets, SetsError};
+use crate::sync::view::View;
+
+/// What may wait for the thread. A piece of output has at most 64 KiB.
+const DEPTH: usize = 32;
+/// The longest sleep: the host's clock may jump.
+const LOOK: Duration = Duration::from_secs(60);
+/// The stack of the threads here, in bytes.
+const STACK: usize = 512 * 1024;
+
+/// Why work cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartWorkError {
+    /// The state directory.
+    #[error("the marks of actions cannot be used")]
+    State(#[from] StateError),
+    /// The replica.
+    #[error("the actions cannot be read")]
+    Sets(#[from] SetsError),
+    /// The operating system.
+    #[error("no thread could be started")]
+    Thread(#[from] std::io::Error),
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Told {
+    Put { id: String, content: Bytes },
+    Removed { id: String },
+    Held { delegations: Vec<Delegation>, newest: Timestamp },
+    Output { id: String, stream: Stream, bytes: Vec<u8> },
+    Ended { id: String, outcome: Outcome },
+    Stop,
+}
+
+/// The way to the thread. Cheap to clone.
+#[derive(Clone)]
+pub struct WorkHandle {
+    told: SyncSender<Told>,
+    drained: watch::Receiver<bool>,
+}
+
+/// What the thread needs.
+pub struct Parts {
+    /// Marks and facts.
+    pub durable: Arc<Durable>,
+    /// The Action objects.
+    pub sets: Arc<Sets>,
+    /// Where commands run.
+    pub host: Arc<Host>,
+    /// The control plane's time.
+    pub signer: Arc<Signer>,
+    /// What is shown.
+    pub view: Arc<View>,
+    /// Hears of new facts.
+    pub words: UnboundedSender<Word>,
+    /// What the held release delegates.
+    pub delegations: Vec<Delegation>,
+    /// The newest signature verified.
+    pub newest: Timestamp,
+}
+
+/// What is to be done, as a release allows it.
+#[derive(Clone, Debug)]
+enum Job {
+    Command(Vec<String>),
+    Query(Ask),
+}
+
+enum Running {
+    Command(Streaming),
+    /// It cannot be ended, only given up.
+    Query {
+        until: Instant,
+    },
+}
+
+struct Worker {
+    work: Work<Job>,
+    inputs: VecDeque<Input>,
+    marks: Journal<String, Mark>,
+    running: BTreeMap<String, (Instant, Running)>,
+    delegations: Arc<Vec<Delegation>>,
+    newest: Timestamp,
+    /// The state directory as a path of the host, if it can be reached there.
+    own: Option<String>,
+    durable: Arc<Durable>,
+    host: Arc<Host>,
+    signer: Arc<Signer>,
+    view: Arc<View>,
+    words: UnboundedSender<Word>,
+    told: SyncSender<Told>,
+    drained: watch::Sender<bool>,
+}
+
+impl WorkHandle {
+    /// An action came or changed. Blocks while too much waits.
+    pub fn put(&self, id: &str, content: Bytes) {
+        self.tell(Told::Put { id: id.to_owned(), content });
+    }
+
+    /// An action is gone. Blocks while too much waits.
+    pub fn removed(&self, id: &str) {
+        self.tell(Told::Removed { id: id.to_owned() });
+    }
+
+    /// Another release is held.
+    pub async fn held(&self, delegations: Vec<Delegation>, newest: Timestamp) {
+        self.tell_later(Told::Held { delegations, newest }).await;
+    }
+
+    /// Begins nothing more; what runs may end, within the machine's bound. Returns when
+    /// nothing runs any more.
+    pub async fn drain(&self) {
+        self.tell_later(Told::Stop).await;
+        let mut drained = self.drained.clone();
+        // Closed when the thread is gone: then nothing runs either.
+        let _ = drained.wait_for(|drained| *drained).await;
+    }
+
+    fn tell(&self, told: Told) {
+        // The thread ends only with the process.
+        let _ = self.told.send(told);
+    }
+
+    async fn tell_later(&self, told: Told) {
+        let sender = self.told.clone();
+        let _ = tokio::task::spawn_blocking(move || sender.send(told)).await;
+    }
+}
+
+/// Starts the thread. What was begun before and has no end is said to be unknown first.
+///
+/// # Errors
+/// When the state cannot be read.
+pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
+    let (told, inbox) = sync_channel(DEPTH);
+    let (drained, is_drained) = watch::channel(false);
+    let handle = WorkHandle { told: told.clone(), drained: is_drained };
+    let (marks, damaged) = parts.durable.open_actions()?;
+    let restored = restored(&parts, &marks, damaged)?;
+    let delegations = Arc::new(parts.delegations);
+    let at = at(&parts.signer, parts.newest);
+    let (work, first) = Work::new(restored, at, &|asked| allows(&delegations, asked));
+    let own = own(&parts.durable, &parts.host);
+    let Parts { durable, host, signer, view, words, newest, .. } = parts;
+    let mut worker = Worker {
+        running: BTreeMap::new(),
+        inputs: VecDeque::new(),
+        work,
+        marks,
+        delegations,
+        newest,
+        own,
+        durable,
+        host,
+        signer,
+        view,
+        words,
+        told,
+        drained,
+    };
+    let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
+    builder.spawn(move || worker.run(first, &inbox))?;
+    Ok(handle)
+}
+
+/// What is known of actions from before.
+fn restored(
+    parts: &Parts,
+    marks: &Journal<String, Mark>,
+    damaged: bool,
+) -> Result<Restored, StartWorkError> {
+    let mut restored = Restored { marks: marks.entries().clone(), ..Restored::default() };
+    // The log says more than the marks only where something was begun and did not end.
+    if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
+        for fact in parts.durable.facts(usize::MAX, usize::MAX)? {
+            if let FactBody::Action(fact) = &fact.body {
+                restored.notice(fact);
+            }
+        }
+    }
+    let actions = parts.sets.actions()?.into_iter();
+    restored.orders = actions.map(|(id, content)| (id, order_of(&content))).collect();
+    Ok(restored)
+}
+
+fn at(signer: &Signer, newest: Timestamp) -> At {
+    let now = now();
+    let clock = now.max(signer.server_time());
+    let trusted = trust::clock::TrustTime { clock, built: BUILT, newest_signature: newest };
+    At { now, trusted: trusted.now() }
+}
+
+fn allows(delegations: &[Delegation], asked: &Asked) -> Result<Leave<Job>, String> {
+    let permitted = delegation::allows(delegations, asked).map_err(|error| error.to_string())?;
+    let timeout_secs = permitted.timeout_secs;
+    let job = match asked {
+        Asked::Command { .. } | Asked::Action { .. } => Job::Command(permitted.argv),
+        Asked::Query { what, .. } => {
+            let ask = Ask::of(what, permitted.path.as_deref());
+            Job::Query(ask.ok_or_else(|| format!("this agent does not know the query {what:?}"))?)
+        }
+    };
+    Ok(Leave { permitted: job, timeout_secs })
+}
+
+/// The state directory as the host's commands see it; `None` when it lies outside its root.
+fn own(durable: &Durable, host: &Host) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let state: PathBuf = real(durable.path());
+    let below = state.strip_prefix(real(host.root())).ok()?;
+    Some(Path::new("/").join(below).to_string_lossy().into_owned())
+}
+
+impl Worker {
+    fn run(&mut self, first: Vec<Effect<Job>>, inbox: &Receiver<Told>) {
+        self.perform(first);
+        self.go_on();
+        loop {
+            self.show();
+            match inbox.recv_timeout(self.wait()) {
+                Ok(told) => self.take(told),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.give_up_late();
+                    self.handle(Input::Tick);
+                }
+                // Every handle is gone: the process ends.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let at = at(&self.signer, self.newest);
+        let due = self.work.next_deadline(at).map(|due| due.since(at.now));
+        let late = self.running.values().filter_map(|(_, running)| match running {
+            Running::Query { until } => Some(until.saturating_duration_since(Instant::now())),
+            Running::Command(_) => None,
+        });
+        late.chain(due).min().unwrap_or(LOOK).min(LOOK)
+    }
+
+    fn show(&self) {
+        let (running, waiting) = (self.work.active() as u64, self.work.waiting() as u64);
+        self.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Put { id, content } => self.handle(Input::Put { id, order: order_of(&content) }),
+            Told::Removed { id } => self.handle(Input::Removed { id }),
+            Told::Held { delegations, newest } => {
+                self.delegations = Arc::new(delegations);
+                self.newest = newest;
+                self.handle(Input::Delegations);
+            }
+            Told::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
+            Told::Ended { id, outcome } => self.ended(id, outcome),
+            Told::Stop => self.handle(Input::Stopping),
+        }
+    }
+
+    fn ended(&mut self, id: String, outcome: Outcome) {
+        self.over(id, outcome);
+        self.go_on();
+    }
+
+    fn over(&mut self, id: String, outcome: Outcome) {
+        // A query that was given up may answer after all.
+        let Some((began, _)) = self.running.remove(&id) else { return };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.inputs.push_back(Input::Ended { id, outcome, duration_ms });
+    }
+
+    fn give_up_late(&mut self) {
+        let late = |(_, running): &(Instant, Running)| matches!(running, Running::Query { until } if Instant::now() >= *until);
+        let late: BTreeSet<String> =
+            self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
+        for id in late {
+            self.ended(id, Outcome::TimedOut);
+        }
+    }
+
+    /// Tells the machine, and does what it says; what comes of that it is told next.
+    fn handle(&mut self, input: Input) {
+        self.inputs.push_back(input);
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        while let Some(input) = self.inputs.pop_front() {
+            let at = at(&self.signer, self.newest);
+            let delegations = self.delegations.clone();
+            let effects = self.work.handle(input, at, &|asked| allows(&delegations, asked));
+            self.perform(effects);
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<Effect<Job>>) {
+        for effect in effects {
+            match effect {
+                Effect::Begin { id, mark } => self.begin(id, mark),
+                Effect::Execute { id, permitted, timeout } => self.execute(id, permitted, timeout),
+                Effect::Kill { id } => self.kill(id),
+                Effect::Say(fact) => self.say(fact),
+                Effect::End { fact, mark } => self.end(fact, mark),
+                Effect::Remember { id, mark } => self.remember(id, mark),
+                Effect::Forget { id } => {
+                    if let Err(error) = self.marks.remove(id) {
+                        tracing::warn!(error = %chain(&error), "the mark of an action stays");
+                    }
+                }
+                Effect::Drained => {
+                    self.drained.send_replace(true);
+                }
+            }
+        }
+    }
+
+    /// The mark first, then the fact; then it may be done (LIF-5).
+    fn begin(&mut self, id: String, mark: Mark) {
+        let fact = ActionFact { id: id.clone(), event: ActionEvent::Started };
+        let marked = self.marks.put(id.clone(), mark).map_err(|error| chain(&error));
+        match marked.and_then(|()| self.append(fact)) {
+            Ok(()) => self.inputs.push_back(Input::Begun { id }),
+            Err(message) => {
+                tracing::error!(id, message, "an action cannot be begun");
+                self.inputs.push_back(Input::NotBegun { id, message });
+            }
+        }
+    }
+
+    fn end(&mut self, fact: ActionFact, mark: Option<Mark>) {
+        let id = fact.id.clone();
+        if let ActionEvent::Ended { outcome, duration_ms } = &fact.event {
+            tracing::info!(id, %outcome, ms = duration_ms, "an action ended");
+        }
+        let kept = self.append(fact);
+        let kept = kept.and_then(|()| match mark {
+            Some(mark) => self.marks.put(id.clone(), mark).map_err(|error| chain(&error)),
+            None => Ok(()),
+        });
+        match kept {
+            Ok(()) => self.inputs.push_back(Input::Kept { id }),
+            Err(message) => {
+                tracing::error!(id, message, "the end of an action cannot be kept; it is tried again");
+                self.inputs.push_back(Input::NotKept { id });
+            }
+        }
+    }
+
+    fn remember(&mut self, id: String, mark: Mark) {
+        if let Err(error) = self.marks.put(id, mark) {
+            tracing::warn!(error = %chain(&error), "the mark of an action cannot be kept");
+        }
+    }
+
+    fn say(&mut self, fact: ActionFact) {
+        let lost = match &fact.event {
+            ActionEvent::Output { stream, text, .. } => Some((*stream, text.len() as u64)),
+            ActionEvent::Started | ActionEvent::Ended { .. } => None,
+        };
+        let id = fact.id.clone();
+        if let (Err(_), Some((stream, bytes))) = (self.append(fact), lost) {
+            self.inputs.push_back(Input::OutputLost { id, stream, bytes });
+        }
+    }
+
+    fn append(&mut self, fact: ActionFact) -> Result<(), String> {
+        self.durable.append(FactBody::Action(fact), now()).map_err(|error| chain(&error))?;
+        // Closed only when the daemon is gone.
+        let _ = self.words.send(Word::Facts);
+        Ok(())
+    }
+
+    fn execute(&mut self, id: String, job: Job, timeout: Duration) {
+        tracing::info!(id, "an action begins");
+        let began = Instant::now();
+        let running = match job {
+            Job::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
+            Job::Query(ask) => self.query(&id, ask).map(|()| Running::Query { until: began + timeout }),
+        };
+        match running {
+            Ok(running) => drop(self.running.insert(id, (began, running))),
+            Err(message) => {
+                self.inputs.push_back(Input::Ended { id, outcome: Outcome::Failed { message }, duration_ms: 0 });
+            }
+        }
+    }
+
+    fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<Streaming, String> {
+        let (told, id) = (self.told.clone(), id.to_owned());
+        let listener = move |event: Event<'_>| {
+            let told_of = match event {
+                Event::Output(stream, bytes) => {
+                    let stream = match stream {
+                        host::Stream::Stdout => work::Stream::Stdout,
+                        host::Stream::Stderr => work::Stream::Stderr,
+                    };
+                    Told::Output { id: id.clone(), stream, bytes: bytes.to_vec() }
+                }
+                Event::Ended(end) => Told::Ended { id: id.clone(), outcome: outcome(end) },
+            };
+            // The thread is there as long as the process.
+            let _ = told.send(told_of);
+        };
+        let command = Command::new(Program::Argv(argv), timeout, 0);
+        self.host.run_streaming(command, listener).map_err(|error| host::describe(&error))
+    }
+
+    fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
+        let (told, id, host) = (self.told.clone(), id.to_owned(), self.host.clone());
+        let (delegations, own) = (self.delegations.clone(), self.own.clone());
+        let answer = move || {
+            let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
+            let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
+            let outcome = match query::answer(&host, &ask, &options, now(), &may) {
+                Ok(result) => Outcome::Answered { result },
+                Err(message) => Outcome::Failed { message },
+            };
+            let _ = told.send(Told::Ended { id, outcome });
+        };
+        let builder = std::thread::Builder::new().name("muster query".to_owned());
+        builder.spawn(answer).map(drop).map_err(|error| format!("no thread could be started: {error}"))
+    }
+
+    fn kill(&mut self, id: String) {
+        match self.running.get(&id) {
+            Some((_, Running::Command(command))) => command.kill(),
+            Some((_, Running::Query { .. })) => self.over(id, Outcome::Cancelled),
+            None => {}
+        }
+    }
+}
+
+/// Whether a file is the agent's own: keys and what others told it. Nobody is shown those.
+fn is_own(own: Option<&str>, real: &str) -> bool {
+    own.is_some_and(|own| Path::new(real).starts_with(own))
+}
+
+/// Whether a release lets a file be shown, by where it really lies.
+fn shows(delegations: &[Delegation], real: &str) -> bool {
+    let asked = Asked::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
+    delegation::allows(delegations, &asked).is_ok()
+}
+
+fn outcome(end: Result<End, RunError>) -> Outcome {
+    match end {
+        Ok(End::Exited(code)) => Outcome::Exited { code },
+        Ok(End::Signaled(signal)) => Outcome::Signalled { signal },
+        Ok(End::TimedOut) => Outcome::TimedOut,
+        Ok(End::Cancelled) => Outcome::Cancelled,
+        Err(error) => Outcome::Failed { message: host::describe(&error) },
+    }
+}

@@ -1,0 +1,204 @@
+//! `muster object apply` and `diff`.
+
+use model::delta::render;
+use serde::Serialize;
+use server::api::objects::{Apply, Became, Done, MAX_APPLY};
+
+use super::fields::{changes, title};
+use super::read::{Given, Source, read};
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::{CallError, Operator};
+use crate::screen::{Mark, Screen, aside};
+
+/// The most manifests in one request; well below what is taken, so that an interruption
+/// leaves little undone that was said.
+const BATCH: usize = 1000;
+const _: () = assert!(BATCH <= MAX_APPLY);
+/// The most bytes of manifests in one request.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// What became of all, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultsView<'a> {
+    dry_run: bool,
+    results: &'a [Done],
+}
+
+/// Makes objects so as manifests say.
+pub(super) async fn apply(
+    connect: &Connect,
+    source: &Source<'_>,
+    dry_run: bool,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let given = read(source)?;
+    let operator = connect.dial().await?;
+    let (mut results, ended) = send(&operator, &given, source, dry_run).await;
+    results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
+    if let Err(error) = ended {
+        // What was done stays done, so it is told before the failure.
+        aside(results_text(&results, dry_run, screen).trim_end());
+        aside(&format!("{} of {} objects were sent; apply again for the rest", results.len(), given.len()));
+        return Err(error.into());
+    }
+    told(&results, dry_run, screen)
+}
+
+/// Prints what became of objects.
+pub(super) fn told(results: &[Done], dry_run: bool, screen: Screen) -> Result<Exit, Failure> {
+    screen.result(&ResultsView { dry_run, results }, || results_text(results, dry_run, screen))?;
+    Ok(exit(results, dry_run))
+}
+
+/// Shows what an apply would change.
+pub(super) async fn diff(connect: &Connect, source: &Source<'_>, screen: Screen) -> Result<Exit, Failure> {
+    let given = read(source)?;
+    let operator = connect.dial().await?;
+    let (results, ended) = send(&operator, &given, source, true).await;
+    ended?;
+    screen.result(&ResultsView { dry_run: true, results: &results }, || diff_text(&results, screen))?;
+    Ok(exit(&results, true))
+}
+
+/// Sends manifests batch by batch. Gives what became of those that were sent, also when it
+/// did not come to an end.
+async fn send(
+    operator: &Operator,
+    given: &[Given],
+    source: &Source<'_>,
+    dry_run: bool,
+) -> (Vec<Done>, Result<(), CallError>) {
+    let mut results = Vec::new();
+    for batch in batches(given) {
+        let apply = Apply {
+            manifests: batch.iter().map(|given| given.value.clone()).collect(),
+            node: source.node.map(str::to_owned),
+            mapping: source.mapping,
+            dry_run,
+            trace: None,
+        };
+        match operator.apply(&apply).await {
+            Ok(answer) => results.extend(answer.results),
+            Err(error) => return (results, Err(error)),
+        }
+    }
+    (results, Ok(()))
+}
+
+/// Batches within both bounds; one that is larger by itself goes alone.
+fn batches(given: &[Given]) -> Vec<&[Given]> {
+    let (mut batches, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, one) in given.iter().enumerate() {
+        if at > begin && (at - begin >= BATCH || bytes + one.size > BATCH_BYTES) {
+            batches.push(&given[begin..at]);
+            (begin, bytes) = (at, 0);
+        }
+        bytes += one.size;
+    }
+    if begin < given.len() {
+        batches.push(&given[begin..]);
+    }
+    batches
+}
+
+/// What became of objects means for scripts: refused ones come first.
+pub fn exit(results: &[Done], dry_run: bool) -> Exit {
+    let refused = results.iter().filter(|done| done.outcome == Became::Refused).count();
+    let differs = |done: &Done| matches!(done.outcome, Became::Created | Became::Changed | Became::Deleted);
+    match refused {
+        0 if dry_run && results.iter().any(differs) => Exit::Differences,
+        0 => Exit::Ok,
+        _ if refused == results.len() => Exit::Refused,
+        _ => Exit::SomeFailed,
+    }
+}
+
+/// What became of objects, one a line, and the totals.
+pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
+    let mut out = String::new();
+    for done in results.iter().filter(|done| done.outcome != Became::Unchanged) {
+        let (word, mark) = word(done.outcome);
+        let why = done.why.as_ref().map(|why| format!("  {why}")).unwrap_or_default();
+        out.push_str(&format!("{}  {}{why}\n", screen.mark(mark, &format!("{word:<9}")), title(done)));
+    }
+    let totals = totals(results);
+    let totals = if totals.is_empty() { "nothing to do".to_owned() } else { totals };
+    out.push_str(&if dry_run { format!("it would be: {totals}\n") } else { format!("{totals}\n") });
+    out
+}
+
+fn diff_text(results: &[Done], screen: Screen) -> String {
+    let mut out = String::new();
+    for line in render(&changes(results)).lines() {
+        let mark = match line.chars().find(|c| *c != ' ') {
+            Some('+') => Some(Mark::Good),
+            Some('-') => Some(Mark::Bad),
+            Some('~') => Some(Mark::Warn),
+            _ => None,
+        };
+        let shown = mark.map_or_else(|| line.to_owned(), |mark| screen.mark(mark, line));
+        out.push_str(&format!("{shown}\n"));
+    }
+    for done in results.iter().filter(|done| done.outcome == Became::Refused) {
+        let why = done.why.as_deref().unwrap_or("no reason is told");
+        out.push_str(&screen.mark(Mark::Bad, &format!("! {}  refused: {why}", title(done))));
+        out.push('\n');
+    }
+    if results.iter().all(|done| matches!(done.outcome, Became::Unchanged | Became::Absent)) {
+        return format!("all the same: {}\n", totals(results));
+    }
+    out.push_str(&format!("\nit would be: {}\n", totals(results)));
+    out
+}
+
+/// How many of each; what is zero is left out.
+fn totals(results: &[Done]) -> String {
+    let all = [
+        Became::Refused,
+        Became::Created,
+        Became::Changed,
+        Became::Deleted,
+        Became::Absent,
+        Became::Unchanged,
+    ];
+    let count = |wanted: Became| results.iter().filter(|done| done.outcome == wanted).count();
+    let said = all.into_iter().map(|became| (count(became), word(became).0)).filter(|(count, _)| *count > 0);
+    said.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+fn word(became: Became) -> (&'static str, Mark) {
+    match became {
+        Became::Created => ("created", Mark::Good),
+        Became::Changed => ("changed", Mark::Warn),
+        Became::Unchanged => ("unchanged", Mark::Dim),
+        Became::Deleted => ("deleted", Mark::Warn),
+        Became::Absent => ("absent", Mark::Dim),
+        Became::Refused => ("refused", Mark::Bad),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use server::api::objects::ObjectName;
+
+    use super::*;
+
+    fn given(size: usize) -> Given {
+        let name =
+            ObjectName { node: "n".into(), kind: "App".into(), namespace: String::new(), name: "a".into() };
+        Given { name, value: json!({}), size, place: "a:1".into() }
+    }
+
+    #[test]
+    fn batches_keep_both_bounds_and_lose_nothing() {
+        let many: Vec<Given> = (0..2500).map(|_| given(10)).collect();
+        assert_eq!(batches(&many).iter().map(|batch| batch.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
+        let large: Vec<Given> = (0..3).map(|_| given(BATCH_BYTES - 1)).collect();
+        assert_eq!(batches(&large).len(), 3);
+        assert!(batches(&[]).is_empty());
+    }
+}

@@ -1,0 +1,221 @@
+//! `muster object`: the objects that are synchronized with nodes, and how that fares.
+
+mod apply;
+mod delete;
+mod fields;
+mod name;
+mod read;
+mod show;
+mod status;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use server::api::objects::Mapping;
+
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::ObjectFilter;
+use crate::screen::Screen;
+use crate::whom;
+
+pub use apply::{exit, results_text};
+pub use fields::{changes, fields};
+pub use name::{NameError, ObjectRef};
+pub use read::{Given, Mistake, ReadError, Source, read};
+pub use show::{list, show};
+pub(crate) use status::known;
+pub use status::{Judged, counted, is_wrong, judge, one, table_of};
+
+const AFTER: &str = "\
+A SELECTOR names nodes: `muster help selectors`. An object is KIND/NAME or KIND/NAMESPACE/NAME;
+without a namespace the one of the node's name is looked at too.
+
+Examples:
+  muster object diff -f manifests/              what an apply would change
+  muster object apply -f manifests/             make it so, on the node that each namespace names
+  muster object apply -f app.yaml --node web-1.example.com
+  muster object list 'web-*' --kind Application
+  muster object get web-1.example.com Application/shop
+  muster object delete web-1.example.com Application/shop
+  muster object status                          who is behind or differs, why, what next
+  muster object resync web-1.example.com        compare everything anew";
+
+/// Arguments of `muster object`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct ObjectArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: ObjectVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ObjectVerb {
+    /// List objects of nodes
+    List {
+        /// Of which nodes [default: all]
+        selector: Option<String>,
+        /// Only of this kind
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only in this namespace
+        #[arg(long, value_name = "NS")]
+        namespace: Option<String>,
+    },
+    /// Show an object: its manifest, and what its node says of it
+    Get {
+        /// Hostname or id
+        node: String,
+        /// KIND/NAME or KIND/NAMESPACE/NAME
+        object: ObjectRef,
+    },
+    /// Make objects so as manifests say
+    #[command(after_help = APPLY_AFTER)]
+    Apply {
+        #[command(flatten)]
+        manifests: Manifests,
+        /// Say what would become of them, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show what an apply would change
+    #[command(after_help = "Ends with 2 when something differs.")]
+    Diff {
+        #[command(flatten)]
+        manifests: Manifests,
+    },
+    /// Delete objects
+    Delete {
+        /// Hostname or id
+        #[arg(required_unless_present = "files")]
+        node: Option<String>,
+        /// Each KIND/NAME or KIND/NAMESPACE/NAME
+        #[arg(required_unless_present = "files")]
+        objects: Vec<ObjectRef>,
+        /// Delete what these manifests name: a file, a directory, or - for standard input
+        #[arg(short, long = "file", value_name = "FILE|DIR|-", conflicts_with = "objects")]
+        files: Vec<PathBuf>,
+        /// How manifests find their node
+        #[arg(long, value_enum, default_value_t, requires = "files")]
+        mapping: MappingArg,
+        /// Say what would become of them, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Compare everything with nodes anew, and mend what differs
+    Resync {
+        /// Which nodes
+        selector: String,
+        /// Let go what the source no longer has, however much it is
+        #[arg(long)]
+        approve_deletions: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Show how synchronization fares, and what to do where it does not
+    #[command(after_help = "Ends with 3 when a node diverged, or two agents use one identity.")]
+    Status {
+        /// Of which nodes [default: all]
+        selector: Option<String>,
+        /// Only those that are not in sync
+        #[arg(long)]
+        wrong: bool,
+    },
+}
+
+const APPLY_AFTER: &str = "\
+Every mistake in the manifests is told at once, and then nothing is sent.
+Ends with 3 when some objects were refused, 5 when all were; --dry-run with 2 when something
+would change.";
+
+/// Where manifests are, and whose they are.
+#[derive(Args, Debug)]
+struct Manifests {
+    /// YAML or JSON: a file, a directory with all that is below it, or - for standard input
+    #[arg(short, long = "file", value_name = "FILE|DIR|-", required = true)]
+    files: Vec<PathBuf>,
+    /// They are all for this node: hostname or id
+    #[arg(long, conflicts_with = "mapping")]
+    node: Option<String>,
+    /// How each finds its node
+    #[arg(long, value_enum, default_value_t)]
+    mapping: MappingArg,
+}
+
+/// How a manifest finds its node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum MappingArg {
+    /// Its namespace is the node's name
+    #[default]
+    Namespace,
+    /// Its `spec.destination.name` is
+    Destination,
+}
+
+impl From<MappingArg> for Mapping {
+    fn from(mapping: MappingArg) -> Mapping {
+        match mapping {
+            MappingArg::Namespace => Mapping::Namespace,
+            MappingArg::Destination => Mapping::Destination,
+        }
+    }
+}
+
+impl Manifests {
+    fn whose(&self) -> Source<'_> {
+        Source { files: &self.files, node: self.node.as_deref(), mapping: self.mapping.into() }
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When manifests have mistakes, or the control plane cannot be asked.
+pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
+    let connect = &args.connect;
+    match &args.what {
+        ObjectVerb::List { selector, kind, namespace } => {
+            selector.as_deref().map(whom::check).transpose()?;
+            let filter = ObjectFilter {
+                selector: selector.as_deref(),
+                kind: kind.as_deref(),
+                namespace: namespace.as_deref(),
+            };
+            let objects = connect.dial().await?.objects(filter).await?;
+            screen.result(&objects, || list(&objects, screen))?;
+            Ok(Exit::Ok)
+        }
+        ObjectVerb::Get { node, object } => {
+            let view = name::find(&connect.dial().await?, node, object).await?;
+            screen.result(&view, || show(&view, screen))?;
+            Ok(Exit::Ok)
+        }
+        ObjectVerb::Apply { manifests, dry_run } => {
+            apply::apply(connect, &manifests.whose(), *dry_run, screen).await
+        }
+        ObjectVerb::Diff { manifests } => apply::diff(connect, &manifests.whose(), screen).await,
+        ObjectVerb::Delete { node, objects, files, mapping, dry_run, yes } => {
+            let what = match node {
+                Some(node) if files.is_empty() => delete::What::Named { node, objects },
+                node => {
+                    let source = Source { files, node: node.as_deref(), mapping: (*mapping).into() };
+                    delete::What::Manifests(source)
+                }
+            };
+            delete::delete(connect, what, *dry_run, *yes, screen).await
+        }
+        ObjectVerb::Resync { selector, approve_deletions, yes } => {
+            status::resync(connect, selector, *approve_deletions, *yes, screen).await
+        }
+        ObjectVerb::Status { selector, wrong } => {
+            status::status(connect, selector.as_deref(), *wrong, screen).await
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! [`ObjectRef`]: an object's name as people type it.
+
+use std::str::FromStr;
+
+use server::api::objects::{NO_NAMESPACE, ObjectName, ObjectView};
+
+use crate::operator::{CallError, Operator};
+
+/// `KIND/NAME` or `KIND/NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace, if one was typed; `_` is the empty one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// The text names no object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither KIND/NAME nor KIND/NAMESPACE/NAME")]
+pub struct NameError(String);
+
+impl FromStr for ObjectRef {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<ObjectRef, NameError> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let (kind, namespace, name) = match *parts.as_slice() {
+            [kind, name] => (kind, None, name),
+            [kind, NO_NAMESPACE, name] => (kind, Some(String::new()), name),
+            [kind, namespace, name] if !namespace.is_empty() => (kind, Some(namespace.to_owned()), name),
+            _ => return Err(NameError(text.to_owned())),
+        };
+        if kind.is_empty() || name.is_empty() {
+            return Err(NameError(text.to_owned()));
+        }
+        Ok(ObjectRef { kind: kind.to_owned(), namespace, name: name.to_owned() })
+    }
+}
+
+impl ObjectRef {
+    /// What it means of a node, and what else it may mean: without a namespace an object has
+    /// none, or the node's name.
+    pub fn of(&self, node: &str) -> (ObjectName, Option<ObjectName>) {
+        let named = |namespace: &str| ObjectName {
+            node: node.to_owned(),
+            kind: self.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: self.name.clone(),
+        };
+        match &self.namespace {
+            Some(namespace) => (named(namespace), None),
+            None => (named(""), Some(named(node))),
+        }
+    }
+}
+
+/// The object that is meant.
+pub(super) async fn find(
+    operator: &Operator,
+    node: &str,
+    object: &ObjectRef,
+) -> Result<ObjectView, CallError> {
+    let (name, other) = object.of(node);
+    match (operator.object(&name).await, other) {
+        (Err(missing), Some(other)) if is_missing(&missing) => match operator.object(&other).await {
+            Err(error) if is_missing(&error) => Err(missing),
+            found => found,
+        },
+        (found, _) => found,
+    }
+}
+
+/// There is no such thing.
+pub(super) fn is_missing(error: &CallError) -> bool {
+    error.refusal() == Some(wire::Code::NotFound.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ObjectRef;
+
+    #[test]
+    fn a_name_has_two_parts_or_three() {
+        let two: ObjectRef = "Application/shop".parse().unwrap();
+        let (name, other) = two.of("web-1");
+        assert_eq!((name.namespace.as_str(), other.unwrap().namespace.as_str()), ("", "web-1"));
+        let three: ObjectRef = "Application/team/shop".parse().unwrap();
+        let (name, other) = three.of("web-1");
+        assert_eq!((name.namespace.as_str(), other), ("team", None));
+        let none: ObjectRef = "Application/_/shop".parse().unwrap();
+        assert_eq!(none.namespace.as_deref(), Some(""));
+        for text in ["shop", "/shop", "Application/", "A//b", "a/b/c/d", ""] {
+            assert!(text.parse::<ObjectRef>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Objects for people.
+
+use objects::manifest::{Extras, Format, render};
+use server::api::objects::{ObjectName, ObjectView, Way};
+
+use super::fields::path;
+use crate::clock::{ago, bytes, now};
+use crate::screen::{Mark, Screen};
+use crate::table::table;
+
+/// Objects as a table.
+pub fn list(objects: &[ObjectView], screen: Screen) -> String {
+    let now = now();
+    let row = |view: &ObjectView| {
+        vec![
+            view.node.to_string(),
+            way(view.way).to_owned(),
+            view.kind.clone(),
+            if view.namespace.is_empty() { "-".to_owned() } else { view.namespace.clone() },
+            view.name.clone(),
+            ago(view.at, now),
+            delivered(view, screen),
+        ]
+    };
+    let rows: Vec<Vec<String>> = objects.iter().map(row).collect();
+    table(&["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"], &rows)
+}
+
+/// One object: what is known of it as comments, then its manifest with its status, as YAML.
+pub fn show(view: &ObjectView, screen: Screen) -> String {
+    let name = ObjectName {
+        node: view.node.to_string(),
+        kind: view.kind.clone(),
+        namespace: view.namespace.clone(),
+        name: view.name.clone(),
+    };
+    let from = match view.way {
+        Way::Down => "the control plane's word for the node",
+        Way::Up => "the node's word; it is changed there alone",
+    };
+    let mut out = format!("# {}  {}\n# {from}\n", view.node, screen.mark(Mark::Bold, &path(&name)));
+    out.push_str(&format!(
+        "# uid {}  digest {}  {}  revision {}, {} ago\n",
+        view.uid,
+        view.digest.short(),
+        bytes(view.size),
+        view.rev,
+        ago(view.at, now()),
+    ));
+    if view.way == Way::Down {
+        out.push_str(&format!("# delivered: {}\n", delivered(view, screen)));
+        if view.refused.is_some() {
+            out.push_str("# next: put the manifest right and apply it again\n");
+        }
+    }
+    out.push_str(&manifest(view));
+    out
+}
+
+fn manifest(view: &ObjectView) -> String {
+    let Some(manifest) = &view.manifest else { return "# its manifest is not here\n".to_owned() };
+    // Values from JSON have a JSON form.
+    let text = |value: &serde_json::Value| serde_json::to_vec(value).unwrap_or_default();
+    let status = view.status.as_ref().map(|status| text(status).into());
+    let extras = Extras { status, ..Extras::default() };
+    match render(&text(manifest), &extras, Format::Yaml) {
+        Ok(yaml) => yaml,
+        // What is no manifest is shown as it came.
+        Err(_) => format!("{manifest:#}\n"),
+    }
+}
+
+fn delivered(view: &ObjectView, screen: Screen) -> String {
+    match (view.way, &view.refused, view.delivered) {
+        (Way::Up, ..) => "-".to_owned(),
+        (Way::Down, Some(why), _) => screen.mark(Mark::Bad, &format!("refused: {why}")),
+        (Way::Down, None, Some(true)) => screen.mark(Mark::Good, "yes"),
+        (Way::Down, None, Some(false)) => screen.mark(Mark::Warn, "not yet"),
+        (Way::Down, None, None) => "not known".to_owned(),
+    }
+}
+
+fn way(way: Way) -> &'static str {
+    match way {
+        Way::Down => "down",
+        Way::Up => "up",
+    }
+}

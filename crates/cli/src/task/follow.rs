@@ -1,0 +1,153 @@
+//! Following what goes on in the control plane, over interruptions of the connection.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use server::api::work::{OutputView, TaskView};
+
+use super::{Outputs, Ticker, line};
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::operator::{CallError, Operator};
+use crate::screen::Screen;
+
+/// The shortest time between two questions.
+const PACE: Duration = Duration::from_millis(500);
+/// The longest time between two questions, however many nodes there are.
+const MAX_PACE: Duration = Duration::from_secs(30);
+/// What each node adds to the time between two questions while its output is shown.
+const PACE_PER_NODE: Duration = Duration::from_millis(5);
+/// How often a control plane that does not answer is asked again.
+const MAX_REDIALS: u32 = 20;
+/// The longest time before it is asked again.
+const REDIAL: Duration = Duration::from_secs(10);
+
+/// Somebody stopped following.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {id} is not followed any more; it goes on")]
+pub struct Interrupted {
+    /// `task` or `workflow`.
+    pub what: &'static str,
+    /// Its id.
+    pub id: String,
+    /// The verb that calls it off.
+    pub off: &'static str,
+}
+
+impl Told for Interrupted {
+    fn exit(&self) -> Exit {
+        Exit::Error
+    }
+
+    fn hint(&self) -> Option<String> {
+        let Interrupted { what, id, off } = self;
+        Some(format!("muster {what} show {id} --follow; muster {what} {off} {id} calls it off"))
+    }
+}
+
+/// A connection that is made anew while something is followed.
+pub(crate) struct Caller<'a> {
+    connect: &'a Connect,
+    operator: Operator,
+}
+
+impl<'a> Caller<'a> {
+    pub(crate) fn new(connect: &'a Connect, operator: Operator) -> Caller<'a> {
+        Caller { connect, operator }
+    }
+
+    pub(crate) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// Asks, and asks again when nobody answers: what is followed goes on meanwhile.
+    pub(crate) async fn ask<T>(
+        &mut self,
+        ticker: &mut Ticker,
+        question: impl AsyncFn(&Operator) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let mut tries = 0;
+        loop {
+            match question(&self.operator).await {
+                Err(CallError::Unreachable(_)) if tries < MAX_REDIALS => {
+                    tries += 1;
+                    ticker.show(&format!(
+                        "the control plane does not answer; it is asked again ({tries} of {MAX_REDIALS})"
+                    ));
+                    tokio::time::sleep(REDIAL.min(PACE * tries)).await;
+                    if let Ok(operator) = self.connect.dial().await {
+                        self.operator = operator;
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Waits a little between two questions.
+pub(crate) async fn pace(nodes: usize) {
+    let more = PACE_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
+    tokio::time::sleep((PACE + more).min(MAX_PACE)).await;
+}
+
+/// A task that came to its end.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// As it ended.
+    pub task: TaskView,
+    /// What nodes printed, by name, when it is wanted as JSON.
+    pub output: BTreeMap<String, Vec<OutputView>>,
+}
+
+/// Follows a task to its end: tells how far it is, and shows its output.
+///
+/// # Errors
+/// When the control plane cannot be asked any more, or somebody interrupts.
+pub(crate) async fn follow(
+    caller: &mut Caller<'_>,
+    mut task: TaskView,
+    mut outputs: Outputs,
+    cancel_on_interrupt: bool,
+    screen: Screen,
+) -> Result<Followed, Failure> {
+    let mut ticker = Ticker::new(screen);
+    let mut cancel = cancel_on_interrupt;
+    let id = task.id.clone();
+    loop {
+        ticker.show(&format!("task {id}: {}", line(&task.summary)));
+        let ended = task.summary.state.is_final();
+        let news = async {
+            outputs.read(caller, &mut ticker, &task, screen).await?;
+            if ended {
+                return Ok(None);
+            }
+            pace(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
+            // Output is no news of the task, so it is looked for while nothing else happens.
+            let after = task.version;
+            let wait = outputs.wanted();
+            let asked = async |operator: &Operator| {
+                if wait { operator.task(&id, None).await } else { operator.task(&id, Some(after)).await }
+            };
+            Ok::<_, Failure>(Some(caller.ask(&mut ticker, asked).await?))
+        };
+        let news = tokio::select! {
+            news = news => Some(news?),
+            _ = tokio::signal::ctrl_c() => None,
+        };
+        match news {
+            Some(Some(newer)) => task = newer,
+            Some(None) => {
+                ticker.clear();
+                return Ok(Followed { task, output: outputs.kept() });
+            }
+            None if std::mem::take(&mut cancel) => {
+                ticker.say(&format!("task {id} is called off; what runs is being ended"));
+                let cancelled = async |operator: &Operator| operator.cancel_task(&id).await;
+                task = caller.ask(&mut ticker, cancelled).await?;
+            }
+            None => return Err(Interrupted { what: "task", id, off: "cancel" }.into()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `muster task`: one thing done on many nodes, and what became of it.
+
+mod follow;
+mod order;
+mod outcome;
+mod output;
+mod show;
+mod ticker;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use server::api::work::{OutputView, TaskNodeView, TaskView};
+
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::screen::Screen;
+
+pub(crate) use follow::{Caller, follow, pace};
+pub use follow::{Followed, Interrupted};
+pub use order::{OrderError, RunArgs, new_task};
+pub use outcome::{Group, exit, groups, line};
+pub use output::{Lines, Outputs};
+pub(crate) use show::in_words;
+pub use show::{list, show, summary};
+pub use ticker::Ticker;
+
+const AFTER: &str = "\
+Nothing runs on a node that its release does not delegate. A task that is not followed goes
+on; a node that was asked once is not asked again by the same task.
+
+Examples:
+  muster task run web-1.example.com -- /usr/bin/systemctl restart nginx
+  muster task run '@edge' --action renew ca=new --batch 10% --canary 2 --max-failures 1%
+  muster task run '*' --wait 1h --yes -- /usr/bin/uptime
+  muster task list
+  muster task show t-20                  which nodes came to what, and what to do
+  muster task output t-20 web-1.example.com
+  muster task cancel t-20";
+
+const RUN_AFTER: &str = "\
+A SELECTOR names nodes: `muster help selectors`. More than one node is asked for a yes.
+Output is shown as it comes from few nodes; from many with --output.
+
+Ends with 0 when all succeeded, 3 when some did not, 5 when every node refused.";
+
+/// Arguments of `muster task`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct TaskArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: TaskVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum TaskVerb {
+    /// Run a command or a named action on nodes
+    #[command(after_help = RUN_AFTER)]
+    Run(RunArgs),
+    /// List tasks, newest first
+    List {
+        /// At most this many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show a task: how far it is, and which nodes came to what
+    Show {
+        /// Its id
+        id: String,
+        /// A line for each node
+        #[arg(long)]
+        nodes: bool,
+        /// Follow it until it ends
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Show what a task's commands printed
+    Output {
+        /// Its id
+        id: String,
+        /// On this node: hostname or id [default: all]
+        node: Option<String>,
+    },
+    /// Call a task off: what runs is ended, what did not begin does not
+    Cancel {
+        /// Its id
+        id: String,
+    },
+}
+
+/// A task with its nodes, for programs.
+#[derive(Serialize)]
+pub(crate) struct TaskWhole<'a> {
+    pub(crate) task: &'a TaskView,
+    pub(crate) nodes: &'a [TaskNodeView],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) output: Vec<NodeOutput>,
+}
+
+/// What a node printed, for programs.
+#[derive(Serialize)]
+pub(crate) struct NodeOutput {
+    pub(crate) node: String,
+    pub(crate) output: Vec<OutputView>,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or refuses.
+pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
+    let connect = &args.connect;
+    match &args.what {
+        TaskVerb::Run(run) => order::run(connect, run, screen).await,
+        TaskVerb::List { limit } => {
+            let tasks = connect.dial().await?.tasks(usize::from(*limit)).await?;
+            screen.result(&tasks, || list(&tasks, screen))?;
+            Ok(Exit::Ok)
+        }
+        TaskVerb::Show { id, nodes, follow: wait } => {
+            let operator = connect.dial().await?;
+            let mut task = operator.task(id, None).await?;
+            let mut caller = Caller::new(connect, operator);
+            if *wait {
+                let outputs = Outputs::none();
+                task = follow(&mut caller, task, outputs, false, screen).await?.task;
+            }
+            let each = caller.operator().task_nodes(id).await?;
+            screen.result(&TaskWhole { task: &task, nodes: &each, output: Vec::new() }, || {
+                show(&task, &each, *nodes, screen)
+            })?;
+            Ok(if *wait { exit(&task.summary.progress, &each) } else { Exit::Ok })
+        }
+        TaskVerb::Output { id, node } => output(connect, id, node.as_deref(), screen).await,
+        TaskVerb::Cancel { id } => {
+            let task = connect.dial().await?.cancel_task(id).await?;
+            screen
+                .result(&task, || format!("{}\nnext: muster task show {}\n", line(&task.summary), task.id))?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+/// Shows what commands printed: of one node as it is, of several with their names before.
+async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen) -> Result<Exit, Failure> {
+    let operator = connect.dial().await?;
+    let wanted: Vec<(String, String)> = match node {
+        Some(node) => vec![(node.to_owned(), node.to_owned())],
+        None => {
+            let nodes = operator.task_nodes(id).await?;
+            nodes.iter().map(|node| (node.node.to_string(), show::name(node))).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for (id_of_node, name) in wanted {
+        let output = operator.output(id, &id_of_node, 0).await?;
+        if screen.is_json() {
+            all.push(NodeOutput { node: name, output });
+            continue;
+        }
+        let mut lines = if node.is_some() { Lines::bare() } else { Lines::of(&name) };
+        let mut text: String = output.iter().map(|piece| lines.take(piece, screen)).collect();
+        text.push_str(&lines.rest(screen));
+        screen.text(&model::text::printable(&text))?;
+    }
+    if screen.is_json() {
+        screen.result(&all, String::new)?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,175 @@
+//! `muster task run`: from arguments to a task.
+
+use std::collections::BTreeMap;
+
+use catalog::duration;
+use clap::Args;
+use model::work::Work;
+use plane::work::{BEGIN_SECS, Share, SpecError, TaskSpec};
+use server::api::work::{NewTask, Selected};
+
+use super::{NodeOutput, Outputs, TaskWhole, exit, follow, in_words, summary};
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::{Failure, Told};
+use crate::screen::Screen;
+use crate::task::Caller;
+use crate::whom;
+
+/// Up to so many nodes their output is shown as it comes, without being asked for.
+const FEW: usize = 20;
+/// The longest time on one node, unless said.
+const TIMEOUT: &str = "5m";
+
+/// Arguments of `muster task run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// On which nodes
+    pub selector: String,
+    /// Run this named action
+    #[arg(long, value_name = "NAME", required_unless_present = "command")]
+    pub action: Option<String>,
+    /// Its arguments
+    #[arg(value_name = "KEY=VALUE", requires = "action", conflicts_with = "command", value_parser = pair)]
+    pub args: Vec<(String, String)>,
+    /// Run this command: a program by its absolute path, and its arguments; no shell reads it
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "action")]
+    pub command: Vec<String>,
+    /// At most so many nodes at a time, such as 10 or 10% [default: all]
+    #[arg(long, value_name = "N|N%")]
+    pub batch: Option<Share>,
+    /// Call the rest off when more nodes than this failed, such as 1 or 5% [default: never]
+    #[arg(long, value_name = "N|N%")]
+    pub max_failures: Option<Share>,
+    /// So many nodes must succeed before the others begin
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub canary: u32,
+    /// The longest time on one node
+    #[arg(long, value_name = "TIME", default_value = TIMEOUT, value_parser = duration::parse)]
+    pub timeout: u32,
+    /// How long nodes that are offline are waited for
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
+    pub wait: u32,
+    /// Show output as it comes, however many nodes there are
+    #[arg(long)]
+    pub output: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Begin it, and do not follow it
+    #[arg(long)]
+    pub detach: bool,
+    /// Call it off when it is interrupted here; else it goes on
+    #[arg(long, conflicts_with = "detach")]
+    pub cancel_on_interrupt: bool,
+}
+
+/// `key=value`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("an argument is KEY=VALUE; a command comes after --".to_owned()),
+    }
+}
+
+/// A task that cannot be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// The program has no absolute path.
+    #[error("{0:?} is no absolute path of a program")]
+    Relative(String),
+    /// Two arguments of one name.
+    #[error("the argument {0:?} is given twice")]
+    Twice(String),
+    /// Something else.
+    #[error("the task cannot be begun")]
+    Spec(#[from] SpecError),
+}
+
+impl Told for OrderError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            OrderError::Relative(_) => Some(
+                "no shell and no PATH is used on nodes: write /usr/bin/uptime; for a shell /bin/sh -c '...'"
+                    .to_owned(),
+            ),
+            OrderError::Twice(_) | OrderError::Spec(_) => None,
+        }
+    }
+}
+
+/// The task that arguments ask for, on so many nodes.
+///
+/// # Errors
+/// [`OrderError`].
+pub fn new_task(args: &RunArgs, selected: &Selected) -> Result<NewTask, OrderError> {
+    let work = work(args)?;
+    let (timeout_secs, wait_secs) = (u64::from(args.timeout), u64::from(args.wait));
+    let spec = TaskSpec {
+        // The control plane gives it its own.
+        id: "t".to_owned(),
+        by: String::new(),
+        selector: args.selector.clone(),
+        work: work.clone(),
+        batch: args.batch.unwrap_or(Share::ALL),
+        max_failures: args.max_failures,
+        canaries: args.canary,
+        timeout_secs,
+        wait_secs,
+        begin_secs: BEGIN_SECS,
+        workflow: None,
+    };
+    spec.check(selected.count)?;
+    Ok(NewTask {
+        selector: args.selector.clone(),
+        work,
+        batch: args.batch,
+        max_failures: args.max_failures,
+        canaries: args.canary,
+        timeout_secs,
+        wait_secs,
+        expected: Some(selected.count),
+    })
+}
+
+fn work(args: &RunArgs) -> Result<Work, OrderError> {
+    let Some(name) = &args.action else {
+        return match args.command.first() {
+            Some(program) if !program.starts_with('/') => Err(OrderError::Relative(program.clone())),
+            _ => Ok(Work::Command { argv: args.command.clone() }),
+        };
+    };
+    let mut given = BTreeMap::new();
+    for (key, value) in &args.args {
+        if given.insert(key.clone(), value.clone()).is_some() {
+            return Err(OrderError::Twice(key.clone()));
+        }
+    }
+    Ok(Work::Action { name: name.clone(), args: given })
+}
+
+/// Begins a task, follows it, and tells what it came to.
+pub(super) async fn run(connect: &Connect, args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
+    // What can be seen to be wrong is told before anybody is asked.
+    work(args)?;
+    let operator = connect.dial().await?;
+    let selected = whom::select(&operator, &args.selector).await?;
+    let task = new_task(args, &selected)?;
+    whom::confirm(screen, &selected, &format!("will run {}", in_words(&task.work)), args.yes)?;
+    let begun = operator.begin_task(&task).await?;
+    if args.detach {
+        screen.result(&begun, || {
+            format!("task {} goes on {}\nnext: muster task show {0}\n", begun.id, whom::nodes(selected.count))
+        })?;
+        return Ok(Exit::Ok);
+    }
+    let mut caller = Caller::new(connect, operator);
+    let outputs = if args.output || selected.count <= FEW { Outputs::all() } else { Outputs::none() };
+    let followed = follow(&mut caller, begun, outputs, args.cancel_on_interrupt, screen).await?;
+    let nodes = caller.operator().task_nodes(&followed.task.id).await?;
+    let output = followed.output.into_iter().map(|(node, output)| NodeOutput { node, output }).collect();
+    screen.result(&TaskWhole { task: &followed.task, nodes: &nodes, output }, || {
+        summary(&followed.task, &nodes, screen)
+    })?;
+    Ok(exit(&followed.task.summary.progress, &nodes))
+}

@@ -1,0 +1,153 @@
+//! What nodes print, line by line, with the node's name before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::NodeId;
+use model::text::printable;
+use model::work::Stream;
+use plane::work::NodeStage;
+use server::api::work::{OutputView, TaskView};
+
+use super::show::name;
+use super::{Caller, Ticker};
+use crate::clock::bytes;
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::screen::{Mark, Screen};
+
+/// Pieces of one node's output, put together to lines: stdout after `|`, stderr after `!`.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    name: Option<String>,
+    /// The beginnings of lines that did not end yet, by stream.
+    begun: [String; 2],
+}
+
+impl Lines {
+    /// Lines with a node's name before each.
+    pub fn of(name: &str) -> Lines {
+        Lines { name: Some(name.to_owned()), begun: Default::default() }
+    }
+
+    /// Lines as they are.
+    pub fn bare() -> Lines {
+        Lines::default()
+    }
+
+    /// Takes a piece in; gives the lines that are whole now.
+    pub fn take(&mut self, piece: &OutputView, screen: Screen) -> String {
+        let mut out = String::new();
+        if piece.dropped > 0 {
+            let left_out = format!("({} left out)", bytes(piece.dropped));
+            out.push_str(&self.line(piece.stream, &left_out, screen));
+        }
+        let begun = &mut self.begun[place(piece.stream)];
+        begun.push_str(&piece.text);
+        let Some(end) = begun.rfind('\n') else { return out };
+        let rest = begun.split_off(end + 1);
+        let whole = std::mem::replace(begun, rest);
+        out.extend(whole.lines().map(|line| self.line(piece.stream, line, screen)));
+        out
+    }
+
+    /// What did not end with a line's end.
+    pub fn rest(&mut self, screen: Screen) -> String {
+        let mut out = String::new();
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let begun = std::mem::take(&mut self.begun[place(stream)]);
+            if !begun.is_empty() {
+                out.push_str(&self.line(stream, &begun, screen));
+            }
+        }
+        out
+    }
+
+    fn line(&self, stream: Stream, text: &str, screen: Screen) -> String {
+        let (sign, mark) = match stream {
+            Stream::Stdout => ("|", Mark::Dim),
+            Stream::Stderr => ("!", Mark::Warn),
+        };
+        match &self.name {
+            Some(name) => format!("{} {text}\n", screen.mark(mark, &format!("{name} {sign}"))),
+            None => format!("{text}\n"),
+        }
+    }
+}
+
+fn place(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+    }
+}
+
+/// The output of a task while it is followed.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    wanted: bool,
+    nodes: BTreeMap<NodeId, (u64, Lines)>,
+    whole: BTreeSet<NodeId>,
+    kept: BTreeMap<String, Vec<OutputView>>,
+}
+
+impl Outputs {
+    /// Shows none.
+    pub fn none() -> Outputs {
+        Outputs::default()
+    }
+
+    /// Shows all of it.
+    pub fn all() -> Outputs {
+        Outputs { wanted: true, ..Outputs::default() }
+    }
+
+    /// Any is shown.
+    pub fn wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// What was read, by the nodes' names, when it was not shown.
+    pub fn kept(self) -> BTreeMap<String, Vec<OutputView>> {
+        self.kept
+    }
+
+    /// Reads and shows what is new.
+    pub(super) async fn read(
+        &mut self,
+        caller: &mut Caller<'_>,
+        ticker: &mut Ticker,
+        task: &TaskView,
+        screen: Screen,
+    ) -> Result<(), Failure> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let nodes =
+            caller.ask(ticker, async |operator: &Operator| operator.task_nodes(&task.id).await).await?;
+        for node in &nodes {
+            let ended = node.stage == NodeStage::Ended;
+            if !(ended || node.stage == NodeStage::Running) || self.whole.contains(&node.node) {
+                continue;
+            }
+            let hostname = name(node);
+            let (after, lines) =
+                self.nodes.entry(node.node.clone()).or_insert_with(|| (0, Lines::of(&hostname)));
+            let (id, from) = (node.node.as_str(), *after);
+            let asked = async |operator: &Operator| operator.output(&task.id, id, from).await;
+            let pieces = caller.ask(ticker, asked).await?;
+            *after = pieces.last().map_or(*after, |piece| piece.number);
+            let mut text: String = pieces.iter().map(|piece| lines.take(piece, screen)).collect();
+            if ended {
+                text.push_str(&lines.rest(screen));
+                self.whole.insert(node.node.clone());
+            }
+            if screen.is_json() {
+                self.kept.entry(hostname).or_default().extend(pieces);
+            } else if !text.is_empty() {
+                ticker.clear();
+                screen.text(&printable(&text))?;
+            }
+        }
+        Ok(())
+    }
+}

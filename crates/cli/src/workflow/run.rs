@@ -1,0 +1,121 @@
+//! `muster workflow run`, and following one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plane::work::WorkflowSpec;
+use serde_json::json;
+use server::api::work::{NewWorkflow, WorkflowView};
+
+use super::file;
+use super::show::{line, show};
+use crate::args::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::screen::Screen;
+use crate::task::{Caller, Interrupted, Ticker, in_words, pace};
+use crate::whom::{self, phrase};
+
+/// Whether a workflow goes on by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    GoesOn,
+    /// Somebody has to say how.
+    Still,
+    /// It came to its end as it was wanted.
+    Done,
+    /// It was called off.
+    Aborted,
+}
+
+/// What a workflow's word means; a word that is not known is taken for one that goes on.
+pub fn standing(view: &WorkflowView) -> Standing {
+    match view.state.as_str() {
+        "done" => Standing::Done,
+        "aborted" => Standing::Aborted,
+        "failed" => Standing::Still,
+        _ if view.finished.is_some() => Standing::Aborted,
+        _ => Standing::GoesOn,
+    }
+}
+
+/// What a workflow's word means for scripts.
+pub fn exit(view: &WorkflowView) -> Exit {
+    match standing(view) {
+        Standing::Done | Standing::GoesOn => Exit::Ok,
+        Standing::Still | Standing::Aborted => Exit::SomeFailed,
+    }
+}
+
+/// Begins a workflow.
+pub(super) async fn run(
+    connect: &Connect,
+    file: &Path,
+    yes: bool,
+    detach: bool,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let spec = file::read(file)?;
+    let operator = connect.dial().await?;
+    let (expected, plan) = plan(&operator, &spec).await?;
+    screen.confirm(&format!("workflow {}:\n{plan}It will be begun", spec.name), yes)?;
+    let begun = operator.begin_workflow(&NewWorkflow { spec: json!(spec), expected }).await?;
+    if detach {
+        screen
+            .result(&begun, || format!("workflow {} goes on\nnext: muster workflow show {0}\n", begun.id))?;
+        return Ok(Exit::Ok);
+    }
+    follow(connect, operator, begun, screen).await
+}
+
+/// How many nodes each step means now, and the steps in words.
+async fn plan(
+    operator: &Operator,
+    spec: &WorkflowSpec,
+) -> Result<(BTreeMap<String, usize>, String), Failure> {
+    let (mut expected, mut text) = (BTreeMap::new(), String::new());
+    for (number, step) in spec.steps.iter().enumerate() {
+        let selected = whom::select(operator, step.on.as_str()).await?;
+        let what = step.work().map(|work| in_words(&work)).unwrap_or_default();
+        text.push_str(&format!("  {}. {}: {} {what}\n", number + 1, step.name, phrase(&selected)));
+        expected.insert(step.name.clone(), selected.count);
+    }
+    Ok((expected, text))
+}
+
+/// Follows a workflow until it ends, or stands still.
+pub(super) async fn follow(
+    connect: &Connect,
+    operator: Operator,
+    mut view: WorkflowView,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let (mut caller, mut ticker) = (Caller::new(connect, operator), Ticker::new(screen));
+    let id = view.id.clone();
+    let mut said = String::new();
+    while standing(&view) == Standing::GoesOn {
+        if view.state == "awaiting-approval" && said != view.state {
+            ticker.say(&format!("workflow {id} waits for a yes: muster workflow approve {id}"));
+        }
+        said.clone_from(&view.state);
+        ticker.show(&line(&view));
+        let news = async {
+            pace(0).await;
+            let (id, after) = (&id, view.version);
+            caller
+                .ask(&mut ticker, async |operator: &Operator| operator.workflow(id, Some(after)).await)
+                .await
+        };
+        tokio::select! {
+            news = news => view = news?,
+            _ = tokio::signal::ctrl_c() => {
+                return Err(Interrupted { what: "workflow", id, off: "abort" }.into());
+            }
+        }
+    }
+    ticker.clear();
+    screen.result(&view, || show(&view, screen))?;
+    Ok(exit(&view))
+}

@@ -1,0 +1,178 @@
+//! OPS-2: what became of a task is told by outcome, every one that is not a success with
+//! what to do; what is not known is told as such; exit codes say it to scripts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use cli::exit::Exit;
+use cli::screen::Screen;
+use cli::task::{Lines, exit, groups, line, list, show, summary};
+use model::Timestamp;
+use model::work::{Outcome, Stream, Work};
+use plane::work::{NodeStage, Progress, Summary, TaskState};
+use server::api::work::{OutputView, TaskNodeView, TaskView};
+
+fn screen() -> Screen {
+    Screen::of_process(false)
+}
+
+fn node(name: &str, stage: NodeStage, outcome: Option<Outcome>) -> TaskNodeView {
+    TaskNodeView {
+        node: format!("n-{}", &model::Digest::of(name.as_bytes()).to_string()[..32]).parse().unwrap(),
+        hostname: Some(format!("{name}.test").parse().unwrap()),
+        stage,
+        since: Timestamp(0),
+        outcome,
+        duration_ms: Some(1200),
+    }
+}
+
+fn ended(name: &str, outcome: Outcome) -> TaskNodeView {
+    node(name, NodeStage::Ended, Some(outcome))
+}
+
+fn task(state: TaskState, progress: Progress) -> TaskView {
+    TaskView {
+        id: "t-1".to_owned(),
+        by: "ada".to_owned(),
+        selector: "web-*".to_owned(),
+        work: Work::Command { argv: vec!["/bin/echo".to_owned(), "two words".to_owned()] },
+        created: Timestamp(1_000),
+        finished: Some(Timestamp(13_000)),
+        workflow: None,
+        version: 9,
+        summary: Summary { state, why: None, progress },
+    }
+}
+
+fn mixed() -> (TaskView, Vec<TaskNodeView>) {
+    let nodes = vec![
+        ended("web-1", Outcome::Exited { code: 0 }),
+        ended("web-2", Outcome::Exited { code: 0 }),
+        ended("web-3", Outcome::Exited { code: 7 }),
+        ended("web-4", Outcome::Exited { code: 7 }),
+        ended("web-5", Outcome::Exited { code: 7 }),
+        ended("web-6", Outcome::Exited { code: 7 }),
+        ended("web-7", Outcome::Unknown),
+        node("web-8", NodeStage::Offline, None),
+        node("web-9", NodeStage::Silent, None),
+    ];
+    let progress = Progress {
+        total: 9,
+        succeeded: 2,
+        failed: 4,
+        unknown: 1,
+        offline: 1,
+        silent: 1,
+        ..Progress::default()
+    };
+    (task(TaskState::Done, progress), nodes)
+}
+
+#[test]
+fn the_summary_groups_nodes_and_says_what_to_do() {
+    let (task, nodes) = mixed();
+    let text = summary(&task, &nodes, screen());
+    let want = "\
+task t-1 is done, 9 nodes: 2 succeeded, 4 failed, 1 unknown, 1 silent, 1 offline after 12s
+     2x  succeeded  web-1.test, web-2.test
+     4x  exit 7  web-3.test, web-4.test, web-5.test +1
+         next: muster task output t-1 web-3.test
+     1x  asked, and never heard of again  web-9.test
+         next: it may have been done: muster node show web-9.test
+     1x  offline, so it was not asked  web-8.test
+         next: --wait 1h waits for nodes that are offline
+     1x  unknown: the agent died while it ran  web-7.test
+         next: it may have been done: look at web-7.test, then run it again if it is to
+";
+    assert_eq!(text, want);
+}
+
+#[test]
+fn a_task_is_shown_with_what_it_does_and_each_node() {
+    let (task, nodes) = mixed();
+    let text = show(&task, &nodes, true, screen());
+    assert!(text.starts_with("task t-1  /bin/echo 'two words'\non web-*  by ada, "), "{text}");
+    assert!(text.contains("\nweb-7.test  unknown: the agent died while it ran"), "{text}");
+    let listed = list(&[task], screen());
+    assert!(listed.starts_with("TASK  BEGUN"), "{listed}");
+    assert!(listed.contains("/bin/echo 'two words'  done   2/9   6"), "{listed}");
+}
+
+#[test]
+fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
+    let outcomes = [
+        Outcome::Exited { code: 1 },
+        Outcome::Signalled { signal: 9 },
+        Outcome::TimedOut,
+        Outcome::Refused { message: "no delegation allows it".to_owned() },
+        Outcome::Failed { message: "no such program".to_owned() },
+        Outcome::Expired,
+        Outcome::Unknown,
+    ];
+    for outcome in outcomes {
+        let found = groups("t-1", &[ended("web-1", outcome.clone())]);
+        assert!(found[0].next.is_some(), "{outcome:?}");
+    }
+    let cancelled = groups("t-1", &[ended("web-1", Outcome::Cancelled)]);
+    assert_eq!((cancelled[0].said.as_str(), &cancelled[0].next), ("cancelled", &None));
+}
+
+#[test]
+fn exit_codes_say_what_a_task_came_to() {
+    let (task, nodes) = mixed();
+    assert_eq!(exit(&task.summary.progress, &nodes), Exit::SomeFailed);
+    let all = Progress { total: 2, succeeded: 2, ..Progress::default() };
+    assert_eq!(exit(&all, &nodes[..2]), Exit::Ok);
+    let refused = || Outcome::Refused { message: String::new() };
+    let progress = Progress { total: 2, failed: 2, ..Progress::default() };
+    let both = [ended("web-1", refused()), ended("web-2", refused())];
+    assert_eq!(exit(&progress, &both), Exit::Refused);
+    let one = [ended("web-1", refused()), ended("web-2", Outcome::Exited { code: 1 })];
+    assert_eq!(exit(&progress, &one), Exit::SomeFailed);
+    let some = Progress { total: 2, succeeded: 1, failed: 1, ..Progress::default() };
+    let some_refused = [ended("web-1", refused()), ended("web-2", Outcome::Exited { code: 0 })];
+    assert_eq!(exit(&some, &some_refused), Exit::SomeFailed);
+    for stage in [NodeStage::Offline, NodeStage::Silent, NodeStage::Withdrawn, NodeStage::Removed] {
+        let progress = Progress { total: 1, ..Progress::default() };
+        assert_eq!(exit(&progress, &[node("web-1", stage, None)]), Exit::SomeFailed, "{stage:?}");
+    }
+}
+
+#[test]
+fn how_far_a_task_is_fits_on_a_line() {
+    let progress = Progress {
+        total: 812,
+        waiting: 489,
+        issued: 3,
+        running: 17,
+        succeeded: 300,
+        failed: 3,
+        ..Progress::default()
+    };
+    let summary = Summary { state: TaskState::Running, why: None, progress };
+    let want = "running, 812 nodes: 300 succeeded, 3 failed, 17 running, 3 asked, 489 waiting";
+    assert_eq!(line(&summary), want);
+    let halted = Summary { state: TaskState::Halted, why: Some("4 failed, over 3".to_owned()), ..summary };
+    assert!(line(&halted).starts_with("halted (4 failed, over 3), 812 nodes: "));
+}
+
+#[test]
+fn output_comes_in_whole_lines_under_the_nodes_name() {
+    let piece = |number, stream, text: &str, dropped| OutputView {
+        number,
+        at: Timestamp(0),
+        stream,
+        text: text.to_owned(),
+        dropped,
+    };
+    let mut lines = Lines::of("web-1");
+    assert_eq!(lines.take(&piece(1, Stream::Stdout, "one\ntw", 0), screen()), "web-1 | one\n");
+    assert_eq!(lines.take(&piece(2, Stream::Stderr, "oops\n", 0), screen()), "web-1 ! oops\n");
+    assert_eq!(lines.take(&piece(3, Stream::Stdout, "o\n\nthree", 0), screen()), "web-1 | two\nweb-1 | \n");
+    let cut = lines.take(&piece(4, Stream::Stdout, " and\n", 500), screen());
+    assert_eq!(cut, "web-1 | (500 B left out)\nweb-1 | three and\n");
+    lines.take(&piece(5, Stream::Stdout, "end", 0), screen());
+    assert_eq!(lines.rest(screen()), "web-1 | end\n");
+    assert_eq!(lines.rest(screen()), "");
+    assert_eq!(Lines::bare().take(&piece(1, Stream::Stdout, "as it is\n", 0), screen()), "as it is\n");
+}

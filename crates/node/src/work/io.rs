@@ -1,0 +1,196 @@
+//! What the machine of work is told and what it asks for, as values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::Timestamp;
+use model::work::{ActionEvent, ActionFact, Order, Outcome, Stream};
+use serde::{Deserialize, Serialize};
+
+use super::OrderError;
+
+/// What time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The host's clock: for waits.
+    pub now: Timestamp,
+    /// The time that trust goes by, which a host's clock set back does not set back: for
+    /// what expires.
+    pub trusted: Timestamp,
+}
+
+/// What is durable of an action, besides its facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// How far it came.
+    pub stage: Stage,
+    /// When its order expires: until then the mark is kept, whether or not the object is.
+    pub expires: Timestamp,
+}
+
+/// How far an action came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// It may have been executed.
+    Begun,
+    /// Its terminal fact is in the log, or was.
+    Done,
+}
+
+/// What the shell found at the start.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// The marks.
+    pub marks: BTreeMap<String, Mark>,
+    /// Actions whose `started` lies in the log.
+    pub begun: BTreeSet<String>,
+    /// Actions whose terminal fact lies in the log.
+    pub ended: BTreeSet<String>,
+    /// The Action objects of the replica, in the order of their revisions.
+    pub orders: Vec<(String, Result<Order, OrderError>)>,
+}
+
+impl Restored {
+    /// Notices a fact of the log that was not acknowledged yet.
+    pub fn notice(&mut self, fact: &ActionFact) {
+        match &fact.event {
+            ActionEvent::Started => drop(self.begun.insert(fact.id.clone())),
+            ActionEvent::Ended { .. } => drop(self.ended.insert(fact.id.clone())),
+            ActionEvent::Output { .. } => {}
+        }
+    }
+}
+
+/// What may be done, by the word of a held release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leave<P> {
+    /// What the shell needs to do it.
+    pub permitted: P,
+    /// The longest time that the release gives it, in seconds.
+    pub timeout_secs: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Time passed.
+    Tick,
+    /// An Action object came or changed; [`super::order_of`] its content.
+    Put {
+        /// Its id: the object's name.
+        id: String,
+        /// Its content.
+        order: Result<Order, OrderError>,
+    },
+    /// An Action object is gone.
+    Removed {
+        /// Its id.
+        id: String,
+    },
+    /// Another release is held: what waits is judged anew.
+    Delegations,
+    /// [`Effect::Begin`] is durable.
+    Begun {
+        /// The action.
+        id: String,
+    },
+    /// [`Effect::Begin`] could not be made durable.
+    NotBegun {
+        /// The action.
+        id: String,
+        /// Why, for people.
+        message: String,
+    },
+    /// It printed something.
+    Output {
+        /// The action.
+        id: String,
+        /// Where.
+        stream: Stream,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A fact of output could not be kept.
+    OutputLost {
+        /// The action.
+        id: String,
+        /// The stream.
+        stream: Stream,
+        /// How many bytes it had.
+        bytes: u64,
+    },
+    /// What was executed is over.
+    Ended {
+        /// The action.
+        id: String,
+        /// How it ended.
+        outcome: Outcome,
+        /// How long it took, in milliseconds.
+        duration_ms: u64,
+    },
+    /// [`Effect::End`] is durable.
+    Kept {
+        /// The action.
+        id: String,
+    },
+    /// [`Effect::End`] could not be made durable; it is tried again.
+    NotKept {
+        /// The action.
+        id: String,
+    },
+    /// The agent stops.
+    Stopping,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<P> {
+    /// Make the mark durable, then the fact `started`; then [`Input::Begun`], or
+    /// [`Input::NotBegun`] when either fails.
+    Begin {
+        /// The action.
+        id: String,
+        /// Its mark.
+        mark: Mark,
+    },
+    /// Do it: [`Input::Output`] as it comes, then [`Input::Ended`] once.
+    Execute {
+        /// The action.
+        id: String,
+        /// What.
+        permitted: P,
+        /// The longest time for it; then it is ended and [`Outcome::TimedOut`].
+        timeout: Duration,
+    },
+    /// End what runs; its [`Input::Ended`] follows, with [`Outcome::Cancelled`] unless it
+    /// was over already.
+    Kill {
+        /// The action.
+        id: String,
+    },
+    /// Append a fact of output; [`Input::OutputLost`] when that fails.
+    Say(ActionFact),
+    /// Append the terminal fact, then make the mark durable, if there is one; then
+    /// [`Input::Kept`], or [`Input::NotKept`] when either fails.
+    End {
+        /// The terminal fact.
+        fact: ActionFact,
+        /// The mark.
+        mark: Option<Mark>,
+    },
+    /// Make a mark durable. Nothing depends on it.
+    Remember {
+        /// The action.
+        id: String,
+        /// Its mark.
+        mark: Mark,
+    },
+    /// Take a mark away.
+    Forget {
+        /// The action.
+        id: String,
+    },
+    /// Nothing runs any more and nothing begins: the agent may stop. Said once.
+    Drained,
+}

@@ -1,0 +1,450 @@
+//! [`Work`]: inputs to effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::Timestamp;
+use model::work::{ActionEvent, ActionFact, MAX_TIMEOUT_SECS, Order, Outcome};
+
+use super::output::Output;
+use super::{
+    At, DRAIN, Effect, Input, Leave, MAX_EXPIRES, MAX_MARKS, MAX_PARALLEL, MAX_WAITING, Mark, OrderError,
+    RETRY, Restored, Stage,
+};
+
+/// Says whether a held release lets something be done, and if not, why.
+pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, String>;
+
+/// The actions of a node.
+#[derive(Debug)]
+pub struct Work<P> {
+    marks: BTreeMap<String, Mark>,
+    /// The Action objects that are in the replica.
+    present: BTreeSet<String>,
+    /// Marks whose objects are gone, by when they may go too.
+    fading: BTreeSet<(Timestamp, String)>,
+    waiting: BTreeMap<String, Waiting>,
+    /// The waiting, in the order in which they came.
+    queue: BTreeMap<u64, String>,
+    arrivals: u64,
+    active: BTreeMap<String, Active<P>>,
+    ending: BTreeMap<String, Ending>,
+    stopping: Stopping,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    order: Order,
+    arrival: u64,
+}
+
+/// Something that is begun and not over.
+#[derive(Debug)]
+struct Active<P> {
+    cancel: bool,
+    phase: Phase<P>,
+}
+
+#[derive(Debug)]
+enum Phase<P> {
+    /// Its beginning is not durable yet.
+    Beginning { leave: Leave<P>, timeout_secs: u64 },
+    /// It is being executed.
+    Running { output: Output, killed: bool },
+}
+
+/// A terminal fact that is not durable yet.
+#[derive(Debug)]
+struct Ending {
+    fact: ActionFact,
+    mark: Option<Mark>,
+    /// It could not be kept; tried again then.
+    retry: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopping {
+    No,
+    Until(Timestamp),
+    Killed,
+    Drained,
+}
+
+impl<P: Clone> Work<P> {
+    /// The work of a node at the start of the agent, and what is to be done first: what was
+    /// begun and has no terminal fact is said to be unknown.
+    pub fn new(restored: Restored, at: At, allows: Allows<'_, P>) -> (Work<P>, Vec<Effect<P>>) {
+        let mut work = Work {
+            marks: restored.marks,
+            present: BTreeSet::new(),
+            fading: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            arrivals: 0,
+            active: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            stopping: Stopping::No,
+        };
+        let mut effects = Vec::new();
+        // The log alone can know of a beginning when the marks were damaged.
+        for id in restored.begun.iter().chain(&restored.ended) {
+            let order = restored.orders.iter().find(|(name, _)| name == id);
+            let expires = match order {
+                Some((_, Ok(order))) => bounded(order.expires, at),
+                Some((_, Err(_))) | None => at.trusted,
+            };
+            work.marks.entry(id.clone()).or_insert(Mark { stage: Stage::Begun, expires });
+        }
+        let begun: Vec<(String, Mark)> = work
+            .marks
+            .iter()
+            .filter(|(_, mark)| mark.stage == Stage::Begun)
+            .map(|(id, mark)| (id.clone(), *mark))
+            .collect();
+        for (id, mark) in begun {
+            if restored.ended.contains(&id) {
+                let mark = Mark { stage: Stage::Done, ..mark };
+                work.marks.insert(id.clone(), mark);
+                effects.push(Effect::Remember { id, mark });
+            } else {
+                work.end(id, Outcome::Unknown, 0, Some(mark.expires), &mut effects);
+            }
+        }
+        for (id, order) in restored.orders {
+            work.put(id, order, at, allows, &mut effects);
+        }
+        let gone =
+            work.marks.iter().filter(|(id, _)| !work.present.contains(*id) && !work.ending.contains_key(*id));
+        work.fading = gone.map(|(id, mark)| (mark.expires, id.clone())).collect();
+        work.go_on(at, allows, &mut effects);
+        (work, effects)
+    }
+
+    /// What to do about an input.
+    pub fn handle(&mut self, input: Input, at: At, allows: Allows<'_, P>) -> Vec<Effect<P>> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Tick => {}
+            Input::Put { id, order } => self.put(id, order, at, allows, &mut effects),
+            Input::Removed { id } => self.removed(&id),
+            Input::Delegations => self.judge_waiting(allows, &mut effects),
+            Input::Begun { id } => self.begun(&id, &mut effects),
+            Input::NotBegun { id, message } => {
+                if self.active.remove(&id).is_some() {
+                    self.end(id, Outcome::Failed { message }, 0, None, &mut effects);
+                }
+            }
+            Input::Output { id, stream, bytes } => {
+                if let Some(output) = self.output(&id) {
+                    say(&id, output.take(stream, &bytes, at.now), &mut effects);
+                }
+            }
+            Input::OutputLost { id, stream, bytes } => {
+                if let Some(output) = self.output(&id) {
+                    output.lost(stream, bytes);
+                }
+            }
+            Input::Ended { id, outcome, duration_ms } => {
+                if let Some(Active { phase: Phase::Running { mut output, .. }, .. }) = self.active.remove(&id)
+                {
+                    say(&id, output.finish(), &mut effects);
+                    self.end(id, outcome, duration_ms, None, &mut effects);
+                }
+            }
+            Input::Kept { id } => self.kept(&id),
+            Input::NotKept { id } => {
+                if let Some(ending) = self.ending.get_mut(&id) {
+                    ending.retry = Some(at.now.plus(RETRY));
+                }
+            }
+            Input::Stopping => {
+                if self.stopping == Stopping::No {
+                    self.stopping = Stopping::Until(at.now.plus(DRAIN));
+                }
+            }
+        }
+        self.go_on(at, allows, &mut effects);
+        effects
+    }
+
+    /// When a [`Input::Tick`] is due next, by the host's clock; `None` when nothing waits for time.
+    pub fn next_deadline(&self, at: At) -> Option<Timestamp> {
+        let flush = self.active.values().filter_map(|active| match &active.phase {
+            Phase::Running { output, .. } => output.due(),
+            Phase::Beginning { .. } => None,
+        });
+        let expiry = self.waiting.values().map(|waiting| {
+            let left = waiting.order.expires.since(at.trusted);
+            at.now.plus(left + Duration::from_millis(1))
+        });
+        let retry = self.ending.values().filter_map(|ending| ending.retry);
+        let stop = match self.stopping {
+            Stopping::Until(until) => Some(until),
+            Stopping::No | Stopping::Killed | Stopping::Drained => None,
+        };
+        flush.chain(expiry).chain(retry).chain(stop).min()
+    }
+
+    /// The marks as they are, or are about to be: what must be durable.
+    pub fn marks(&self) -> &BTreeMap<String, Mark> {
+        &self.marks
+    }
+
+    /// How many are being executed or about to be.
+    pub fn active(&self) -> usize {
+        self.active.len()
+    }
+
+    /// How many wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn put(
+        &mut self,
+        id: String,
+        order: Result<Order, OrderError>,
+        at: At,
+        allows: Allows<'_, P>,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        self.present.insert(id.clone());
+        if let Some(mark) = self.marks.get(&id) {
+            self.fading.remove(&(mark.expires, id.clone()));
+        }
+        if let Some(active) = self.active.get_mut(&id) {
+            // Only cancelling has a meaning for what is begun.
+            active.cancel |= order.is_ok_and(|order| order.cancel);
+            return;
+        }
+        if self.marks.contains_key(&id) || self.ending.contains_key(&id) {
+            return;
+        }
+        let mut order = match order {
+            Ok(order) => order,
+            Err(error) => {
+                self.drop_waiting(&id);
+                let outcome = Outcome::Failed { message: error.to_string() };
+                return self.end(id, outcome, 0, Some(at.trusted.plus(MAX_EXPIRES)), effects);
+            }
+        };
+        order.expires = bounded(order.expires, at);
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            waiting.order = order;
+            return;
+        }
+        let expires = Some(order.expires);
+        if !order.cancel
+            && let Err(message) = self.admits(&order, allows)
+        {
+            return self.end(id, Outcome::Refused { message }, 0, expires, effects);
+        }
+        self.arrivals += 1;
+        self.queue.insert(self.arrivals, id.clone());
+        self.waiting.insert(id, Waiting { order, arrival: self.arrivals });
+    }
+
+    /// Whether a new order may wait for its turn.
+    fn admits(&self, order: &Order, allows: Allows<'_, P>) -> Result<(), String> {
+        if self.waiting.len() >= MAX_WAITING {
+            return Err(format!("more than {MAX_WAITING} actions wait on this node"));
+        }
+        if self.marks.len() >= MAX_MARKS {
+            return Err(format!("more than {MAX_MARKS} actions are remembered on this node"));
+        }
+        allows(&order.work).map(|_| ())
+    }
+
+    fn removed(&mut self, id: &str) {
+        self.present.remove(id);
+        // What has not begun is withdrawn; what has goes on, and its facts are kept.
+        self.drop_waiting(id);
+        if !self.active.contains_key(id) && !self.ending.contains_key(id) {
+            self.fade(id);
+        }
+    }
+
+    /// The object is gone, and so may the mark be, in time.
+    fn fade(&mut self, id: &str) {
+        if let Some(mark) = self.marks.get(id).filter(|_| !self.present.contains(id)) {
+            self.fading.insert((mark.expires, id.to_owned()));
+        }
+    }
+
+    fn drop_waiting(&mut self, id: &str) -> Option<Order> {
+        let waiting = self.waiting.remove(id)?;
+        self.queue.remove(&waiting.arrival);
+        Some(waiting.order)
+    }
+
+    fn judge_waiting(&mut self, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+        let refused: Vec<(String, String)> = self
+            .waiting
+            .iter()
+            .filter_map(|(id, waiting)| Some((id.clone(), allows(&waiting.order.work).err()?)))
+            .collect();
+        for (id, message) in refused {
+            let expires = self.drop_waiting(&id).map(|order| order.expires);
+            self.end(id, Outcome::Refused { message }, 0, expires, effects);
+        }
+    }
+
+    fn begun(&mut self, id: &str, effects: &mut Vec<Effect<P>>) {
+        let stopping = self.stopping != Stopping::No;
+        let Some(active) = self.active.get_mut(id) else { return };
+        let Phase::Beginning { leave, timeout_secs } = &active.phase else { return };
+        if active.cancel || stopping {
+            self.active.remove(id);
+            return self.end(id.to_owned(), Outcome::Cancelled, 0, None, effects);
+        }
+        let timeout = Duration::from_secs(*timeout_secs);
+        effects.push(Effect::Execute { id: id.to_owned(), permitted: leave.permitted.clone(), timeout });
+        active.phase = Phase::Running { output: Output::default(), killed: false };
+    }
+
+    /// Says that an action is over. `expires` is given for one that has no mark yet.
+    fn end(
+        &mut self,
+        id: String,
+        outcome: Outcome,
+        duration_ms: u64,
+        expires: Option<Timestamp>,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        let known = self.marks.get(&id).map(|mark| mark.expires);
+        let room = known.is_some() || self.marks.len() < MAX_MARKS;
+        let mark = known.or(expires).filter(|_| room).map(|expires| Mark { stage: Stage::Done, expires });
+        let fact = ActionFact { id: id.clone(), event: ActionEvent::Ended { outcome, duration_ms } };
+        effects.push(Effect::End { fact: fact.clone(), mark });
+        self.ending.insert(id, Ending { fact, mark, retry: None });
+    }
+
+    fn kept(&mut self, id: &str) {
+        let Some(ending) = self.ending.remove(id) else { return };
+        if let Some(mark) = ending.mark {
+            self.marks.insert(id.to_owned(), mark);
+        }
+        self.fade(id);
+    }
+
+    fn output(&mut self, id: &str) -> Option<&mut Output> {
+        match &mut self.active.get_mut(id)?.phase {
+            Phase::Running { output, .. } => Some(output),
+            Phase::Beginning { .. } => None,
+        }
+    }
+
+    /// Everything that time or room makes possible.
+    fn go_on(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+        self.flush(at, effects);
+        self.retry(at, effects);
+        self.drop_late(at, effects);
+        self.stop(at);
+        self.kill(effects);
+        self.begin(at, allows, effects);
+        self.forget(at, effects);
+        self.drained(effects);
+    }
+
+    fn flush(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+        for (id, active) in &mut self.active {
+            if let Phase::Running { output, .. } = &mut active.phase {
+                say(id, output.flush(at.now), effects);
+            }
+        }
+    }
+
+    fn retry(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+        for ending in self.ending.values_mut().filter(|ending| ending.retry.is_some_and(|due| due <= at.now))
+        {
+            ending.retry = None;
+            effects.push(Effect::End { fact: ending.fact.clone(), mark: ending.mark });
+        }
+    }
+
+    /// What was cancelled or expired while it waited.
+    fn drop_late(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+        let late = |order: &Order| {
+            let cancelled = order.cancel.then_some(Outcome::Cancelled);
+            cancelled.or_else(|| (at.trusted > order.expires).then_some(Outcome::Expired))
+        };
+        let ends: Vec<(String, Outcome)> = self
+            .waiting
+            .iter()
+            .filter_map(|(id, waiting)| Some((id.clone(), late(&waiting.order)?)))
+            .collect();
+        for (id, outcome) in ends {
+            let expires = self.drop_waiting(&id).map(|order| order.expires);
+            self.end(id, outcome, 0, expires, effects);
+        }
+    }
+
+    fn stop(&mut self, at: At) {
+        if matches!(self.stopping, Stopping::Until(until) if at.now >= until) {
+            self.stopping = Stopping::Killed;
+            self.active.values_mut().for_each(|active| active.cancel = true);
+        }
+    }
+
+    fn kill(&mut self, effects: &mut Vec<Effect<P>>) {
+        for (id, active) in self.active.iter_mut().filter(|(_, active)| active.cancel) {
+            if let Phase::Running { killed, .. } = &mut active.phase
+                && !std::mem::replace(killed, true)
+            {
+                effects.push(Effect::Kill { id: id.clone() });
+            }
+        }
+    }
+
+    fn begin(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+        while self.stopping == Stopping::No && self.active.len() < MAX_PARALLEL {
+            let Some((_, id)) = self.queue.first_key_value().map(|(arrival, id)| (*arrival, id.clone()))
+            else {
+                return;
+            };
+            let Some(order) = self.drop_waiting(&id) else { return };
+            let expires = bounded(order.expires, at);
+            match allows(&order.work) {
+                Err(message) => self.end(id, Outcome::Refused { message }, 0, Some(expires), effects),
+                Ok(leave) => {
+                    let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
+                    let mark = Mark { stage: Stage::Begun, expires };
+                    self.marks.insert(id.clone(), mark);
+                    effects.push(Effect::Begin { id: id.clone(), mark });
+                    let phase = Phase::Beginning { leave, timeout_secs };
+                    self.active.insert(id, Active { cancel: false, phase });
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+        while let Some((expires, id)) = self.fading.first().cloned() {
+            if at.trusted <= expires {
+                return;
+            }
+            self.fading.pop_first();
+            self.marks.remove(&id);
+            effects.push(Effect::Forget { id });
+        }
+    }
+
+    fn drained(&mut self, effects: &mut Vec<Effect<P>>) {
+        let stopping = matches!(self.stopping, Stopping::Until(_) | Stopping::Killed);
+        // A fact that could not be kept does not hold the stop up: the mark says unknown then.
+        let tried = self.ending.values().all(|ending| ending.retry.is_some());
+        if stopping && self.active.is_empty() && tried {
+            self.stopping = Stopping::Drained;
+            effects.push(Effect::Drained);
+        }
+    }
+}
+
+/// When an order expires, whatever it says itself.
+fn bounded(expires: Timestamp, at: At) -> Timestamp {
+    expires.min(at.trusted.plus(MAX_EXPIRES))
+}
+
+fn say<P>(id: &str, events: Vec<ActionEvent>, effects: &mut Vec<Effect<P>>) {
+    effects.extend(events.into_iter().map(|event| Effect::Say(ActionFact { id: id.to_owned(), event })));
+}

@@ -1,0 +1,390 @@
+//! OPS-2 and LIF-5: an action runs at most once, whatever dies when. `started` is durable
+//! before the command; what was begun and has no terminal fact is `unknown`, and only that.
+//!
+//! The model: an agent over a disk of marks, a log and a replica; its process is killed
+//! between any two durable steps, its log is acknowledged at any moment, and the control
+//! plane may take an object away, cancel it, or offer it again from an old backup.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::Timestamp;
+use model::work::{ActionEvent, ActionFact, Order, Outcome};
+use node::work::{At, Effect, Input, Leave, MAX_PARALLEL, Mark, Restored, Work};
+use proptest::prelude::*;
+
+const SECS: i64 = 1000;
+const EXPIRES: i64 = 600 * SECS;
+
+/// What survives.
+#[derive(Default)]
+struct Disk {
+    marks: BTreeMap<String, Mark>,
+    log: Vec<ActionFact>,
+    acked: usize,
+    replica: Vec<(String, Order)>,
+}
+
+/// What the world saw, kept outside of the agent.
+#[derive(Default)]
+struct Seen {
+    executed: BTreeMap<String, u32>,
+    /// Executed, and the process died before its end was known.
+    killed_within: BTreeSet<String>,
+    /// A mark was written, and the process died before a terminal fact was.
+    lost: BTreeSet<String>,
+}
+
+/// One step that is durable or is not.
+type Durable = Box<dyn FnOnce(&mut World)>;
+
+struct Agent {
+    work: Work<()>,
+    running: BTreeSet<String>,
+    pending: Vec<Effect<()>>,
+}
+
+struct World {
+    disk: Disk,
+    seen: Seen,
+    agent: Agent,
+    now: i64,
+    next: u32,
+    /// Terminal facts that the control plane knows.
+    known: BTreeMap<String, Outcome>,
+    issued: BTreeMap<String, Order>,
+}
+
+fn allows(work: &model::work::Work) -> Result<Leave<()>, String> {
+    match work {
+        model::work::Work::Command { argv } if argv[0] == "/forbidden" => {
+            Err("no release delegates it".into())
+        }
+        _ => Ok(Leave { permitted: (), timeout_secs: 60 }),
+    }
+}
+
+impl World {
+    fn new() -> World {
+        let at = At { now: Timestamp(0), trusted: Timestamp(0) };
+        let (work, pending) = Work::new(Restored::default(), at, &allows);
+        World {
+            disk: Disk::default(),
+            seen: Seen::default(),
+            agent: Agent { work, running: BTreeSet::new(), pending },
+            now: 0,
+            next: 0,
+            known: BTreeMap::new(),
+            issued: BTreeMap::new(),
+        }
+    }
+
+    fn at(&self) -> At {
+        At { now: Timestamp(self.now), trusted: Timestamp(self.now) }
+    }
+
+    fn tell(&mut self, input: Input) {
+        let at = self.at();
+        let effects = self.agent.work.handle(input, at, &allows);
+        self.agent.pending.extend(effects);
+        assert!(self.agent.work.active() <= MAX_PARALLEL);
+    }
+
+    /// Carries effects out, durable step by durable step; dies after `steps` of them.
+    fn settle(&mut self, mut steps: u32) -> bool {
+        while !self.agent.pending.is_empty() {
+            let effect = self.agent.pending.remove(0);
+            let mut writes: Vec<Durable> = Vec::new();
+            let mut then = None;
+            match effect {
+                Effect::Begin { id, mark } => {
+                    let fact = ActionFact { id: id.clone(), event: ActionEvent::Started };
+                    let marked = id.clone();
+                    writes.push(Box::new(move |w| w.mark(marked, mark)));
+                    writes.push(Box::new(move |w| w.disk.log.push(fact)));
+                    then = Some(Input::Begun { id });
+                }
+                Effect::Execute { id, .. } => {
+                    let started = ActionFact { id: id.clone(), event: ActionEvent::Started };
+                    assert!(self.disk.log.contains(&started), "`started` is durable before the command");
+                    assert!(self.disk.marks.contains_key(&id));
+                    *self.seen.executed.entry(id.clone()).or_default() += 1;
+                    assert_eq!(self.seen.executed[&id], 1, "{id} is executed twice");
+                    self.agent.running.insert(id);
+                }
+                Effect::Kill { id } => {
+                    if self.agent.running.remove(&id) {
+                        then = Some(Input::Ended { id, outcome: Outcome::Cancelled, duration_ms: 1 });
+                    }
+                }
+                Effect::Say(fact) => writes.push(Box::new(move |w| w.disk.log.push(fact))),
+                Effect::End { fact, mark } => {
+                    let id = fact.id.clone();
+                    let waits = &self.disk.log[self.disk.acked..];
+                    let said = waits.iter().any(|fact| is_end(fact) && fact.id == id);
+                    assert!(!said, "the terminal fact of {id} is in the log, and is said again");
+                    writes.push(Box::new(move |w| w.disk.log.push(fact)));
+                    let marked = id.clone();
+                    if let Some(mark) = mark {
+                        writes.push(Box::new(move |w| w.mark(marked, mark)));
+                    }
+                    then = Some(Input::Kept { id });
+                }
+                Effect::Remember { id, mark } => {
+                    writes.push(Box::new(move |w| w.mark(id, mark)));
+                }
+                Effect::Forget { id } => {
+                    writes.push(Box::new(move |w| {
+                        w.disk.marks.remove(&id);
+                    }));
+                }
+                Effect::Drained => {}
+            }
+            for write in writes {
+                if steps == 0 {
+                    return false;
+                }
+                steps -= 1;
+                write(self);
+            }
+            if let Some(input) = then {
+                self.tell(input);
+            }
+        }
+        true
+    }
+
+    /// The process is killed and started again.
+    fn die(&mut self) {
+        for id in std::mem::take(&mut self.agent.running) {
+            self.seen.killed_within.insert(id);
+        }
+        let ended: BTreeSet<&str> =
+            self.disk.log.iter().filter(|fact| is_end(fact)).map(|f| &*f.id).collect();
+        for (id, mark) in &self.disk.marks {
+            if mark.stage == node::work::Stage::Begun && !ended.contains(id.as_str()) {
+                self.seen.lost.insert(id.clone());
+            }
+        }
+        let mut restored = Restored { marks: self.disk.marks.clone(), ..Restored::default() };
+        self.disk.log[self.disk.acked..].iter().for_each(|fact| restored.notice(fact));
+        restored.orders =
+            self.disk.replica.iter().map(|(id, order)| (id.clone(), Ok(order.clone()))).collect();
+        let (work, pending) = Work::new(restored, self.at(), &allows);
+        self.agent = Agent { work, running: BTreeSet::new(), pending };
+    }
+
+    /// The control plane takes in the log up to a fact, and drops what is answered.
+    fn take_in(&mut self, upto: usize) {
+        let upto = self.disk.acked.max(upto.min(self.disk.log.len()));
+        for fact in &self.disk.log[self.disk.acked..upto] {
+            if let ActionEvent::Ended { outcome, .. } = &fact.event {
+                // The first terminal fact counts.
+                self.known.entry(fact.id.clone()).or_insert_with(|| outcome.clone());
+            }
+        }
+        self.disk.acked = upto;
+    }
+
+    fn mark(&mut self, id: String, mark: Mark) {
+        self.disk.marks.insert(id, mark);
+    }
+
+    fn put(&mut self, id: String, order: Order) {
+        self.disk.replica.retain(|(name, _)| *name != id);
+        self.disk.replica.push((id.clone(), order.clone()));
+        self.tell(Input::Put { id, order: Ok(order) });
+    }
+
+    fn remove(&mut self, id: String) {
+        self.disk.replica.retain(|(name, _)| *name != id);
+        self.tell(Input::Removed { id });
+    }
+
+    fn any<'a, T>(&self, from: impl Iterator<Item = &'a T>, pick: u8) -> Option<T>
+    where
+        T: Clone + 'a,
+    {
+        let all: Vec<&T> = from.collect();
+        all.get(usize::from(pick).checked_rem(all.len())?).map(|found| (*found).clone())
+    }
+}
+
+fn is_end(fact: &ActionFact) -> bool {
+    matches!(fact.event, ActionEvent::Ended { .. })
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Order { forbidden: bool },
+    Cancel(u8),
+    Print(u8),
+    Exit(u8),
+    TakeIn(u8),
+    Answered(u8),
+    Backup(u8),
+    Pass(u16),
+    Die(u32),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(|f| Op::Order { forbidden: f }),
+        1 => any::<u8>().prop_map(Op::Cancel),
+        2 => any::<u8>().prop_map(Op::Print),
+        4 => any::<u8>().prop_map(Op::Exit),
+        3 => any::<u8>().prop_map(Op::TakeIn),
+        3 => any::<u8>().prop_map(Op::Answered),
+        1 => any::<u8>().prop_map(Op::Backup),
+        2 => any::<u16>().prop_map(Op::Pass),
+        3 => (0u32..8).prop_map(Op::Die),
+    ]
+}
+
+fn act(world: &mut World, op: Op) -> u32 {
+    match op {
+        Op::Order { forbidden } => {
+            let id = format!("t{}", world.next);
+            world.next += 1;
+            let program = if forbidden { "/forbidden" } else { "/bin/true" };
+            let order = Order {
+                task: "t".into(),
+                work: model::work::Work::Command { argv: vec![program.into()] },
+                timeout_secs: 60,
+                expires: Timestamp(world.now + EXPIRES),
+                cancel: false,
+            };
+            world.issued.insert(id.clone(), order.clone());
+            world.put(id, order);
+        }
+        Op::Cancel(pick) => {
+            if let Some((id, order)) = world.any(world.disk.replica.iter(), pick) {
+                world.put(id, Order { cancel: true, ..order });
+            }
+        }
+        Op::Print(pick) => {
+            if let Some(id) = world.any(world.agent.running.iter(), pick) {
+                let stream = model::work::Stream::Stdout;
+                world.tell(Input::Output { id, stream, bytes: b"line\n".to_vec() });
+            }
+        }
+        Op::Exit(pick) => {
+            if let Some(id) = world.any(world.agent.running.iter(), pick) {
+                world.agent.running.remove(&id);
+                let outcome = Outcome::Exited { code: i32::from(pick % 2) };
+                world.tell(Input::Ended { id, outcome, duration_ms: 1 });
+            }
+        }
+        Op::TakeIn(share) => {
+            let waits = world.disk.log.len() - world.disk.acked;
+            world.take_in(world.disk.acked + waits * usize::from(share) / 255);
+        }
+        Op::Answered(pick) => {
+            if let Some(id) = world.any(world.known.keys(), pick) {
+                world.remove(id);
+            }
+        }
+        // The control plane forgot that it was answered, or asked at all.
+        Op::Backup(pick) => {
+            let issued: Vec<(String, Order)> = world.issued.clone().into_iter().collect();
+            if let Some((id, order)) = world.any(issued.iter(), pick) {
+                world.put(id, order);
+            }
+        }
+        Op::Pass(secs) => {
+            world.now += i64::from(secs % 400) * SECS;
+            world.tell(Input::Tick);
+        }
+        Op::Die(steps) => return steps,
+    }
+    u32::MAX
+}
+
+fn check(world: &mut World) {
+    // Let everything come to its end, without further deaths.
+    world.settle(u32::MAX);
+    while let Some(id) = world.agent.running.iter().next().cloned() {
+        world.agent.running.remove(&id);
+        world.tell(Input::Ended { id, outcome: Outcome::Exited { code: 0 }, duration_ms: 1 });
+        world.settle(u32::MAX);
+    }
+    assert_eq!((world.agent.work.active(), world.agent.work.waiting()), (0, 0));
+    world.take_in(usize::MAX);
+    for (id, _) in &world.disk.replica {
+        assert!(world.known.contains_key(id), "{id} is never answered");
+    }
+    for (id, outcome) in &world.known {
+        let unknown = *outcome == Outcome::Unknown;
+        assert!(!unknown || world.seen.lost.contains(id), "{id} was not lost and is said to be unknown");
+        assert!(
+            !world.seen.killed_within.contains(id) || unknown,
+            "{id} was lost and is said to be {outcome}"
+        );
+        let refused = matches!(outcome, Outcome::Refused { .. });
+        assert!(!(refused && world.seen.executed.contains_key(id)), "{id} was refused and executed");
+    }
+    // What is answered and gone is forgotten once it has expired.
+    for id in world.known.keys().cloned().collect::<Vec<_>>() {
+        world.remove(id);
+    }
+    world.now += 2 * EXPIRES;
+    world.tell(Input::Tick);
+    world.settle(u32::MAX);
+    assert!(world.disk.marks.is_empty() && world.agent.work.marks().is_empty(), "{:?}", world.disk.marks);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn nothing_runs_twice_and_unknown_is_exactly_what_was_lost(ops in prop::collection::vec(op(), 1..60)) {
+        let mut world = World::new();
+        for op in ops {
+            let steps = act(&mut world, op);
+            if !world.settle(steps) || steps != u32::MAX {
+                world.die();
+                // Half of the time it dies again while it recovers.
+                if steps % 2 == 1 && !world.settle(1) {
+                    world.die();
+                }
+            }
+        }
+        check(&mut world);
+    }
+}
+
+/// One action, the agent killed after every single durable step of it.
+#[test]
+fn a_kill_between_any_two_steps_of_one_action() {
+    let mut outcomes = BTreeMap::new();
+    for steps in 0..6 {
+        let mut world = World::new();
+        act(&mut world, Op::Order { forbidden: false });
+        let mut left = steps;
+        let mut alive = world.settle(left.min(2));
+        left = left.saturating_sub(2);
+        if alive && !world.agent.running.is_empty() {
+            act(&mut world, Op::Exit(0));
+            alive = world.settle(left);
+        }
+        if !alive || steps == 5 {
+            world.die();
+        }
+        world.settle(u32::MAX);
+        let executed = world.seen.executed.get("t0").copied().unwrap_or(0);
+        check(&mut world);
+        outcomes.insert(steps, (executed, world.known["t0"].to_string()));
+    }
+    let unknown = Outcome::Unknown.to_string();
+    let wanted = [
+        (0, (1, "exit 0".to_owned())),
+        // The mark is there, and the fact is not: it may have run, for all that is known.
+        (1, (0, unknown.clone())),
+        // Both are there; it ran, and its end is not durable.
+        (2, (1, unknown)),
+        (3, (1, "exit 0".to_owned())),
+        (4, (1, "exit 0".to_owned())),
+        (5, (1, "exit 0".to_owned())),
+    ];
+    assert_eq!(outcomes, BTreeMap::from(wanted));
+}

@@ -1,0 +1,267 @@
+//! [`Backend`]: where objects live for their users, whatever that is (SYN-9).
+//!
+//! One worker owns a backend and calls it; every call may block on a disk or a server. The
+//! trait is shaped so that a store with versions, a status subresource, finalizers and
+//! defaulted fields fits as well as a folder does.
+
+use bytes::Bytes;
+use model::ObjectKey;
+
+use crate::manifest;
+use crate::signals::Signals;
+
+/// An object as a backend has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Kind, namespace, name.
+    pub key: ObjectKey,
+    /// Its uid here: its own, or the one given by [`Backend::assign_uid`].
+    pub uid: Option<String>,
+    /// Its version: changes with everything but its status, and only then. Opaque; equal
+    /// versions of one key are equal content. After [`Backend::apply`] it is what
+    /// [`Applied::version`] said, until somebody else changes the object.
+    pub version: String,
+    /// Its spec content: canonical JSON.
+    pub spec: Bytes,
+    /// Its status, canonical JSON.
+    pub status: Option<Bytes>,
+    /// The recorded uid of its source: synchronization put it here (SYN-7).
+    pub source_uid: Option<String>,
+    /// It is going, and somebody else has to agree first (finalizers). It may neither be
+    /// applied nor made anew until it is gone.
+    pub deleting: bool,
+}
+
+/// Something that a backend has and cannot take as an object; for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: a path in the folder, or an object's key. Empty for the whole backend.
+    pub place: String,
+    /// The line, from 1, where one can be named.
+    pub line: Option<u32>,
+    /// A stable code.
+    pub code: &'static str,
+    /// What is wrong and what to do, for people.
+    pub message: String,
+    /// Objects that go on as they were before it, though what is there says nothing of them.
+    pub kept: Vec<ObjectKey>,
+}
+
+impl Problem {
+    /// A problem that keeps no object as it was.
+    pub(crate) fn of(place: &str, line: Option<u32>, code: &'static str, message: String) -> Problem {
+        Problem { place: place.to_owned(), line, code, message, kept: Vec::new() }
+    }
+}
+
+/// Everything that a backend has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The objects, by key.
+    pub objects: Vec<Found>,
+    /// What could not be taken.
+    pub problems: Vec<Problem>,
+    /// An object that is not in `objects` is not there. When false, something could not be
+    /// looked at: nothing may be taken for deleted.
+    pub complete: bool,
+}
+
+/// What must hold for a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing.
+    #[default]
+    Anything,
+    /// The object is not there.
+    Absent,
+    /// The object has this version.
+    Version(String),
+}
+
+impl Expect {
+    /// Whether what is there is as it must be.
+    pub fn holds(&self, found: Option<&Found>) -> bool {
+        match (self, found) {
+            (Expect::Anything, _) | (Expect::Absent, None) => true,
+            (Expect::Version(version), Some(found)) => *version == found.version,
+            _ => false,
+        }
+    }
+}
+
+/// An object to be put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Apply<'a> {
+    /// Kind, namespace, name.
+    pub key: &'a ObjectKey,
+    /// Its spec content, at most [`sync::object::MAX_CONTENT`] bytes.
+    pub spec: &'a [u8],
+    /// Its uid at the source, recorded with it; `None` for an object of this side's own.
+    pub source_uid: Option<&'a str>,
+    /// What must hold.
+    pub expect: Expect,
+}
+
+/// A change that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The object's version now: whoever finds it finds what was put, and no local edit.
+    pub version: String,
+}
+
+/// What must hold for a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Precondition {
+    /// The object has this uid here.
+    pub uid: Option<String>,
+    /// The object has this version.
+    pub version: Option<String>,
+}
+
+impl Precondition {
+    /// Whether an object is as it must be.
+    pub fn holds(&self, found: &Found) -> bool {
+        let uid = self.uid.is_none() || self.uid == found.uid;
+        uid && self.version.as_ref().is_none_or(|version| *version == found.version)
+    }
+}
+
+/// How far a deletion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// The object is gone.
+    Gone,
+    /// There was none.
+    Absent,
+    /// It is going: finalizers are pending.
+    Pending,
+}
+
+/// Why a call failed, by what helps (SYN-12).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// It may work later as it is: try again after a while.
+    #[error("{message}")]
+    Temporary {
+        /// A stable code.
+        code: &'static str,
+        /// What happened, for people.
+        message: String,
+    },
+    /// What is known of the object is stale: get it, and try again.
+    #[error("{message}")]
+    Recoverable {
+        /// A stable code.
+        code: &'static str,
+        /// What happened, for people.
+        message: String,
+    },
+    /// It will never work: stop, and tell the source of truth.
+    #[error("{message}")]
+    Permanent {
+        /// A stable code.
+        code: &'static str,
+        /// What is wrong and what to do, for people.
+        message: String,
+    },
+}
+
+impl BackendError {
+    /// Something that may pass.
+    pub fn temporary(code: &'static str, message: impl Into<String>) -> BackendError {
+        BackendError::Temporary { code, message: message.into() }
+    }
+
+    /// The object is not as expected.
+    pub fn conflict(key: &ObjectKey) -> BackendError {
+        let message = format!("{key} is not as expected; somebody changed it");
+        BackendError::Recoverable { code: "conflict", message }
+    }
+
+    /// There is no such object.
+    pub fn absent(key: &ObjectKey) -> BackendError {
+        BackendError::Recoverable { code: "absent", message: format!("there is no {key}") }
+    }
+
+    /// Something that stays.
+    pub fn permanent(code: &'static str, message: impl Into<String>) -> BackendError {
+        BackendError::Permanent { code, message: message.into() }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            BackendError::Temporary { code, .. }
+            | BackendError::Recoverable { code, .. }
+            | BackendError::Permanent { code, .. } => code,
+        }
+    }
+}
+
+impl From<manifest::ReadManifestError> for BackendError {
+    fn from(error: manifest::ReadManifestError) -> BackendError {
+        BackendError::permanent(error.problem.code(), error.to_string())
+    }
+}
+
+/// Where objects live for their users.
+pub trait Backend: Send {
+    /// Everything that is there now.
+    ///
+    /// # Errors
+    /// When the backend cannot be asked at all. A folder that is gone is no error but an
+    /// incomplete listing.
+    fn list(&mut self) -> Result<Listing, BackendError>;
+
+    /// One object.
+    ///
+    /// # Errors
+    /// As [`Backend::list`].
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError>;
+
+    /// Puts an object: makes it, or replaces its spec, and leaves its status alone. It does
+    /// not come back as a signal.
+    ///
+    /// # Errors
+    /// Recoverable `conflict` when `expect` does not hold; permanent when the content is not
+    /// one of this object; temporary when the backend is gone, full or busy.
+    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError>;
+
+    /// Deletes an object with its status. It does not come back as a signal.
+    ///
+    /// # Errors
+    /// Recoverable `conflict` when the precondition does not hold; else as for apply.
+    fn delete(&mut self, key: &ObjectKey, precondition: &Precondition) -> Result<Deleted, BackendError>;
+
+    /// Sets the status of an object, `None` takes it away; its spec and version stay. It does
+    /// not come back as a signal.
+    ///
+    /// # Errors
+    /// Recoverable `absent` when there is no such object, or `conflict` when it has another
+    /// uid than `uid`; permanent when the status is no JSON map or too large.
+    fn put_status(
+        &mut self,
+        key: &ObjectKey,
+        uid: Option<&str>,
+        status: Option<&[u8]>,
+    ) -> Result<(), BackendError>;
+
+    /// Tells the uid that the caller gave to an object that has none of its own. The backend
+    /// says it in [`Found::uid`] as long as the object lives here, so that one that was deleted
+    /// and made again is seen as another. It is not kept over a restart: the caller does that.
+    fn assign_uid(&mut self, key: &ObjectKey, uid: &str);
+
+    /// Signals from now on; an earlier receiver gets no more. Call it before
+    /// [`Backend::list`], so that nothing happens in between.
+    ///
+    /// # Errors
+    /// As [`Backend::list`].
+    fn watch(&mut self) -> Result<Signals, BackendError>;
+
+    /// Whether what is found is what was applied, as this backend keeps it: fields that it
+    /// adds or writes differently by itself are no local edit. Asked only where versions
+    /// differ.
+    fn equivalent(&self, applied: &[u8], found: &[u8]) -> bool {
+        applied == found || manifest::normal(applied).is_some_and(|applied| applied == found)
+    }
+}

@@ -1,0 +1,210 @@
+//! [`File`]: what one file of a folder says, and how sure that is.
+
+use bytes::Bytes;
+
+use super::names::Role;
+use super::tree::Stamp;
+use super::view::{GONE, MAX_SETTLE, MAX_TOTAL, SETTLE, SETTLE_COARSE};
+use crate::backend::Problem;
+use crate::manifest::{Manifest, ReadManifestError};
+
+/// What reading a file came to.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Its manifests; `blank` when the text has nothing at all, not even a comment.
+    Manifests {
+        /// In their order.
+        manifests: Vec<Manifest>,
+        /// There is no text.
+        blank: bool,
+    },
+    /// A status.
+    Status(Bytes),
+    /// Its text is nothing of that.
+    Bad(ReadManifestError),
+    /// It may not be read.
+    Refused(String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct File {
+    role: Role,
+    /// The stamp of what was read last; `None` when it has to be read again.
+    read: Option<Stamp>,
+    /// The stamp that it had when it was written here.
+    written: Option<Stamp>,
+    pending: Option<Pending>,
+    missing: Option<u64>,
+    /// It could be read at least once.
+    known: bool,
+    manifests: Vec<Manifest>,
+    status: Option<Bytes>,
+    problem: Option<Problem>,
+}
+
+/// A change that has not settled.
+#[derive(Debug)]
+struct Pending {
+    stamp: Stamp,
+    /// Since when it has this stamp.
+    since: u64,
+    /// Since when it changes.
+    first: u64,
+}
+
+impl File {
+    pub(crate) fn new(role: Role) -> File {
+        File {
+            role,
+            read: None,
+            written: None,
+            pending: None,
+            missing: None,
+            known: false,
+            manifests: Vec::new(),
+            status: None,
+            problem: None,
+        }
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(crate) fn manifests(&self) -> &[Manifest] {
+        &self.manifests
+    }
+
+    pub(crate) fn status(&self) -> Option<Bytes> {
+        self.status.clone()
+    }
+
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        self.problem.as_ref()
+    }
+
+    pub(crate) fn known(&self) -> bool {
+        self.known
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// The stamp of what it says here.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.read.or(self.written)
+    }
+
+    /// It was written here, and had this stamp then.
+    pub(crate) fn written(&mut self, stamp: Option<Stamp>) {
+        self.written = stamp;
+    }
+
+    pub(crate) fn unsettled(&self) -> bool {
+        self.pending.is_some() || self.missing.is_some()
+    }
+
+    /// Bytes of specs.
+    pub(crate) fn size(&self) -> usize {
+        self.manifests.iter().map(|manifest| manifest.spec.len()).sum()
+    }
+
+    /// It is there with this stamp; true when that is news.
+    pub(crate) fn seen(&mut self, stamp: Stamp, now: u64) -> bool {
+        let back = self.missing.take().is_some();
+        if self.read == Some(stamp) {
+            return self.pending.take().is_some() || back;
+        }
+        let first = self.pending.as_ref().map_or(now, |pending| pending.first);
+        match &self.pending {
+            Some(pending) if pending.stamp == stamp => back,
+            _ => {
+                self.pending = Some(Pending { stamp, since: now, first });
+                true
+            }
+        }
+    }
+
+    /// It has to be read now.
+    pub(crate) fn due(&self, now: u64) -> bool {
+        self.pending.as_ref().is_some_and(|pending| {
+            let settle = if pending.stamp.coarse() { SETTLE_COARSE } else { SETTLE };
+            now.saturating_sub(pending.since) >= settle || self.restless(now)
+        })
+    }
+
+    /// What it says now has not been read.
+    pub(crate) fn unread(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// It has been changing for so long that it is read as it is.
+    pub(crate) fn restless(&self, now: u64) -> bool {
+        self.pending.as_ref().is_some_and(|pending| now.saturating_sub(pending.first) >= MAX_SETTLE)
+    }
+
+    /// It is not there; true when that is news.
+    pub(crate) fn missed(&mut self, now: u64) -> bool {
+        self.pending = None;
+        if self.missing.is_some() {
+            return false;
+        }
+        self.missing = Some(now);
+        true
+    }
+
+    /// Nobody can say whether it is there.
+    pub(crate) fn found_again(&mut self) {
+        self.missing = None;
+    }
+
+    /// It has been missing long enough.
+    pub(crate) fn gone(&self, now: u64, quiet: bool) -> bool {
+        self.missing.is_some_and(|since| {
+            let missing = now.saturating_sub(since);
+            missing >= GONE && (quiet || missing >= MAX_SETTLE)
+        })
+    }
+
+    /// Takes in what it says; what cannot be taken leaves what it said before.
+    pub(crate) fn loaded(&mut self, path: &str, stamp: Option<Stamp>, read: Read, room: usize) {
+        self.read = stamp;
+        self.pending = None;
+        self.missing = None;
+        let problem = match read {
+            Read::Bad(error) => Some((error.line, error.problem.code(), error.to_string())),
+            Read::Refused(why) => Some((None, "not-readable", why)),
+            Read::Status(status) => {
+                self.status = Some(status);
+                None
+            }
+            Read::Manifests { manifests, blank } => {
+                let size: usize = manifests.iter().map(|manifest| manifest.spec.len()).sum();
+                if manifests.is_empty() && (blank || !self.manifests.is_empty()) {
+                    let text = "it is empty; remove the file to remove its objects".to_owned();
+                    Some((None, "empty", text))
+                } else if size > room {
+                    let text = format!("the folder has more than {MAX_TOTAL} bytes of objects");
+                    Some((None, "too-large", text))
+                } else {
+                    self.manifests = manifests;
+                    None
+                }
+            }
+        };
+        self.known |= problem.is_none();
+        self.problem = problem.map(|(line, code, text)| {
+            let kept: Vec<_> = self.manifests.iter().map(|manifest| manifest.key.clone()).collect();
+            let stays = !kept.is_empty() || self.status.is_some();
+            let message = format!("{text}{}", if stays { "; what it said before stays" } else { "" });
+            Problem { kept, ..Problem::of(path, line, code, message) }
+        });
+    }
+
+    /// It could not be read, and will be tried again.
+    pub(crate) fn failed(&mut self, problem: Problem) {
+        self.problem = Some(problem);
+    }
+}

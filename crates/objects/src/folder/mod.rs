@@ -1,0 +1,132 @@
+//! [`Folder`]: a watched folder of manifests (SYN-9).
+//!
+//! Users put manifests anywhere below the folder, in files named `*.yaml`, `*.yml` or
+//! `*.json`; hidden names are ignored. What synchronization puts there goes to
+//! `KIND/NAMESPACE/NAME.yaml`, the kind in lower case, `_` for no namespace. The status of an
+//! object lies beside its file as `FILE.status.json`; where a file holds several objects, as
+//! `FILE.KIND.NAMESPACE.NAME.status.json`. Local tools write it, and it is read as the status.
+//!
+//! Invariants:
+//!
+//! - Nothing outside the folder is read or written, whatever links say.
+//! - A file that is empty, half written or unreadable keeps what it said before, as a problem.
+//!   If that is not known (after a restart), the listing is incomplete, and nothing may be
+//!   taken for deleted until the file is mended or removed.
+//! - A folder that is gone, or is suddenly another and empty, deletes nothing.
+//! - A change made here is no signal; touching or reformatting a file is no change.
+//! - Looking at the whole folder is the truth; notifications of the kernel only say when.
+//!
+//! Finalizers mean nothing in a folder: nobody would run them. They are kept as they are.
+
+mod disk;
+mod file;
+mod names;
+mod state;
+mod tree;
+mod view;
+mod watcher;
+mod write;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use model::ObjectKey;
+
+use crate::backend::{Applied, Apply, Backend, BackendError, Deleted, Found, Listing, Precondition};
+use crate::signals::Signals;
+use state::State;
+
+/// Milliseconds that never go back, from anywhere.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// A watched folder.
+pub struct Folder {
+    state: Arc<Mutex<State>>,
+    clock: Clock,
+}
+
+impl Folder {
+    /// The folder at an absolute path without links; it may be missing yet. Nothing is
+    /// looked at before the first call.
+    pub fn new(path: &Path) -> Folder {
+        let start = Instant::now();
+        let clock = move || u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Folder::with_clock(path, Arc::new(clock))
+    }
+
+    /// The same with another clock, for tests.
+    pub fn with_clock(path: &Path, clock: Clock) -> Folder {
+        Folder { state: Arc::new(Mutex::new(State::new(path))), clock }
+    }
+
+    /// Looks at the folder now, and sends the signals that are due. A watch does that by
+    /// itself; without one, [`Backend::list`] does.
+    pub fn poll(&mut self) {
+        let now = (self.clock)();
+        self.lock().poll(now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Backend for Folder {
+    /// What has settled, after a look at the folder.
+    fn list(&mut self) -> Result<Listing, BackendError> {
+        self.poll();
+        Ok(self.lock().listing())
+    }
+
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
+        self.started();
+        Ok(self.lock().get(key))
+    }
+
+    /// Temporary `unsettled` when an expectation is to be checked against a file that somebody
+    /// is writing, and `folder-gone` when there is no folder.
+    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
+        self.started();
+        self.lock().apply(&apply)
+    }
+
+    fn delete(&mut self, key: &ObjectKey, precondition: &Precondition) -> Result<Deleted, BackendError> {
+        self.started();
+        self.lock().delete(key, precondition)
+    }
+
+    /// `None` removes the file of the status; one inside the manifest stays and counts then.
+    fn put_status(
+        &mut self,
+        key: &ObjectKey,
+        uid: Option<&str>,
+        status: Option<&[u8]>,
+    ) -> Result<(), BackendError> {
+        self.started();
+        self.lock().put_status(key, uid, status)
+    }
+
+    fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {
+        self.lock().assign_uid(key, uid);
+    }
+
+    fn watch(&mut self) -> Result<Signals, BackendError> {
+        watcher::start(&self.state, &self.clock)
+    }
+}
+
+impl Folder {
+    /// The folder has been looked at once.
+    fn started(&mut self) {
+        if !self.lock().started() {
+            self.poll();
+        }
+    }
+}
+
+/// The state is changed by whole steps; after a panic between two of them the next look
+/// makes it right.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,388 @@
+//! [`State`]: the view of a folder together with the folder itself.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use model::ObjectKey;
+use rustix::io::Errno;
+
+use super::disk;
+use super::file::Read;
+use super::names::{self, Role};
+use super::tree::{Look, Stamp};
+use super::view::{Due, Placed, Presence, Published, View};
+use super::write;
+use crate::backend::{Applied, Apply, BackendError, Deleted, Expect, Found, Listing, Precondition, Problem};
+use crate::manifest::{self, Extras, Format, Manifest};
+use crate::signals::{Changes, Sender, Signal};
+
+/// How many names are tried for a new file.
+const MAX_PLACES: usize = 16;
+
+/// Told every directory that is seen.
+pub(crate) type Watch = Box<dyn Fn(&OwnedFd) + Send>;
+
+/// See the module.
+pub(crate) struct State {
+    path: PathBuf,
+    view: View,
+    /// What a writer of ours left when it died has been removed.
+    swept: bool,
+    sender: Option<Sender>,
+    /// What watches every directory seen.
+    watch: Option<Watch>,
+}
+
+impl State {
+    pub(crate) fn new(path: &Path) -> State {
+        State { path: path.to_owned(), view: View::new(), swept: false, sender: None, watch: None }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn started(&self) -> bool {
+        *self.view.presence() != Presence::Unknown
+    }
+
+    pub(crate) fn gone(&self) -> bool {
+        matches!(self.view.presence(), Presence::Gone(_))
+    }
+
+    pub(crate) fn unsettled(&self) -> bool {
+        self.view.unsettled()
+    }
+
+    pub(crate) fn set_watch(&mut self, sender: Sender, watch: Watch) {
+        self.sender = Some(sender);
+        self.watch = Some(watch);
+    }
+
+    /// Looks at the folder, reads what is due, and tells.
+    pub(crate) fn poll(&mut self, now: u64) {
+        let was = self.view.presence().clone();
+        let root = disk::open_folder(&self.path);
+        let look = match &root {
+            Err(why) => Look::Gone(why.clone()),
+            Ok(root) => self.look(root),
+        };
+        let due = self.view.observe(look, now);
+        if let Ok(root) = &root {
+            for due in due {
+                self.load(root, &due);
+            }
+        }
+        let published = self.view.publish(now);
+        self.tell(&was, published);
+    }
+
+    fn look(&mut self, root: &OwnedFd) -> Look {
+        let watch = &self.watch;
+        let mut each = |dir: &OwnedFd| {
+            if let Some(watch) = watch {
+                watch(dir);
+            }
+        };
+        match disk::look(root, !self.swept, &mut each) {
+            Ok(tree) => {
+                self.swept = true;
+                Look::Here(tree)
+            }
+            Err(errno) => Look::Gone(format!("it cannot be looked into: {errno}")),
+        }
+    }
+
+    fn load(&mut self, root: &OwnedFd, due: &Due) {
+        let Some(role) = names::role(&due.path) else { return };
+        let limit = match role {
+            Role::Manifests(_) => manifest::MAX_FILE,
+            Role::Status => sync::object::MAX_CONTENT,
+        };
+        match disk::read(root, &due.path, limit) {
+            Ok(Some((bytes, stamp))) if stamp == due.stamp || due.restless => {
+                self.view.loaded(&due.path, stamp, understand(role, &bytes));
+            }
+            // It changes under the reader, or is gone by now: the next look will tell.
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV)) => {
+                let why = format!("it cannot be read: {errno}");
+                self.view.loaded(&due.path, due.stamp, Read::Refused(why));
+            }
+            Err(errno) => {
+                let message = format!("it cannot be read: {errno}");
+                self.view.not_loaded(&due.path, Problem::of(&due.path, None, "not-readable", message));
+            }
+        }
+    }
+
+    fn tell(&self, was: &Presence, published: Published) {
+        let Some(sender) = &self.sender else { return };
+        let now = self.view.presence();
+        match (was, now) {
+            (Presence::Gone(_), Presence::Gone(_)) => {}
+            (_, Presence::Gone(why)) => sender.send(Signal::Gone(why.clone())),
+            (Presence::Gone(_), _) => sender.send(Signal::Back),
+            _ => {}
+        }
+        if published.notes || !published.keys.is_empty() {
+            sender.send(Signal::Changed(Changes::Keys(published.keys)));
+        }
+    }
+
+    pub(crate) fn listing(&self) -> Listing {
+        self.view.listing()
+    }
+
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Found> {
+        self.view.object(key).map(|placed| placed.found.clone())
+    }
+
+    pub(crate) fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {
+        self.view.assign_uid(key, uid);
+    }
+
+    pub(crate) fn apply(&mut self, apply: &Apply<'_>) -> Result<Applied, BackendError> {
+        manifest::identify(apply.key, apply.spec)?;
+        let root = self.root()?;
+        let old = self.view.object(apply.key).cloned();
+        if !apply.expect.holds(old.as_ref().map(|old| &old.found)) {
+            return Err(BackendError::conflict(apply.key));
+        }
+        let rested = match &old {
+            Some(old) => self.rested(&root, &old.path)?,
+            None => true,
+        };
+        if !rested && apply.expect != Expect::Anything {
+            let message = format!("the file of {} is being written; try again", apply.key);
+            return Err(BackendError::temporary("unsettled", message));
+        }
+        let extras = extras(old.as_ref(), apply.source_uid);
+        let version = normal_version(apply, &extras)?;
+        if let Some(old) = &old
+            && rested
+            && old.readable
+            && old.found.version == version
+        {
+            return Ok(Applied { version });
+        }
+        if apply.spec.len() > self.view.room() {
+            let message = "the folder has as many bytes of objects as it may have";
+            return Err(BackendError::permanent("too-large", message));
+        }
+        let (path, text) = match &old {
+            Some(old) => (old.path.clone(), self.rewritten(&root, old, apply, &extras)?),
+            None => self.new_file(&root, apply, &extras)?,
+        };
+        let read = understand_path(&path, text.as_bytes());
+        match &read {
+            Read::Manifests { manifests, .. } if manifests.iter().any(|it| it.version() == version) => {}
+            _ => return Err(unwritable(apply.key)),
+        }
+        self.write(&root, &path, text.as_bytes(), read)?;
+        Ok(Applied { version })
+    }
+
+    /// The new text of the file in which an object stands.
+    fn rewritten(
+        &self,
+        root: &OwnedFd,
+        old: &Placed,
+        apply: &Apply<'_>,
+        extras: &Extras,
+    ) -> Result<String, BackendError> {
+        let format = format_of(&old.path);
+        let new = manifest::render(apply.spec, extras, format).map_err(|it| it.anywhere())?;
+        if old.alone {
+            return Ok(new);
+        }
+        Ok(manifest::replace_document(&self.shared_text(root, old)?, old.manifest.place, &new)?)
+    }
+
+    /// The text of a file that holds several objects, if it is as it was read.
+    fn shared_text(&self, root: &OwnedFd, old: &Placed) -> Result<String, BackendError> {
+        let broken = || {
+            let message = format!("{} holds other objects too and cannot be read now", old.path);
+            BackendError::temporary("unsettled", message)
+        };
+        if !old.readable || !self.rested(root, &old.path)? {
+            return Err(broken());
+        }
+        let read = disk::read(root, &old.path, manifest::MAX_FILE).map_err(|_| broken())?;
+        let (bytes, _) = read.ok_or_else(broken)?;
+        String::from_utf8(bytes).map_err(|_| broken())
+    }
+
+    /// Path and text for an object that has no file. What YAML cannot say again is written as
+    /// JSON.
+    fn new_file(
+        &self,
+        root: &OwnedFd,
+        apply: &Apply<'_>,
+        extras: &Extras,
+    ) -> Result<(String, String), BackendError> {
+        if self.view.len() >= disk::MAX_FILES {
+            return Err(BackendError::permanent("too-many", "the folder has as many files as it may have"));
+        }
+        let mut format = Format::Yaml;
+        let mut text = manifest::render(apply.spec, extras, format).map_err(|it| it.anywhere())?;
+        if manifest::read(text.as_bytes(), format).is_err() {
+            format = Format::Json;
+            text = manifest::render(apply.spec, extras, format).map_err(|it| it.anywhere())?;
+        }
+        for attempt in 0..MAX_PLACES {
+            let path = names::place(apply.key, format, attempt);
+            let free = match self.view.file(&path) {
+                // What stands there is of other objects, or of nobody knows whom.
+                Some(_) => false,
+                None => !disk::stamp_of(root, &path).is_ok_and(|stamp| stamp.is_some()),
+            };
+            if free {
+                return Ok((path, text));
+            }
+        }
+        let message = format!("every name for {} is taken in the folder; remove the files there", apply.key);
+        Err(BackendError::permanent("no-name", message))
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        key: &ObjectKey,
+        precondition: &Precondition,
+    ) -> Result<Deleted, BackendError> {
+        let root = self.root()?;
+        let Some(old) = self.view.object(key).cloned() else { return Ok(Deleted::Absent) };
+        if !precondition.holds(&old.found) {
+            return Err(BackendError::conflict(key));
+        }
+        let checked = precondition.version.is_some();
+        if old.alone {
+            if checked && !self.rested(&root, &old.path)? {
+                let message = format!("the file of {key} is being written; try again");
+                return Err(BackendError::temporary("unsettled", message));
+            }
+            self.remove(&root, &old.path)?;
+        } else {
+            let text = manifest::remove_document(&self.shared_text(&root, &old)?, old.manifest.place)?;
+            let read = understand_path(&old.path, text.as_bytes());
+            self.write(&root, &old.path, text.as_bytes(), read)?;
+        }
+        for status in names::statuses(&old.path, key, old.alone) {
+            self.remove(&root, &status)?;
+        }
+        Ok(Deleted::Gone)
+    }
+
+    fn write(&mut self, root: &OwnedFd, path: &str, bytes: &[u8], read: Read) -> Result<(), BackendError> {
+        write::write(root, path, bytes)?;
+        let stamp = disk::stamp_of(root, path).ok().flatten();
+        self.view.wrote(path, stamp, read);
+        Ok(())
+    }
+
+    fn remove(&mut self, root: &OwnedFd, path: &str) -> Result<(), BackendError> {
+        write::remove(root, path)?;
+        self.view.removed(path);
+        Ok(())
+    }
+
+    pub(crate) fn put_status(
+        &mut self,
+        key: &ObjectKey,
+        uid: Option<&str>,
+        status: Option<&[u8]>,
+    ) -> Result<(), BackendError> {
+        let status = status.map(manifest::read_status).transpose()?;
+        let root = self.root()?;
+        let Some(old) = self.view.object(key).cloned() else { return Err(BackendError::absent(key)) };
+        if uid.is_some() && uid != old.found.uid.as_deref() {
+            return Err(BackendError::conflict(key));
+        }
+        let mut paths = names::statuses(&old.path, key, old.alone).into_iter();
+        if let (Some(status), Some(path)) = (status, paths.next()) {
+            let mut text = status.to_vec();
+            text.push(b'\n');
+            self.write(&root, &path, &text, Read::Status(status))?;
+        } else {
+            paths = names::statuses(&old.path, key, old.alone).into_iter();
+        }
+        for path in paths {
+            self.remove(&root, &path)?;
+        }
+        self.view.status_changed(key);
+        Ok(())
+    }
+
+    /// The folder, if it is the one that was looked at.
+    fn root(&self) -> Result<OwnedFd, BackendError> {
+        let gone = |why: &str| {
+            BackendError::temporary("folder-gone", format!("the folder of manifests is gone: {why}"))
+        };
+        if let Presence::Gone(why) = self.view.presence() {
+            return Err(gone(why));
+        }
+        let root = disk::open_folder(&self.path).map_err(|why| gone(&why))?;
+        let id = disk::identity(&root).map_err(|errno| gone(&errno.to_string()))?;
+        if self.view.id() != Some(id) {
+            return Err(gone("another one stands in its place"));
+        }
+        Ok(root)
+    }
+
+    /// A file is as it was read, or as it was written here.
+    fn rested(&self, root: &OwnedFd, path: &str) -> Result<bool, BackendError> {
+        let now = disk::stamp_of(root, path).map_err(|errno| {
+            BackendError::temporary("not-readable", format!("cannot read {path}: {errno}"))
+        })?;
+        let known: Option<Stamp> = self.view.file(path).and_then(super::file::File::stamp);
+        Ok(known.is_some() && known == now)
+    }
+}
+
+fn unwritable(key: &ObjectKey) -> BackendError {
+    BackendError::permanent("not-writable", format!("{key} cannot be written so that it reads the same"))
+}
+
+fn format_of(path: &str) -> Format {
+    match names::role(path) {
+        Some(Role::Manifests(format)) => format,
+        _ => Format::Yaml,
+    }
+}
+
+/// What a manifest keeps when its spec is replaced.
+fn extras(old: Option<&Placed>, source_uid: Option<&str>) -> Extras {
+    Extras {
+        uid: old.and_then(|old| old.manifest.uid.clone()),
+        source_uid: source_uid.map(str::to_owned),
+        finalizers: old.map(|old| old.manifest.finalizers.clone()).unwrap_or_default(),
+        status: old.and_then(|old| old.manifest.status.clone()),
+    }
+}
+
+/// The version that the object will be found with.
+fn normal_version(apply: &Apply<'_>, extras: &Extras) -> Result<String, BackendError> {
+    let manifests: Vec<Manifest> = manifest::read(apply.spec, Format::Json)?;
+    let only = manifests.first().ok_or_else(|| unwritable(apply.key))?;
+    Ok(manifest::version(&only.spec, apply.source_uid, extras.uid.as_deref()))
+}
+
+fn understand_path(path: &str, bytes: &[u8]) -> Read {
+    understand(names::role(path).unwrap_or(Role::Manifests(Format::Yaml)), bytes)
+}
+
+fn understand(role: Role, bytes: &[u8]) -> Read {
+    match role {
+        Role::Status => match manifest::read_status(bytes) {
+            Ok(status) => Read::Status(status),
+            Err(error) => Read::Bad(error),
+        },
+        Role::Manifests(format) => match manifest::read(bytes, format) {
+            Ok(manifests) => {
+                let blank = bytes.iter().all(u8::is_ascii_whitespace);
+                Read::Manifests { manifests, blank }
+            }
+            Err(error) => Read::Bad(error),
+        },
+    }
+}

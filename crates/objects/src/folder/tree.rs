@@ -1,0 +1,65 @@
+//! What a look at the folder shows: which files are there, and how to tell that one changed.
+
+use std::collections::BTreeMap;
+
+use crate::backend::Problem;
+
+/// What distinguishes two states of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Device and inode.
+    pub(crate) id: (u64, u64),
+    /// Size in bytes.
+    pub(crate) size: u64,
+    /// Modification and change time, each in seconds and nanoseconds.
+    pub(crate) times: [(i64, u64); 2],
+}
+
+impl Stamp {
+    /// The file system counts whole seconds: two changes may have one stamp.
+    pub(crate) fn coarse(&self) -> bool {
+        self.times.iter().all(|(_, nanoseconds)| *nanoseconds == 0)
+    }
+}
+
+/// Which directory a folder is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Device and inode.
+    pub(crate) id: (u64, u64),
+    /// When it was made, in seconds and nanoseconds.
+    pub(crate) born: Option<(i64, u32)>,
+}
+
+/// One look.
+#[derive(Clone, Debug)]
+pub(crate) enum Look {
+    /// There is no folder to look into.
+    Gone(String),
+    /// There is one.
+    Here(Tree),
+}
+
+/// The files of a folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    /// Which folder it is.
+    pub(crate) id: Identity,
+    /// Manifests and statuses by their path below the folder.
+    pub(crate) files: BTreeMap<String, Stamp>,
+    /// Paths that could not be looked at, with all below; the empty one for everything.
+    pub(crate) blind: Vec<String>,
+    /// What else is to be told.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Tree {
+    /// Whether a path may exist though it is not among the files.
+    pub(crate) fn blind_to(&self, path: &str) -> bool {
+        let below = |at: &String| {
+            at.is_empty()
+                || path.strip_prefix(at.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.blind.iter().any(below)
+    }
+}

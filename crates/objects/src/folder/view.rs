@@ -1,0 +1,386 @@
+//! [`View`]: what a folder says, from what was seen of it over time. Pure: looks, texts and
+//! times come in, objects go out.
+//!
+//! - A file counts once it has not changed for a while, or has changed for too long.
+//! - A file that cannot be read as manifests keeps what it said last.
+//! - A file is gone once it was missing for a while in a folder at rest; its objects count
+//!   until then, after those of the files that are there.
+//! - A folder that is gone, or is suddenly another and empty, says nothing new.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::ObjectKey;
+
+use super::file::{File, Read};
+use super::names::{self, Role};
+use super::tree::{Identity, Look, Stamp, Tree};
+use crate::backend::{Found, Listing, Problem};
+use crate::manifest::Manifest;
+
+/// A file is read once it has had one stamp for this long, in milliseconds.
+pub(crate) const SETTLE: u64 = 300;
+/// The same where stamps are of whole seconds.
+pub(crate) const SETTLE_COARSE: u64 = 2_500;
+/// A file that never rests is read after this long all the same, in milliseconds.
+pub(crate) const MAX_SETTLE: u64 = 5_000;
+/// A missing file is gone after this long, in milliseconds.
+pub(crate) const GONE: u64 = 1_000;
+/// The most problems that are told one by one.
+pub(crate) const MAX_PROBLEMS: usize = 100;
+/// The most bytes of specs in one folder.
+pub(crate) const MAX_TOTAL: usize = 64 * 1024 * 1024;
+
+/// An object as published, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) found: Found,
+    pub(crate) manifest: Manifest,
+    pub(crate) path: String,
+    /// Its file holds nothing else.
+    pub(crate) alone: bool,
+    /// Its file reads as manifests now.
+    pub(crate) readable: bool,
+}
+
+/// Whether the folder is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Nobody has looked yet.
+    Unknown,
+    /// It is.
+    Here,
+    /// It is not, and why.
+    Gone(String),
+}
+
+/// What a publication changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) keys: BTreeSet<ObjectKey>,
+    /// Problems or completeness are not what they were.
+    pub(crate) notes: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct View {
+    presence: Presence,
+    /// The folder that the files are of.
+    id: Option<Identity>,
+    files: BTreeMap<String, File>,
+    /// What could not be looked at the last time, and what was told then.
+    tree: Tree,
+    /// When anything changed last.
+    moved: u64,
+    total: usize,
+    objects: BTreeMap<ObjectKey, Placed>,
+    uids: BTreeMap<ObjectKey, String>,
+    problems: Vec<Problem>,
+    complete: bool,
+    /// What is published may not be what is here.
+    stale: bool,
+}
+
+/// A file to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) path: String,
+    /// The stamp that it must have.
+    pub(crate) stamp: Stamp,
+    /// It never rests: any stamp will do.
+    pub(crate) restless: bool,
+}
+
+impl View {
+    pub(crate) fn new() -> View {
+        View {
+            presence: Presence::Unknown,
+            id: None,
+            files: BTreeMap::new(),
+            tree: Tree::default(),
+            moved: 0,
+            total: 0,
+            objects: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            problems: Vec::new(),
+            complete: false,
+            stale: true,
+        }
+    }
+
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// The folder that was looked at.
+    pub(crate) fn id(&self) -> Option<Identity> {
+        self.id
+    }
+
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Placed> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
+        self.files.get(path)
+    }
+
+    pub(crate) fn listing(&self) -> Listing {
+        Listing {
+            objects: self.objects.values().map(|placed| placed.found.clone()).collect(),
+            problems: self.problems.clone(),
+            complete: self.complete,
+        }
+    }
+
+    /// Something waits for time to pass.
+    pub(crate) fn unsettled(&self) -> bool {
+        self.files.values().any(File::unsettled)
+    }
+
+    /// Takes a look in; the files to be read now, with the stamp that they must have then.
+    pub(crate) fn observe(&mut self, look: Look, now: u64) -> Vec<Due> {
+        let tree = match look {
+            Look::Here(tree) => tree,
+            Look::Gone(why) => {
+                self.gone(why);
+                return Vec::new();
+            }
+        };
+        let away = matches!(self.presence, Presence::Gone(_));
+        let other = away || self.id.is_some_and(|id| id != tree.id);
+        if other && tree.files.is_empty() && !self.files.is_empty() {
+            self.gone("an empty one stands in its place".to_owned());
+            return Vec::new();
+        }
+        // At the start there is nothing to wait for: who writes now is seen to change later.
+        let first = self.presence == Presence::Unknown;
+        self.stale |= self.presence != Presence::Here;
+        self.presence = Presence::Here;
+        self.id = Some(tree.id);
+        let mut due = Vec::new();
+        for (path, stamp) in &tree.files {
+            let Some(role) = names::role(path) else { continue };
+            let file = self.files.entry(path.clone()).or_insert_with(|| File::new(role));
+            let news = file.seen(*stamp, now);
+            if news {
+                self.moved = now;
+            }
+            self.stale |= news;
+            if file.unread() && (first || file.due(now)) {
+                due.push(Due { path: path.clone(), stamp: *stamp, restless: file.restless(now) });
+            }
+        }
+        for (path, file) in &mut self.files {
+            if tree.files.contains_key(path) {
+                continue;
+            }
+            if tree.blind_to(path) {
+                file.found_again();
+            } else if file.missed(now) {
+                self.moved = now;
+            }
+            self.stale = true;
+        }
+        self.stale |= first || tree.blind != self.tree.blind || tree.problems != self.tree.problems;
+        self.tree = tree;
+        due
+    }
+
+    fn gone(&mut self, why: String) {
+        self.stale = true;
+        self.presence = Presence::Gone(why);
+        for file in self.files.values_mut() {
+            file.found_again();
+        }
+    }
+
+    /// Takes in what a file said under a stamp.
+    pub(crate) fn loaded(&mut self, path: &str, stamp: Stamp, read: Read) {
+        let Some(file) = self.files.get_mut(path) else { return };
+        let before = file.size();
+        let room = MAX_TOTAL.saturating_sub(self.total - before);
+        self.stale = true;
+        file.loaded(path, Some(stamp), read, room);
+        self.total = self.total - before + file.size();
+    }
+
+    /// A file could not be read, and will be tried again.
+    pub(crate) fn not_loaded(&mut self, path: &str, problem: Problem) {
+        if let Some(file) = self.files.get_mut(path) {
+            file.failed(problem);
+            self.stale = true;
+        }
+    }
+
+    /// Takes in what was written here. The file is read again to be sure; until then this
+    /// counts, so what comes of it is no news.
+    pub(crate) fn wrote(&mut self, path: &str, stamp: Option<Stamp>, read: Read) {
+        let Some(role) = names::role(path) else { return };
+        self.unpublish(path);
+        let file = self.files.entry(path.to_owned()).or_insert_with(|| File::new(role));
+        let before = file.size();
+        file.loaded(path, None, read, usize::MAX);
+        file.written(stamp);
+        self.total = self.total - before + file.size();
+        self.publish_file(path);
+    }
+
+    /// A file was removed here.
+    pub(crate) fn removed(&mut self, path: &str) {
+        self.unpublish(path);
+        if let Some(file) = self.files.remove(path) {
+            self.total -= file.size();
+        }
+        self.uids.retain(|key, _| self.objects.contains_key(key));
+    }
+
+    /// The status of an object was written here, or removed.
+    pub(crate) fn status_changed(&mut self, key: &ObjectKey) {
+        if let Some(path) = self.objects.get(key).map(|placed| placed.path.clone()) {
+            self.unpublish(&path);
+            self.publish_file(&path);
+        }
+    }
+
+    fn unpublish(&mut self, path: &str) {
+        for manifest in self.files.get(path).map(File::manifests).unwrap_or_default() {
+            if self.objects.get(&manifest.key).is_some_and(|placed| placed.path == path) {
+                self.objects.remove(&manifest.key);
+                // Another file may say the same object.
+                self.stale = true;
+            }
+        }
+    }
+
+    fn publish_file(&mut self, path: &str) {
+        let Some(file) = self.files.get(path) else { return };
+        let mut placed = Vec::new();
+        for manifest in file.manifests() {
+            if !self.objects.contains_key(&manifest.key) {
+                placed.push((manifest.key.clone(), self.placed(path, file, manifest)));
+            }
+        }
+        self.objects.extend(placed);
+    }
+
+    /// Bytes of specs that still have room.
+    pub(crate) fn room(&self) -> usize {
+        MAX_TOTAL.saturating_sub(self.total)
+    }
+
+    /// How many files there are.
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(crate) fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {
+        if let Some(placed) = self.objects.get_mut(key)
+            && placed.manifest.uid.is_none()
+        {
+            placed.found.uid = Some(uid.to_owned());
+            self.uids.insert(key.clone(), uid.to_owned());
+        }
+    }
+
+    /// Lets go of what was missing long enough, and tells what is different now.
+    pub(crate) fn publish(&mut self, now: u64) -> Published {
+        if !std::mem::take(&mut self.stale) {
+            return Published::default();
+        }
+        if self.presence == Presence::Here {
+            self.let_go(now);
+        }
+        let (objects, of_files) = self.collect();
+        let mut published = Published::default();
+        for (key, placed) in &objects {
+            if self.objects.get(key).is_none_or(|old| old.found != placed.found) {
+                published.keys.insert(key.clone());
+            }
+        }
+        published.keys.extend(self.objects.keys().filter(|key| !objects.contains_key(*key)).cloned());
+        self.uids.retain(|key, _| objects.contains_key(key));
+        self.objects = objects;
+        let complete = self.presence == Presence::Here
+            && self.tree.blind.is_empty()
+            && self.files.values().all(|file| file.known() || file.role() == Role::Status);
+        // What is wrong with the whole comes first: single files may be many.
+        let of_folder = self.gone_problem().into_iter().chain(self.tree.problems.iter().cloned());
+        let problems = bounded(of_folder.chain(of_files).collect());
+        published.notes = complete != self.complete || problems != self.problems;
+        self.complete = complete;
+        self.problems = problems;
+        published
+    }
+
+    /// Forgets files that have been missing long enough.
+    fn let_go(&mut self, now: u64) {
+        let quiet = now.saturating_sub(self.moved) >= SETTLE;
+        let mut total = self.total;
+        self.files.retain(|_, file| {
+            let gone = file.gone(now, quiet);
+            total -= if gone { file.size() } else { 0 };
+            !gone
+        });
+        self.total = total;
+    }
+
+    /// All objects with their places. Files that are there come before files that are
+    /// missing, each in the order of their paths; the first to say an object counts.
+    fn collect(&self) -> (BTreeMap<ObjectKey, Placed>, Vec<Problem>) {
+        let mut objects: BTreeMap<ObjectKey, Placed> = BTreeMap::new();
+        let mut problems = Vec::new();
+        let (missing, there): (Vec<_>, Vec<_>) = self.files.iter().partition(|(_, file)| file.is_missing());
+        for (path, file) in there.iter().chain(&missing) {
+            problems.extend(file.problem().cloned());
+            for manifest in file.manifests() {
+                if let Some(first) = objects.get(&manifest.key) {
+                    if !file.is_missing() {
+                        problems.push(twice(path, manifest, &first.path));
+                    }
+                    continue;
+                }
+                objects.insert(manifest.key.clone(), self.placed(path, file, manifest));
+            }
+        }
+        (objects, problems)
+    }
+
+    fn placed(&self, path: &str, file: &File, manifest: &Manifest) -> Placed {
+        let alone = file.manifests().len() == 1;
+        let beside = names::statuses(path, &manifest.key, alone);
+        let beside = beside.iter().find_map(|path| self.files.get(path).and_then(File::status));
+        let found = Found {
+            key: manifest.key.clone(),
+            uid: manifest.uid.clone().or_else(|| self.uids.get(&manifest.key).cloned()),
+            version: manifest.version(),
+            spec: manifest.spec.clone(),
+            status: beside.or_else(|| manifest.status.clone()),
+            source_uid: manifest.source_uid.clone(),
+            deleting: false,
+        };
+        let readable = file.problem().is_none();
+        Placed { found, manifest: manifest.clone(), path: path.to_owned(), alone, readable }
+    }
+
+    fn gone_problem(&self) -> Option<Problem> {
+        let Presence::Gone(why) = &self.presence else { return None };
+        let message = format!("the folder is gone: {why}; nothing is deleted by that");
+        Some(Problem::of("", None, "folder-gone", message))
+    }
+}
+
+fn twice(path: &str, manifest: &Manifest, first: &str) -> Problem {
+    let message = format!("{} stands in {first} too, and counts there; remove one of them", manifest.key);
+    Problem::of(path, Some(manifest.line), "object-twice", message)
+}
+
+fn bounded(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    if more > 0 {
+        problems.truncate(MAX_PROBLEMS);
+        let message = format!("{more} more problems; mend those before them first");
+        problems.push(Problem::of("", None, "more-problems", message));
+    }
+    problems
+}

@@ -1,0 +1,159 @@
+//! The thread that looks at a folder whenever something happens there, and now and then.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{inotify, statfs};
+use rustix::io::Errno;
+
+use super::state::State;
+use super::view::SETTLE;
+use super::{Clock, lock};
+use crate::backend::BackendError;
+use crate::signals::{self, Signals};
+
+/// Time between two looks at a folder at rest whose changes the kernel tells, in milliseconds.
+const RESCAN: u64 = 30_000;
+/// The same where it cannot: a network file system, or no more watches.
+const RESCAN_BLIND: u64 = 5_000;
+/// The same where the folder is gone.
+const RESCAN_GONE: u64 = 1_000;
+/// The least time between two looks, in milliseconds.
+const GAP: u64 = SETTLE / 3;
+/// Bytes of notifications read at a time; what they say does not matter.
+const NOTES: usize = 16 * 1024;
+
+/// File systems that other machines change, by the magic numbers of statfs: NFS, SMB, CIFS,
+/// SMB2, FUSE, 9P, AFS, Ceph, Coda, virtiofs, GFS2, OCFS2.
+const SHARED: &[u64] = &[
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x5346_414f,
+    0x00c3_6400,
+    0x7375_7245,
+    0x6a65_6a63,
+    0x0116_1970,
+    0x7461_636f,
+];
+
+/// Watches from now on; the thread ends when the receiver is dropped.
+pub(super) fn start(state: &Arc<Mutex<State>>, clock: &Clock) -> Result<Signals, BackendError> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        BackendError::temporary("no-watch", format!("cannot watch the folder: {what}: {error}"))
+    };
+    let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|errno| failed("eventfd", &errno))?;
+    let stop = Arc::new(stop);
+    let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+    // Without notifications the folder is looked at more often.
+    let notes = inotify::init(flags).ok().map(Arc::new);
+    let blind = Arc::new(Mutex::new(notes.is_none()));
+
+    let ender = stop.clone();
+    let (sender, signals) = signals::pair(Some(Box::new(move || {
+        let _ = rustix::io::write(&ender, &1u64.to_ne_bytes());
+    })));
+    {
+        let (notes, blind) = (notes.clone(), blind.clone());
+        let watch = move |dir: &OwnedFd| {
+            if let Some(notes) = &notes
+                && !watched(notes, dir)
+            {
+                *blind.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
+            }
+        };
+        lock(state).set_watch(sender, Box::new(watch));
+    }
+    let watcher = Watcher { state: state.clone(), clock: clock.clone(), stop, notes, blind };
+    let builder = std::thread::Builder::new().name("objects-folder".to_owned());
+    builder.spawn(move || watcher.run()).map_err(|error| failed("thread", &error))?;
+    Ok(signals)
+}
+
+/// Asks for notifications of a directory; false when they would not come, or not all.
+fn watched(notes: &OwnedFd, dir: &OwnedFd) -> bool {
+    use inotify::WatchFlags;
+    let flags = WatchFlags::CREATE
+        | WatchFlags::DELETE
+        | WatchFlags::CLOSE_WRITE
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::ATTRIB
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVE_SELF
+        | WatchFlags::ONLYDIR;
+    let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    inotify::add_watch(notes, path, flags).is_ok()
+}
+
+struct Watcher {
+    state: Arc<Mutex<State>>,
+    clock: Clock,
+    stop: Arc<OwnedFd>,
+    notes: Option<Arc<OwnedFd>>,
+    blind: Arc<Mutex<bool>>,
+}
+
+impl Watcher {
+    fn run(&self) {
+        loop {
+            let wait = {
+                let mut state = lock(&self.state);
+                state.poll((self.clock)());
+                self.until_next(&state)
+            };
+            // Looks do not follow one another without rest, however much happens.
+            if self.wait(GAP, false) || self.wait(wait.saturating_sub(GAP), true) {
+                return;
+            }
+            self.drain();
+        }
+    }
+
+    fn until_next(&self, state: &State) -> u64 {
+        let blind = *self.blind.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if state.unsettled() {
+            SETTLE / 2
+        } else if state.gone() {
+            RESCAN_GONE
+        } else if blind || shared(state.path()) {
+            RESCAN_BLIND
+        } else {
+            RESCAN
+        }
+    }
+
+    /// Waits; true when it is over for good.
+    fn wait(&self, milliseconds: u64, for_notes: bool) -> bool {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(milliseconds / 1000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(milliseconds % 1000 * 1_000_000).unwrap_or(0),
+        };
+        let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
+        if let Some(notes) = self.notes.as_ref().filter(|_| for_notes) {
+            fds.push(PollFd::new(notes, PollFlags::IN));
+        }
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => fds.first().is_some_and(|stop| !stop.revents().is_empty()),
+            Err(_) => true,
+        }
+    }
+
+    /// Takes all notifications: the look that follows sees what they are about.
+    fn drain(&self) {
+        let Some(notes) = &self.notes else { return };
+        let mut buffer = [MaybeUninit::<u8>::uninit(); NOTES];
+        while matches!(rustix::io::read(notes, &mut buffer), Ok((read, _)) if !read.is_empty()) {}
+    }
+}
+
+/// Whether other machines may change what is there.
+fn shared(path: &std::path::Path) -> bool {
+    statfs(path).is_ok_and(|it| SHARED.contains(&u64::try_from(it.f_type).unwrap_or(0)))
+}

@@ -1,0 +1,283 @@
+//! [`Manifest`]: an object as its users write it, in YAML or JSON (SYN-9).
+//!
+//! What is synchronized of a manifest is its *spec content*: the whole manifest in canonical
+//! form (RFC 8785), without `status`, without what a server keeps in `metadata`, and without
+//! the mark of its source. So two texts that say the same have the same content, whatever
+//! their order, comments and notation.
+
+mod document;
+mod emit;
+mod error;
+mod json;
+mod names;
+mod number;
+mod splice;
+mod yaml;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use model::{Digest, ObjectKey};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+pub use emit::{Extras, render};
+pub use error::{Problem, ReadManifestError};
+pub use splice::{remove_document, replace_document};
+
+use document::Document;
+
+/// The largest text, in bytes.
+pub const MAX_FILE: usize = 4 * 1024 * 1024;
+/// The most documents in one text.
+pub const MAX_DOCUMENTS: usize = 1000;
+/// The deepest nesting.
+pub const MAX_DEPTH: usize = model::canonical::MAX_DEPTH;
+/// The most values in one text, aliases counted as often as they stand.
+pub const MAX_NODES: usize = 500_000;
+/// The longest kind, in bytes.
+pub const MAX_KIND: usize = 63;
+/// The longest namespace, in bytes.
+pub const MAX_NAMESPACE: usize = 63;
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 253;
+/// The most text in one file's values, in bytes, aliases counted as often as they stand.
+const MAX_TEXT: usize = 2 * MAX_FILE;
+
+/// The annotation in which the uid of an object at its source is recorded (SYN-7).
+pub const SOURCE_UID: &str = "muster.dev/source-uid";
+/// The same for kinds of Argo CD.
+pub const ARGO_SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
+/// The annotations that say what to do when the source has another uid, ours first (SYN-7).
+pub const MISMATCH_POLICY: [&str; 2] =
+    ["muster.dev/source-uid-mismatch-policy", "argocd.argoproj.io/source-uid-mismatch-policy"];
+/// Whose kinds carry [`ARGO_SOURCE_UID`].
+const ARGO_GROUP: &str = "argoproj.io/";
+
+/// What a server keeps in `metadata`: no part of what a user says.
+const SERVER_MANAGED: &[&str] = &[
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+];
+
+/// In which notation a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// YAML, several documents.
+    Yaml,
+    /// JSON, one document.
+    Json,
+}
+
+/// An object as a manifest says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// Kind, namespace (empty without one), name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: Option<String>,
+    /// The recorded uid of its source: it was put here by synchronization.
+    pub source_uid: Option<String>,
+    /// Its spec content: canonical JSON, at most [`sync::object::MAX_CONTENT`] bytes.
+    pub spec: Bytes,
+    /// Its status, canonical JSON, if one stands in the manifest.
+    pub status: Option<Bytes>,
+    /// Its annotations, the mark of its source apart.
+    pub annotations: BTreeMap<String, String>,
+    /// `metadata.finalizers`: who must agree before it is gone.
+    pub finalizers: Vec<String>,
+    /// `metadata.deletionTimestamp` is set: it is going.
+    pub deleting: bool,
+    /// The line on which it begins, from 1.
+    pub line: u32,
+    /// Which document of its text it is, from 0.
+    pub place: usize,
+}
+
+impl Manifest {
+    /// What its annotation says of another uid at the source, unread.
+    pub fn mismatch_policy(&self) -> Option<&str> {
+        MISMATCH_POLICY.iter().find_map(|name| self.annotations.get(*name)).map(String::as_str)
+    }
+
+    /// Its version: see [`version`].
+    pub fn version(&self) -> String {
+        version(&self.spec, self.source_uid.as_deref(), self.uid.as_deref())
+    }
+}
+
+/// Reads the manifests of a text, in their order; empty documents are left out.
+///
+/// # Errors
+/// With the first thing that is wrong; nothing of the text counts then.
+pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestError> {
+    if bytes.len() > MAX_FILE {
+        return Err(Problem::FileTooLarge.anywhere());
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => {
+            let before = &bytes[..error.valid_up_to()];
+            return Err(Problem::NotText.at(1 + before.iter().filter(|byte| **byte == b'\n').count()));
+        }
+    };
+    let documents = match format {
+        Format::Yaml => yaml::read(text)?,
+        Format::Json => json::read(text)?,
+    };
+    let mut seen = BTreeSet::new();
+    let mut manifests = Vec::with_capacity(documents.len());
+    for document in documents {
+        let manifest = manifest(document)?;
+        if !seen.insert(manifest.key.clone()) {
+            return Err(Problem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
+        }
+        manifests.push(manifest);
+    }
+    Ok(manifests)
+}
+
+/// The version of an object as a folder and the embedded store count versions: a digest of
+/// what is said, so that touching or reformatting a file is no change.
+pub fn version(spec: &[u8], source_uid: Option<&str>, uid: Option<&str>) -> String {
+    let source = source_uid.unwrap_or_default();
+    let lengths = [spec.len(), source.len()].map(|length| (length as u64).to_be_bytes());
+    let uid = uid.unwrap_or_default();
+    Digest::of_parts([&lengths[0][..], &lengths[1], spec, source.as_bytes(), uid.as_bytes()]).to_string()
+}
+
+/// The normal form of a spec content, for comparing contents of different writers; `None`
+/// when it is no manifest.
+pub fn normal(spec: &[u8]) -> Option<Bytes> {
+    let mut manifests = read(spec, Format::Json).ok()?;
+    let only = manifests.pop()?;
+    Some(only.spec)
+}
+
+/// Whether a content is one of this object: what every backend asks before it takes it.
+///
+/// # Errors
+/// When it is no JSON, too large, or names another object.
+pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
+    if spec.len() > sync::object::MAX_CONTENT {
+        return Err(Problem::TooLarge { size: spec.len() }.anywhere());
+    }
+    #[derive(Deserialize)]
+    struct Names<'s> {
+        #[serde(borrow)]
+        kind: std::borrow::Cow<'s, str>,
+        #[serde(borrow)]
+        metadata: Metadata<'s>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'s> {
+        #[serde(borrow)]
+        name: std::borrow::Cow<'s, str>,
+        #[serde(borrow, default)]
+        namespace: Option<std::borrow::Cow<'s, str>>,
+    }
+    let said: Names<'_> = serde_json::from_slice(spec)
+        .map_err(|error| Problem::NotJson(error.to_string()).at(error.line().max(1)))?;
+    let namespace = said.metadata.namespace.unwrap_or_default();
+    let said = names::key(&said.kind, &namespace, &said.metadata.name).map_err(Problem::anywhere)?;
+    if said != *key {
+        let why = "the content is of another object";
+        return Err(Problem::bad_name("metadata.name", &said.to_string(), why).anywhere());
+    }
+    Ok(())
+}
+
+/// Canonical bytes of a status: a JSON map of at most [`sync::object::MAX_CONTENT`] bytes.
+///
+/// # Errors
+/// When it is none.
+pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Problem::NotText.anywhere())?;
+    let value = json::value(text)?;
+    if !value.is_object() {
+        return Err(Problem::NotMap.at(1));
+    }
+    canonical(&value).map_err(Problem::anywhere)
+}
+
+fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
+    let Document { value, line, lines, place } = document;
+    let at = |problem: Problem, field: &str| problem.at(lines.of(field).unwrap_or(line));
+    let Value::Object(mut map) = value else { return Err(Problem::NotMap.at(line)) };
+    let kind = text(&map, "kind").map_err(|_| at(Problem::NotAText("kind"), "kind"))?;
+    let Some(kind) = kind else { return Err(Problem::NoKind.at(line)) };
+    let Some(Value::Object(mut metadata)) = map.remove("metadata") else {
+        return Err(at(Problem::NoName, "metadata"));
+    };
+    let of_metadata = |name: &'static str, shown: &'static str| {
+        text(&metadata, name).map_err(|_| at(Problem::NotAText(shown), shown))
+    };
+    let name = of_metadata("name", "metadata.name")?.ok_or_else(|| at(Problem::NoName, "metadata"))?;
+    let namespace = of_metadata("namespace", "metadata.namespace")?.unwrap_or_default();
+    let uid = of_metadata("uid", "metadata.uid")?.filter(|uid| !uid.is_empty());
+    let key = names::key(&kind, &namespace, &name).map_err(|problem| {
+        let field = if let Problem::BadName { field, .. } = &problem { *field } else { "kind" };
+        at(problem, field)
+    })?;
+    if namespace.is_empty() {
+        metadata.remove("namespace");
+    }
+    let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+    let finalizers = finalizers.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let deleting = metadata.get("deletionTimestamp").is_some_and(|value| !value.is_null());
+    for field in SERVER_MANAGED {
+        metadata.remove(*field);
+    }
+    let source_uid = take_source_uid(&mut metadata);
+    let annotations = annotations(&metadata);
+    map.insert("metadata".to_owned(), Value::Object(metadata));
+    let status = map.remove("status").filter(|status| !status.is_null());
+    let status =
+        status.map(|status| canonical(&status)).transpose().map_err(|problem| at(problem, "status"))?;
+    let spec = canonical(&Value::Object(map)).map_err(|problem| problem.at(line))?;
+    let line = u32::try_from(line).unwrap_or(u32::MAX);
+    Ok(Manifest { key, uid, source_uid, spec, status, annotations, finalizers, deleting, line, place })
+}
+
+/// A field that is text or not there.
+fn text(map: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
+    match map.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(()),
+    }
+}
+
+fn annotations(metadata: &Map<String, Value>) -> BTreeMap<String, String> {
+    let found = metadata.get("annotations").and_then(Value::as_object);
+    let texts = found.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
+    texts.map(|(name, value)| (name.clone(), value.to_owned())).collect()
+}
+
+/// Takes the mark out; annotations that are empty then were there for it alone.
+fn take_source_uid(metadata: &mut Map<String, Value>) -> Option<String> {
+    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
+    let marks = [SOURCE_UID, ARGO_SOURCE_UID].map(|name| annotations.remove(name));
+    let uid = marks.into_iter().flatten().find_map(|mark| mark.as_str().map(str::to_owned));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    uid.filter(|uid| !uid.is_empty())
+}
+
+fn canonical(value: &Value) -> Result<Bytes, Problem> {
+    // Keys are text and numbers finite, so nothing is left that could not be written.
+    let bytes =
+        serde_json_canonicalizer::to_vec(value).map_err(|error| Problem::NotJson(error.to_string()))?;
+    if bytes.len() > sync::object::MAX_CONTENT {
+        return Err(Problem::TooLarge { size: bytes.len() });
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,54 @@
+//! Changing one document of a text that holds several, and nothing else of it.
+
+use super::error::{Problem, ReadManifestError};
+use super::{Format, Manifest, read, yaml};
+
+/// The text with its document `place` replaced; the rest stays as it is, comments included.
+///
+/// # Errors
+/// When the text cannot be read, has no such document, or would not say the same of the
+/// others afterwards.
+pub fn replace_document(text: &str, place: usize, new: &str) -> Result<String, ReadManifestError> {
+    splice(text, place, Some(new))
+}
+
+/// The text without its document `place`.
+///
+/// # Errors
+/// As [`replace_document`].
+pub fn remove_document(text: &str, place: usize) -> Result<String, ReadManifestError> {
+    splice(text, place, None)
+}
+
+fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
+    let begins = yaml::begins(text)?;
+    let cannot = || Problem::NotPlain("this document cannot be changed on its own; change it by hand".into());
+    let Some(&from) = begins.get(place) else { return Err(cannot().anywhere()) };
+    let until = begins.get(place + 1).copied().unwrap_or(usize::MAX);
+    let mut out = String::new();
+    for (at, line) in text.split_inclusive('\n').enumerate() {
+        let number = at + 1;
+        if number == from
+            && let Some(new) = new
+        {
+            out.push_str("---\n");
+            out.push_str(new);
+        }
+        if number < from || number >= until {
+            out.push_str(line);
+        }
+        if number < from && !line.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    let others = |text: &str, without: Option<usize>| -> Result<Vec<Manifest>, ReadManifestError> {
+        let mut all = read(text.as_bytes(), Format::Yaml)?;
+        all.retain(|manifest| Some(manifest.place) != without);
+        Ok(all)
+    };
+    let before = others(text, Some(place))?;
+    let after = others(&out, new.map(|_| place))?;
+    let same = before.len() == after.len()
+        && before.iter().zip(&after).all(|(a, b)| a.key == b.key && a.spec == b.spec && a.uid == b.uid);
+    if same { Ok(out) } else { Err(cannot().anywhere()) }
+}

@@ -1,0 +1,315 @@
+//! From YAML text to JSON values: the core schema of YAML 1.2, and what other readers take
+//! otherwise is refused rather than guessed.
+
+use std::collections::BTreeMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
+use serde_json::{Map, Number, Value};
+
+use super::document::{Document, Lines};
+use super::error::{Problem, ReadManifestError};
+use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_TEXT, number};
+
+/// Reads all documents; empty ones are left out.
+pub(super) fn read(source: &str) -> Result<Vec<Document>, ReadManifestError> {
+    documents(source).map_err(|mut error| {
+        // The parser counts the end of the text as a line of its own.
+        let lines = u32::try_from(source.lines().count().max(1)).unwrap_or(u32::MAX);
+        error.line = error.line.map(|line| line.min(lines));
+        error
+    })
+}
+
+fn documents(source: &str) -> Result<Vec<Document>, ReadManifestError> {
+    let mut reader = Reader {
+        parser: Parser::new_from_str(source),
+        anchors: BTreeMap::new(),
+        spent: Cost::default(),
+        lines: Lines::default(),
+    };
+    let (mut documents, mut begins) = (Vec::new(), Vec::new());
+    let mut line = 1;
+    loop {
+        let (event, span) = reader.next()?;
+        match event {
+            Event::StreamEnd => break,
+            Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
+            Event::DocumentStart(_) => {
+                if begins.len() >= MAX_DOCUMENTS {
+                    return Err(Problem::TooManyDocuments.at(span.start.line()));
+                }
+                line = span.start.line();
+                begins.push(line);
+                reader.anchors.clear();
+            }
+            other => {
+                let value = reader.node(other, span, 0, &Path::Root)?.value;
+                let lines = std::mem::take(&mut reader.lines);
+                let place = begins.len().saturating_sub(1);
+                if !value.is_null() {
+                    documents.push(Document { value, line, lines, place });
+                }
+            }
+        }
+    }
+    Ok(documents)
+}
+
+/// The lines, from 1, on which the documents of a text begin; the first begins with the text.
+pub(super) fn begins(source: &str) -> Result<Vec<usize>, ReadManifestError> {
+    let mut parser = Parser::new_from_str(source);
+    let mut begins = Vec::new();
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| syntax(&error))?;
+        if let Event::DocumentStart(_) = event {
+            begins.push(if begins.is_empty() { 1 } else { span.start.line() });
+        }
+    }
+    Ok(begins)
+}
+
+/// How much a value weighs: aliases repeat it.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    values: usize,
+    text: usize,
+}
+
+/// A value that may be repeated.
+#[derive(Clone)]
+struct Node {
+    value: Value,
+    cost: Cost,
+    height: usize,
+}
+
+/// Where in a document: only the upper two levels are told apart.
+enum Path<'p> {
+    Root,
+    Top(&'p str),
+    Deep,
+}
+
+struct Reader<'s> {
+    parser: Parser<'s, StrInput<'s>>,
+    anchors: BTreeMap<usize, Node>,
+    spent: Cost,
+    lines: Lines,
+}
+
+impl<'s> Reader<'s> {
+    fn next(&mut self) -> Result<(Event<'s>, Span), ReadManifestError> {
+        match self.parser.next_event() {
+            Some(event) => event.map_err(|error| syntax(&error)),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    fn spend(&mut self, cost: Cost, line: usize) -> Result<(), ReadManifestError> {
+        self.spent.values += cost.values;
+        self.spent.text += cost.text;
+        if self.spent.values > MAX_NODES {
+            return Err(Problem::TooManyValues.at(line));
+        }
+        if self.spent.text > MAX_TEXT {
+            return Err(Problem::TooLarge { size: self.spent.text }.at(line));
+        }
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        event: Event<'s>,
+        span: Span,
+        depth: usize,
+        path: &Path<'_>,
+    ) -> Result<Node, ReadManifestError> {
+        let line = span.start.line();
+        if depth > MAX_DEPTH {
+            return Err(Problem::TooDeep.at(line));
+        }
+        let (anchor, tagged) = match &event {
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(anchor, tag)
+            | Event::MappingStart(anchor, tag) => (*anchor, tag.is_some()),
+            _ => (0, false),
+        };
+        if tagged {
+            return Err(
+                Problem::NotPlain("tags (`!name`) are not used in manifests; drop it".into()).at(line)
+            );
+        }
+        let node = match event {
+            Event::Scalar(text, style, _, _) => {
+                let cost = Cost { values: 1, text: text.len() };
+                self.spend(cost, line)?;
+                let plain = style == ScalarStyle::Plain;
+                let value = if plain { plain_scalar(&text, line)? } else { Value::String(text.into_owned()) };
+                Node { value, cost, height: 0 }
+            }
+            Event::SequenceStart(..) => self.list(line, depth)?,
+            Event::MappingStart(..) => self.map(line, depth, path)?,
+            Event::Alias(id) => self.alias(id, line, depth)?,
+            _ => return Err(Problem::NotYaml("a value is missing".into()).at(line)),
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, id: usize, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
+        // An anchor counts once its value is complete, so no value can hold itself.
+        let Some(node) = self.anchors.get(&id) else {
+            return Err(Problem::NotPlain("the alias names nothing that is complete here".into()).at(line));
+        };
+        let (cost, height) = (node.cost, node.height);
+        if depth + height > MAX_DEPTH {
+            return Err(Problem::TooDeep.at(line));
+        }
+        self.spend(cost, line)?;
+        self.anchors.get(&id).cloned().ok_or_else(|| Problem::TooDeep.at(line))
+    }
+
+    fn list(&mut self, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
+        let mut cost = Cost { values: 1, text: 0 };
+        self.spend(cost, line)?;
+        let (mut items, mut height) = (Vec::new(), 1);
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::SequenceEnd) {
+                return Ok(Node { value: Value::Array(items), cost, height });
+            }
+            let node = self.node(event, span, depth + 1, &Path::Deep)?;
+            add(&mut cost, &mut height, &node);
+            items.push(node.value);
+        }
+    }
+
+    fn map(&mut self, line: usize, depth: usize, path: &Path<'_>) -> Result<Node, ReadManifestError> {
+        let mut cost = Cost { values: 1, text: 0 };
+        self.spend(cost, line)?;
+        let (mut map, mut height) = (Map::new(), 1);
+        loop {
+            let (event, span) = self.next()?;
+            let at = span.start.line();
+            let key = match event {
+                Event::MappingEnd => return Ok(Node { value: Value::Object(map), cost, height }),
+                Event::Scalar(key, style, 0, None) => {
+                    if style == ScalarStyle::Plain && key == "<<" {
+                        let why = "merge keys (`<<`) are not used in manifests; write the values out";
+                        return Err(Problem::NotPlain(why.into()).at(at));
+                    }
+                    key.into_owned()
+                }
+                _ => return Err(Problem::NotPlain("a key must be plain text".into()).at(at)),
+            };
+            let key_cost = Cost { values: 0, text: key.len() };
+            self.spend(key_cost, at)?;
+            cost.text += key_cost.text;
+            if map.contains_key(&key) {
+                return Err(Problem::Duplicate(key).at(at));
+            }
+            let below = match path {
+                Path::Root => Path::Top(&key),
+                Path::Top(_) | Path::Deep => Path::Deep,
+            };
+            match path {
+                Path::Root => self.lines.note(&key, at),
+                Path::Top(top) => self.lines.note(&format!("{top}.{key}"), at),
+                Path::Deep => {}
+            }
+            let (event, span) = self.next()?;
+            let node = self.node(event, span, depth + 1, &below)?;
+            add(&mut cost, &mut height, &node);
+            map.insert(key, node.value);
+        }
+    }
+}
+
+fn add(cost: &mut Cost, height: &mut usize, node: &Node) {
+    cost.values += node.cost.values;
+    cost.text += node.cost.text;
+    *height = (*height).max(node.height + 1);
+}
+
+fn syntax(error: &ScanError) -> ReadManifestError {
+    Problem::NotYaml(error.info().to_owned()).at(error.marker().line())
+}
+
+/// What an unquoted word means.
+fn plain_scalar(text: &str, line: usize) -> Result<Value, ReadManifestError> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
+        "true" | "True" | "TRUE" => return Ok(Value::Bool(true)),
+        "false" | "False" | "FALSE" => return Ok(Value::Bool(false)),
+        _ => {}
+    }
+    if matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off") {
+        let why = format!("`{text}` is true or false for some readers and text for others; quote it");
+        return Err(Problem::NotPlain(why).at(line));
+    }
+    match looks_like_number(text) {
+        Shape::Text => Ok(Value::String(text.to_owned())),
+        Shape::Integer => integer(text).map(Value::Number).map_err(|problem| problem.at(line)),
+        Shape::Float => float(text).map(Value::Number).map_err(|problem| problem.at(line)),
+    }
+}
+
+enum Shape {
+    Text,
+    Integer,
+    Float,
+}
+
+fn looks_like_number(text: &str) -> Shape {
+    let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let octal = |text: &str| !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    if digits(bare) || text.strip_prefix("0x").is_some_and(hex) || text.strip_prefix("0o").is_some_and(octal)
+    {
+        return Shape::Integer;
+    }
+    if matches!(bare, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return Shape::Float;
+    }
+    let (mantissa, exponent) = match bare.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
+        None => (bare, None),
+    };
+    let mantissa_fits = match mantissa.split_once('.') {
+        Some((whole, part)) => {
+            (digits(whole) && (part.is_empty() || digits(part))) || (whole.is_empty() && digits(part))
+        }
+        None => digits(mantissa),
+    };
+    if mantissa_fits && exponent.is_none_or(digits) { Shape::Float } else { Shape::Text }
+}
+
+fn integer(text: &str) -> Result<Number, Problem> {
+    let too_large = || Problem::NotPlain(number::TOO_LARGE.into());
+    let parsed = if let Some(hex) = text.strip_prefix("0x") {
+        i64::from_str_radix(hex, 16)
+    } else if let Some(octal) = text.strip_prefix("0o") {
+        i64::from_str_radix(octal, 8)
+    } else {
+        let bare = text.trim_start_matches(['-', '+']);
+        if bare.len() > 1 && bare.starts_with('0') {
+            let why =
+                format!("`{text}` is octal for some readers and decimal for others; write 0o... or quote it");
+            return Err(Problem::NotPlain(why));
+        }
+        text.parse::<i64>()
+    };
+    let number = Number::from(parsed.map_err(|_| too_large())?);
+    number::check(&number).map(|()| number)
+}
+
+fn float(text: &str) -> Result<Number, Problem> {
+    let parsed = text.parse::<f64>().ok().filter(|_| !text.contains(['n', 'N']));
+    let number = parsed.and_then(Number::from_f64);
+    let number = number
+        .ok_or_else(|| Problem::NotPlain(format!("`{text}` is no number that JSON can hold; quote it")))?;
+    number::check(&number).map(|()| number)
+}

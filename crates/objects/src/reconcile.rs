@@ -1,0 +1,228 @@
+//! Which corrections lead from what is found in a backend to what should be there (SYN-5).
+//!
+//! Pure functions. Managed: the source decides, local edits go back, local deletes are made
+//! good, and what synchronization did not put there is nobody's business. Autonomous: what is
+//! found is the truth, and goes into the feed; only a mass that vanishes at once is held until
+//! an operator says that it is meant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::replication::SyncPolicy;
+use model::{Digest, ObjectKey};
+
+use crate::backend::{Found, Listing};
+
+/// What the source wants an object to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its uid at the source.
+    pub uid: String,
+    /// The digest of its content.
+    pub digest: Digest,
+}
+
+/// What was put into the backend last, durably known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastApplied {
+    /// The uid at the source that it had.
+    pub uid: String,
+    /// The digest of the content that was put.
+    pub digest: Digest,
+    /// The version that the backend gave it.
+    pub version: String,
+}
+
+/// One correction in managed mode. Where none is named, nothing is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Correction {
+    /// It was never put, or the source has changed it since: put it.
+    Apply(ObjectKey),
+    /// A user's own object stands under its name: put it and mark it, the source decides.
+    Adopt(ObjectKey),
+    /// What is here is of another uid of the source: the mismatch policy decides (SYN-7).
+    OtherUid(ObjectKey),
+    /// Somebody edited it: put it again.
+    Revert(ObjectKey),
+    /// Somebody deleted it: put it again.
+    Recreate(ObjectKey),
+    /// Synchronization put it here, and the source has it no more: delete it.
+    Remove(ObjectKey),
+    /// It is as wanted under another version than the recorded one: record this version.
+    Record(ObjectKey),
+}
+
+impl Correction {
+    /// The object that it is about.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Correction::Apply(key)
+            | Correction::Adopt(key)
+            | Correction::OtherUid(key)
+            | Correction::Revert(key)
+            | Correction::Recreate(key)
+            | Correction::Remove(key)
+            | Correction::Record(key) => key,
+        }
+    }
+}
+
+/// The corrections in managed mode, by key. `same` says whether what is found is what the
+/// source wants as this backend keeps it ([`crate::Backend::equivalent`]); it is asked only
+/// where versions differ.
+pub fn managed(
+    wanted: &BTreeMap<ObjectKey, Wanted>,
+    applied: &BTreeMap<ObjectKey, LastApplied>,
+    listing: &Listing,
+    mut same: impl FnMut(&Found) -> bool,
+) -> Vec<Correction> {
+    let found: BTreeMap<&ObjectKey, &Found> = listing.objects.iter().map(|it| (&it.key, it)).collect();
+    let damaged: BTreeSet<&ObjectKey> = listing.problems.iter().flat_map(|problem| &problem.kept).collect();
+    let mut corrections = Vec::new();
+    for (key, wanted) in wanted {
+        let last = applied.get(key);
+        corrections.extend(match found.get(key) {
+            // What it was is known, but what stands there is an edit that says nothing.
+            Some(found) if damaged.contains(key) && found.source_uid.as_ref() == Some(&wanted.uid) => {
+                Some(Correction::Revert(key.clone()))
+            }
+            Some(found) => present(key, wanted, last, found, &mut same),
+            None => absent(key, last, listing.complete),
+        });
+    }
+    for (key, found) in found {
+        if !wanted.contains_key(key) && found.source_uid.is_some() && !found.deleting {
+            corrections.push(Correction::Remove(key.clone()));
+        }
+    }
+    corrections.sort_by(|a, b| a.key().cmp(b.key()));
+    corrections
+}
+
+fn present(
+    key: &ObjectKey,
+    wanted: &Wanted,
+    last: Option<&LastApplied>,
+    found: &Found,
+    same: &mut impl FnMut(&Found) -> bool,
+) -> Option<Correction> {
+    let key = key.clone();
+    if found.deleting {
+        // It can be made anew when it is gone; the backend will tell.
+        return None;
+    }
+    match &found.source_uid {
+        // The mark was edited away; the object is ours all the same.
+        None if last.is_some_and(|last| last.uid == wanted.uid) => return Some(Correction::Revert(key)),
+        None => return Some(Correction::Adopt(key)),
+        Some(uid) if *uid != wanted.uid => return Some(Correction::OtherUid(key)),
+        Some(_) => {}
+    }
+    match last {
+        Some(last) if last.digest == wanted.digest && last.uid == wanted.uid => {
+            if last.version == found.version {
+                None
+            } else if same(found) {
+                Some(Correction::Record(key))
+            } else {
+                Some(Correction::Revert(key))
+            }
+        }
+        _ if same(found) => Some(Correction::Record(key)),
+        _ => Some(Correction::Apply(key)),
+    }
+}
+
+fn absent(key: &ObjectKey, last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
+    // What could not be looked at may well be there.
+    match (complete, last) {
+        (false, _) => None,
+        (true, Some(_)) => Some(Correction::Recreate(key.clone())),
+        (true, None) => Some(Correction::Apply(key.clone())),
+    }
+}
+
+/// An object as the own feed has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Its uid in the feed.
+    pub uid: String,
+    /// The digest of its content.
+    pub digest: Digest,
+}
+
+/// When vanished objects are deleted without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The largest share of the feed that may go at once, in percent.
+    pub max_delete_percent: u8,
+    /// An operator said that it is meant.
+    pub confirmed: bool,
+}
+
+/// What is to be done to the feed in autonomous mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Put these as found: new, edited, or another object under the name (its uid differs).
+    pub put: BTreeSet<ObjectKey>,
+    /// Take these out.
+    pub remove: BTreeSet<ObjectKey>,
+    /// These vanished, and stay in the feed for now.
+    pub held: Option<Held>,
+}
+
+/// Vanished objects that are not taken for deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub keys: BTreeSet<ObjectKey>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why vanished objects are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Something could not be looked at; they may be there.
+    Incomplete,
+    /// Too many at once: an operator has to confirm it.
+    TooMany {
+        /// How many objects the feed has.
+        of: usize,
+    },
+}
+
+/// What leads from the feed to what is found, in autonomous mode. The caller leaves kinds
+/// that are not synchronized out of both.
+pub fn autonomous(feed: &BTreeMap<ObjectKey, Fed>, listing: &Listing, guard: Guard) -> Changes {
+    let mut changes = Changes::default();
+    let mut there = BTreeSet::new();
+    for found in &listing.objects {
+        there.insert(&found.key);
+        let unchanged = feed.get(&found.key).is_some_and(|fed| {
+            fed.digest == Digest::of(&found.spec) && found.uid.as_ref().is_none_or(|uid| *uid == fed.uid)
+        });
+        if !unchanged {
+            changes.put.insert(found.key.clone());
+        }
+    }
+    let vanished: BTreeSet<ObjectKey> = feed.keys().filter(|key| !there.contains(key)).cloned().collect();
+    let why = if vanished.is_empty() {
+        None
+    } else if !listing.complete {
+        Some(Why::Incomplete)
+    } else if too_many(vanished.len(), feed.len(), guard) {
+        Some(Why::TooMany { of: feed.len() })
+    } else {
+        None
+    };
+    match why {
+        Some(why) => changes.held = Some(Held { keys: vanished, why }),
+        None => changes.remove = vanished,
+    }
+    changes
+}
+
+fn too_many(vanished: usize, of: usize, guard: Guard) -> bool {
+    let share = usize::from(guard.max_delete_percent);
+    !guard.confirmed && vanished >= SyncPolicy::FEW_ORPHANS && vanished * 100 > of * share
+}

@@ -1,0 +1,510 @@
+//! [`Task`]: one thing to do on many nodes, a batch at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::work::{Order, Outcome};
+use model::{NodeId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::progress::{Progress, Summary, TaskState};
+use super::spec::{SpecError, TaskSpec};
+use super::target::{NodeStage, NodeWork, Reach, action_id};
+use super::{GRACE, MAX_WAIT_SECS};
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Everything is written down: begin.
+    Begin,
+    /// A node's log says that it began.
+    Started(NodeId),
+    /// A node's log has its terminal fact.
+    Ended {
+        /// The node.
+        node: NodeId,
+        /// How it ended.
+        outcome: Outcome,
+        /// How long it took, in milliseconds.
+        duration_ms: u64,
+    },
+    /// A node that was offline called.
+    Online(NodeId),
+    /// A node was removed from the fleet, and its set with it.
+    Removed(NodeId),
+    /// An operator calls it off.
+    Cancel {
+        /// Who.
+        by: String,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Make the document durable.
+    SaveDocument(Box<TaskDocument>),
+    /// Make the states of these targets durable, as [`Task::nodes`] has them.
+    SaveNodes(Vec<NodeId>),
+    /// Put this Action object into what the control plane authors for the node, and ask a
+    /// node that polls for a stream. Putting what is there changes nothing.
+    Put {
+        /// The node.
+        node: NodeId,
+        /// The action's id: the object's name and uid.
+        id: String,
+        /// Its content.
+        order: Box<Order>,
+    },
+    /// Take the Action object away: its terminal fact is here.
+    Drop {
+        /// The node.
+        node: NodeId,
+        /// The action's id.
+        id: String,
+    },
+    /// It is over. Said once in the life of a task, and perhaps again after a restart.
+    Finished(Summary),
+}
+
+/// What is kept of a task besides its targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskDocument {
+    /// What was asked for.
+    pub spec: TaskSpec,
+    /// How it stands. Its numbers are of the moment at which it was kept.
+    pub summary: Summary,
+    /// When it was asked for.
+    pub created: Timestamp,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<Timestamp>,
+}
+
+/// How nodes can be reached now.
+pub type Reaches<'a> = &'a dyn Fn(&NodeId) -> Reach;
+
+/// A task and all of its targets.
+#[derive(Clone, Debug)]
+pub struct Task {
+    spec: TaskSpec,
+    state: TaskState,
+    why: Option<String>,
+    created: Timestamp,
+    begun: Option<Timestamp>,
+    finished: Option<Timestamp>,
+    nodes: BTreeMap<NodeId, NodeWork>,
+    progress: Progress,
+    /// What was not asked yet, in order.
+    waiting: BTreeSet<(u32, NodeId)>,
+    /// What is offline and waited for.
+    deferred: BTreeSet<NodeId>,
+    /// What is in flight, by when it counts as silent.
+    deadlines: BTreeSet<(Timestamp, NodeId)>,
+    /// Targets that changed since the last save.
+    dirty: BTreeSet<NodeId>,
+    /// The document that has to be durable before the targets: what was decided for all of
+    /// them must not be half forgotten.
+    decided: Option<Box<TaskDocument>>,
+}
+
+impl Task {
+    /// A task that is planned: write the document and all targets down, then
+    /// [`Input::Begin`]. A target that is named twice is one.
+    ///
+    /// # Errors
+    /// When it breaks a bound.
+    pub fn new(spec: TaskSpec, targets: Vec<NodeId>, now: Timestamp) -> Result<Task, SpecError> {
+        spec.check(targets.len())?;
+        let mut nodes = BTreeMap::new();
+        for (index, node) in (0u32..).zip(targets) {
+            nodes.entry(node).or_insert_with(|| NodeWork::new(index, now));
+        }
+        let document = TaskDocument {
+            spec,
+            summary: Summary { state: TaskState::Planned, why: None, progress: Progress::default() },
+            created: now,
+            begun: None,
+            finished: None,
+        };
+        Ok(Task::restore(document, nodes))
+    }
+
+    /// A task as it was kept; [`Task::resume`] it.
+    pub fn restore(document: TaskDocument, nodes: BTreeMap<NodeId, NodeWork>) -> Task {
+        let mut task = Task {
+            spec: document.spec,
+            state: document.summary.state,
+            why: document.summary.why,
+            created: document.created,
+            begun: document.begun,
+            finished: document.finished,
+            nodes: BTreeMap::new(),
+            progress: Progress::default(),
+            waiting: BTreeSet::new(),
+            deferred: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            decided: None,
+        };
+        for (node, work) in &nodes {
+            task.index(node, work, true);
+        }
+        task.nodes = nodes;
+        task
+    }
+
+    /// After a restart of the control plane: says again what may not have been done. First
+    /// tell it the facts of its open targets that are stored: [`Input::Started`],
+    /// [`Input::Ended`]. One that was never begun is called off.
+    pub fn resume(&mut self, now: Timestamp, reach: Reaches<'_>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match self.state {
+            TaskState::Planned => {
+                let why = "the control plane stopped before it began";
+                self.call_off(TaskState::Cancelling, why, now, &mut effects);
+            }
+            // Perhaps not every target was told.
+            TaskState::Halting | TaskState::Cancelling => self.call_off(self.state, "", now, &mut effects),
+            TaskState::Running | TaskState::Done | TaskState::Halted | TaskState::Cancelled => {}
+        }
+        effects.clear();
+        let present: Vec<NodeId> = self
+            .nodes
+            .iter()
+            .filter(|(_, work)| work.stage.has_object())
+            .map(|(node, _)| node.clone())
+            .collect();
+        for node in &present {
+            self.put(node, &mut effects);
+        }
+        if self.state.is_final() {
+            effects.push(Effect::Finished(self.summary()));
+        }
+        self.go_on(now, reach, &mut effects);
+        self.saved(effects)
+    }
+
+    /// What to do about an input.
+    pub fn handle(&mut self, input: Input, now: Timestamp, reach: Reaches<'_>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Tick => {}
+            Input::Begin => {
+                if self.state == TaskState::Planned {
+                    (self.state, self.begun) = (TaskState::Running, Some(now));
+                    self.decided = Some(Box::new(self.document()));
+                    self.answer_offline(now, reach);
+                }
+            }
+            Input::Started(node) => self.started(&node, now),
+            Input::Ended { node, outcome, duration_ms } => {
+                let mut ended = false;
+                self.change(&node, |work| ended = work.end(outcome, duration_ms, now));
+                if ended {
+                    effects.push(Effect::Drop { id: self.action(&node), node });
+                }
+            }
+            Input::Online(node) => self.change(&node, |work| {
+                if work.stage == NodeStage::Deferred {
+                    work.enter(NodeStage::Waiting, now);
+                }
+            }),
+            Input::Removed(node) => self.change(&node, |work| {
+                if work.stage.is_open() || work.stage.has_object() {
+                    work.enter(NodeStage::Removed, now);
+                }
+            }),
+            Input::Cancel { by } => {
+                if !self.state.is_final() && self.state != TaskState::Cancelling {
+                    let why = format!("cancelled by {by}");
+                    self.call_off(TaskState::Cancelling, &why, now, &mut effects);
+                }
+            }
+        }
+        self.go_on(now, reach, &mut effects);
+        self.saved(effects)
+    }
+
+    /// When an [`Input::Tick`] is due next; `None` when nothing waits for time.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let silent = self.deadlines.first().map(|(at, _)| *at);
+        let waited = (!self.deferred.is_empty()).then(|| self.waited_until()).flatten();
+        silent.into_iter().chain(waited).min()
+    }
+
+    /// What the Action object of a node has to be now; `None` when there has to be none.
+    pub fn order_for(&self, node: &NodeId) -> Option<Order> {
+        let work = self.nodes.get(node).filter(|work| work.stage.has_object())?;
+        let silent = work.stage == NodeStage::Silent;
+        // An order that expired long ago is one that is not begun any more.
+        let expires = work.expires.filter(|_| !work.withdrawn && !silent).unwrap_or_default();
+        Some(Order {
+            task: self.spec.id.clone(),
+            work: self.spec.work.clone(),
+            timeout_secs: self.spec.timeout_secs,
+            expires,
+            cancel: work.cancelled || silent,
+        })
+    }
+
+    /// How it stands.
+    pub fn summary(&self) -> Summary {
+        Summary { state: self.state, why: self.why.clone(), progress: self.progress }
+    }
+
+    /// What is to be kept besides the targets.
+    pub fn document(&self) -> TaskDocument {
+        TaskDocument {
+            spec: self.spec.clone(),
+            summary: self.summary(),
+            created: self.created,
+            begun: self.begun,
+            finished: self.finished,
+        }
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &TaskSpec {
+        &self.spec
+    }
+
+    /// The targets.
+    pub fn nodes(&self) -> &BTreeMap<NodeId, NodeWork> {
+        &self.nodes
+    }
+
+    /// How many may be in flight at a time.
+    pub fn batch(&self) -> usize {
+        self.spec.batch.at_least_one(self.nodes.len())
+    }
+
+    /// How many may fail before the rest is called off.
+    pub fn max_failures(&self) -> usize {
+        self.spec.max_failures.map_or(usize::MAX, |share| share.at_most(self.nodes.len()))
+    }
+
+    fn action(&self, node: &NodeId) -> String {
+        action_id(&self.spec.id, node)
+    }
+
+    /// Puts a target into everything that is derived from targets, or takes it out.
+    fn index(&mut self, node: &NodeId, work: &NodeWork, there: bool) {
+        self.progress.count(work, there);
+        let (turn, due) = ((work.index, node.clone()), work.deadline.map(|due| (due, node.clone())));
+        match (work.stage, there) {
+            (NodeStage::Waiting, true) => drop(self.waiting.insert(turn)),
+            (NodeStage::Waiting, false) => drop(self.waiting.remove(&turn)),
+            (NodeStage::Deferred, true) => drop(self.deferred.insert(node.clone())),
+            (NodeStage::Deferred, false) => drop(self.deferred.remove(node)),
+            _ => {}
+        }
+        match (due, there) {
+            (Some(due), true) => drop(self.deadlines.insert(due)),
+            (Some(due), false) => drop(self.deadlines.remove(&due)),
+            (None, _) => {}
+        }
+    }
+
+    fn change(&mut self, node: &NodeId, change: impl FnOnce(&mut NodeWork)) {
+        let Some((node, old)) = self.nodes.get_key_value(node).map(|(n, w)| (n.clone(), w.clone())) else {
+            return;
+        };
+        let mut new = old.clone();
+        change(&mut new);
+        if new != old {
+            self.index(&node, &old, false);
+            self.index(&node, &new, true);
+            self.nodes.insert(node.clone(), new);
+            self.dirty.insert(node);
+        }
+    }
+
+    /// Offline targets are answered at once, unless they are waited for.
+    fn answer_offline(&mut self, now: Timestamp, reach: Reaches<'_>) {
+        let waiting: Vec<NodeId> = self.waiting.iter().map(|(_, node)| node.clone()).collect();
+        for node in waiting {
+            match reach(&node) {
+                Reach::Online | Reach::Promotable { .. } => {}
+                Reach::Offline => self.unreachable(&node, now),
+                Reach::Removed => self.change(&node, |work| work.enter(NodeStage::Removed, now)),
+            }
+        }
+    }
+
+    fn unreachable(&mut self, node: &NodeId, now: Timestamp) {
+        let waited = self.waited_until().is_some_and(|until| now < until);
+        let stage = if waited { NodeStage::Deferred } else { NodeStage::Offline };
+        self.change(node, |work| work.enter(stage, now));
+    }
+
+    /// Until when offline nodes are waited for.
+    fn waited_until(&self) -> Option<Timestamp> {
+        let wait = Duration::from_secs(self.spec.wait_secs.min(MAX_WAIT_SECS));
+        self.begun.map(|begun| begun.plus(wait))
+    }
+
+    fn started(&mut self, node: &NodeId, now: Timestamp) {
+        let until = now.plus(Duration::from_secs(self.spec.timeout_secs)).plus(GRACE);
+        self.change(node, |work| {
+            if work.stage.has_object() && work.begun.is_none() {
+                work.begun = Some(now);
+            }
+            // The place of a silent one was given away: it stays silent until it ends.
+            if work.stage == NodeStage::Issued {
+                work.enter(NodeStage::Running, now);
+                work.deadline = Some(until);
+            }
+        });
+    }
+
+    /// Everything that time, room and budget make possible.
+    fn go_on(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
+        self.find_silent(now, effects);
+        if self.waited_until().is_some_and(|until| now >= until) {
+            for node in self.deferred.clone() {
+                self.change(&node, |work| work.enter(NodeStage::Offline, now));
+            }
+        }
+        if self.state == TaskState::Running
+            && let Some(why) = self.exhausted()
+        {
+            self.call_off(TaskState::Halting, &why, now, effects);
+        }
+        self.issue(now, reach, effects);
+        self.finish(now, effects);
+    }
+
+    fn find_silent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        while let Some((due, node)) = self.deadlines.first().cloned() {
+            if now < due {
+                return;
+            }
+            self.change(&node, |work| work.enter(NodeStage::Silent, now));
+            self.put(&node, effects);
+        }
+    }
+
+    /// Why the rest has to be called off, if it has to.
+    fn exhausted(&self) -> Option<String> {
+        let failures = self.progress.failures();
+        let canaries = self.canaries();
+        if failures > 0 && self.progress.succeeded < canaries {
+            return Some(format!("one of the first {canaries} failed"));
+        }
+        let most = self.max_failures();
+        (failures > most).then(|| format!("{failures} failed, and {most} may"))
+    }
+
+    fn canaries(&self) -> usize {
+        (self.spec.canaries as usize).min(self.nodes.len())
+    }
+
+    /// One more may begin: there is room in the batch, and if all in flight fail the budget
+    /// is passed by one at the most.
+    fn has_room(&self) -> bool {
+        let Progress { succeeded, .. } = self.progress;
+        let in_flight = self.progress.in_flight();
+        let proven = succeeded >= self.canaries() || succeeded + in_flight < self.canaries();
+        let within = self.progress.failures() + in_flight <= self.max_failures();
+        self.state == TaskState::Running && in_flight < self.batch() && within && proven
+    }
+
+    fn issue(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
+        while self.has_room() {
+            let Some((_, node)) = self.waiting.first().cloned() else { return };
+            let within_secs = match reach(&node) {
+                Reach::Online => 0,
+                Reach::Promotable { within_secs } => within_secs.min(MAX_WAIT_SECS),
+                Reach::Offline => {
+                    self.unreachable(&node, now);
+                    continue;
+                }
+                Reach::Removed => {
+                    self.change(&node, |work| work.enter(NodeStage::Removed, now));
+                    continue;
+                }
+            };
+            let expires = now.plus(Duration::from_secs(self.spec.begin_secs.saturating_add(within_secs)));
+            let deadline = expires.plus(Duration::from_secs(self.spec.timeout_secs)).plus(GRACE);
+            self.change(&node, |work| {
+                work.enter(NodeStage::Issued, now);
+                work.issued = Some(now);
+                work.expires = Some(expires);
+                work.deadline = Some(deadline);
+            });
+            self.put(&node, effects);
+        }
+    }
+
+    /// Nothing more begins; with [`TaskState::Cancelling`] what runs is ended too.
+    fn call_off(&mut self, state: TaskState, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+        self.state = state;
+        self.why.get_or_insert_with(|| why.to_owned());
+        self.decided = Some(Box::new(self.document()));
+        let cancel = state == TaskState::Cancelling;
+        let timeout = Duration::from_secs(self.spec.timeout_secs);
+        let open: Vec<(NodeId, NodeStage)> = self
+            .nodes
+            .iter()
+            .filter(|(_, work)| work.stage.is_open() || work.stage.in_flight())
+            .map(|(node, work)| (node.clone(), work.stage))
+            .collect();
+        for (node, stage) in open {
+            self.change(&node, |work| {
+                if stage.is_open() {
+                    return work.enter(NodeStage::Withdrawn, now);
+                }
+                work.withdrawn |= stage == NodeStage::Issued;
+                work.cancelled |= cancel;
+                // It hears of it at its next contact, which was within its time to begin.
+                let contact = work.expires.zip(work.issued).map(|(until, at)| until.since(at));
+                let rest = if cancel { Duration::ZERO } else { timeout };
+                let heard = now.plus(contact.unwrap_or_default()).plus(rest).plus(GRACE);
+                work.deadline = work.deadline.map(|due| due.min(heard));
+            });
+            if stage == NodeStage::Issued || (cancel && stage.in_flight()) {
+                self.put(&node, effects);
+            }
+        }
+    }
+
+    fn put(&self, node: &NodeId, effects: &mut Vec<Effect>) {
+        if let Some(order) = self.order_for(node) {
+            effects.push(Effect::Put { node: node.clone(), id: self.action(node), order: Box::new(order) });
+        }
+    }
+
+    fn finish(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let state = match self.state {
+            TaskState::Running => TaskState::Done,
+            TaskState::Halting => TaskState::Halted,
+            TaskState::Cancelling => TaskState::Cancelled,
+            TaskState::Planned | TaskState::Done | TaskState::Halted | TaskState::Cancelled => return,
+        };
+        if self.progress.in_flight() == 0 && self.progress.open() == 0 {
+            (self.state, self.finished) = (state, Some(now));
+            effects.push(Effect::Finished(self.summary()));
+        }
+    }
+
+    /// Saving goes first: what was not kept must not be done.
+    fn saved(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+        let mut all: Vec<Effect> = self.decided.take().map(Effect::SaveDocument).into_iter().collect();
+        let nodes: Vec<NodeId> = std::mem::take(&mut self.dirty).into_iter().collect();
+        if !nodes.is_empty() {
+            all.push(Effect::SaveNodes(nodes));
+        }
+        if effects.iter().any(|effect| matches!(effect, Effect::Finished(_))) {
+            all.push(Effect::SaveDocument(Box::new(self.document())));
+        }
+        all.extend(effects);
+        all
+    }
+}

@@ -1,0 +1,185 @@
+//! `sync:` of `fleet.yaml`: which objects are synchronized with which nodes, and how.
+
+use catalog::sync::{self, MISMATCHES, MODES, Unsuitable};
+use model::replication::{Mismatch, Mode, SyncPolicy};
+
+use super::fleet::percent;
+use super::whom::{self, Whom};
+use crate::shape::{Reading, near_or_all};
+use crate::yaml::{At, Kind, Node, Spanned};
+
+const KEYS: [&str; 6] = ["nodes", "mode", "kinds", "folder", "mismatch", "max_delete"];
+/// The most entries.
+const MAX_ENTRIES: usize = 100;
+
+/// An entry of `sync:`. The first that is for a node holds for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SyncDecl {
+    pub(crate) name: Spanned<String>,
+    pub(crate) nodes: Whom,
+    /// Nothing where the mode is off: the nodes then synchronize nothing.
+    pub(crate) policy: Option<SyncPolicy>,
+}
+
+/// Reads `sync:`, in order.
+pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<SyncDecl> {
+    let mut all: Vec<SyncDecl> = Vec::new();
+    for (key, value) in reading.map(node, "sync") {
+        if all.len() == MAX_ENTRIES {
+            reading
+                .error("E099", key.at, format!("more than {MAX_ENTRIES} entries of sync"))
+                .help("join some");
+            break;
+        }
+        reading.name(&key.value, key.at, "an entry of sync");
+        let decl = entry(reading, key, value);
+        taken(reading, &all, &decl);
+        all.push(decl);
+    }
+    all
+}
+
+fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> SyncDecl {
+    let what = format!("sync {}", name.value);
+    let mut nodes = Whom::default();
+    let mut policy = SyncPolicy {
+        mode: Mode::Off,
+        kinds: Vec::new(),
+        folder: None,
+        mismatch: Mismatch::default(),
+        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+    };
+    let (mut mode, mut said_mode, mut said_kinds) = (None, false, false);
+    let entries = reading.map(node, &what);
+    for (key, value) in entries {
+        match key.value.as_str() {
+            "nodes" => nodes = whom::read(reading, value),
+            "mode" => {
+                said_mode = true;
+                mode = word(reading, value, "mode", &MODES);
+            }
+            "kinds" => {
+                said_kinds = true;
+                policy.kinds = kinds(reading, value);
+            }
+            "folder" => policy.folder = folder(reading, value),
+            "mismatch" => {
+                policy.mismatch = word(reading, value, "mismatch", &MISMATCHES).unwrap_or_default();
+            }
+            "max_delete" => {
+                let share = percent(reading, value, "max_delete", 100, "25%");
+                policy.max_delete_percent = share.and_then(|share| u8::try_from(share).ok()).unwrap_or(0);
+            }
+            _ => reading.unknown_key(key, &KEYS, "an entry of sync"),
+        }
+    }
+    if !said_mode && matches!(node.kind, Kind::Map(_)) {
+        let help = "say who is the source of truth: `mode: managed` (the control plane) or `mode: autonomous` (the node)";
+        reading.missing_key(name.at, &what, "mode", help);
+    }
+    if mode == Some(Mode::Off) {
+        says_nothing(reading, entries);
+        return SyncDecl { name: name.clone(), nodes, policy: None };
+    }
+    if !said_kinds && matches!(node.kind, Kind::Map(_)) {
+        let help =
+            "name the kinds in the order in which they are applied, as in `kinds: [AppProject, Application]`";
+        reading.missing_key(name.at, &what, "kinds", help);
+    }
+    policy.mode = mode.unwrap_or_default();
+    SyncDecl { name: name.clone(), nodes, policy: Some(policy) }
+}
+
+/// Keys that have no meaning where nothing is synchronized.
+fn says_nothing(reading: &mut Reading<'_>, entries: &[(Spanned<String>, Node)]) {
+    for (key, _) in entries.iter().filter(|(key, _)| KEYS[2..].contains(&key.value.as_str())) {
+        reading
+            .error("E074", key.at, format!("`{}` says nothing where the mode is off", key.value))
+            .help("drop it, or say another mode");
+    }
+}
+
+/// One of a few words.
+pub(super) fn word<T: Copy>(
+    reading: &mut Reading<'_>,
+    node: &Node,
+    what: &str,
+    words: &[(&str, T)],
+) -> Option<T> {
+    let text = reading.text(node, what)?;
+    let found = words.iter().find(|(word, _)| *word == text.value);
+    if found.is_none() {
+        let help = near_or_all(&text.value, words.iter().map(|(word, _)| *word));
+        reading.error("E017", text.at, format!("there is no {what} `{}`", text.value)).help(help);
+    }
+    found.map(|(_, value)| *value)
+}
+
+fn kinds(reading: &mut Reading<'_>, node: &Node) -> Vec<String> {
+    let texts = reading.texts(node, "kinds");
+    if texts.is_empty() && matches!(&node.kind, Kind::List(items) if items.is_empty()) {
+        reading
+            .error("E096", node.at, "`kinds` names no kind, so nothing would be synchronized")
+            .help("name one, or say `mode: off`");
+    }
+    if let Some(over) = texts.get(SyncPolicy::MAX_KINDS) {
+        let message = format!("more than {} kinds", SyncPolicy::MAX_KINDS);
+        reading.error("E099", over.at, message).help("synchronize fewer");
+    }
+    let mut kinds: Vec<Spanned<String>> = Vec::new();
+    for text in texts {
+        if let Some(first) = kinds.iter().find(|known| known.value.eq_ignore_ascii_case(&text.value)) {
+            reading
+                .error("E008", text.at, format!("the kind `{}` stands here twice", text.value))
+                .help("keep one of the two")
+                .label(first.at, "first here");
+            continue;
+        }
+        if let Err(why) = sync::kind(&text.value) {
+            let help = match why {
+                Unsuitable::Reserved => "drop it; objects of your own have kinds of their own",
+                _ => "as in  AppProject",
+            };
+            let message = format!("`{}` cannot be synchronized: {why}", text.value);
+            reading.error("E096", text.at, message).help(help);
+        }
+        kinds.push(text);
+    }
+    kinds.into_iter().map(|kind| kind.value).collect()
+}
+
+fn folder(reading: &mut Reading<'_>, node: &Node) -> Option<String> {
+    let text = reading.text(node, "folder")?;
+    if let Err(why) = sync::folder(&text.value) {
+        let message = format!("`{}` cannot hold manifests: {why}", text.value);
+        reading.error("E097", text.at, message).help("name a folder of its own, such as /srv/manifests");
+    }
+    Some(text.value)
+}
+
+/// An entry, or a part of it, that an earlier one leaves nothing for.
+fn taken(reading: &mut Reading<'_>, earlier: &[SyncDecl], decl: &SyncDecl) {
+    if let Some(all) = earlier.iter().find(|other| other.nodes.is_all()) {
+        let message =
+            format!("`{}` is never reached: `{}` is for every node", decl.name.value, all.name.value);
+        reading
+            .error("E031", decl.name.at, message)
+            .help("move it before that entry")
+            .label(all.name.at, "taken here");
+        return;
+    }
+    for item in decl.nodes.items() {
+        let pattern = item.pattern.as_str();
+        let same = |other: &&super::nodes::Item| {
+            other.pattern == item.pattern || (item.pattern.is_exact() && other.pattern.matches(pattern))
+        };
+        let first: Option<At> =
+            earlier.iter().flat_map(|other| other.nodes.items()).find(same).map(|other| other.at);
+        if let Some(first) = first {
+            reading
+                .error("E031", item.at, format!("`{pattern}` is taken by an earlier entry of sync"))
+                .help("move this entry before that one, or drop the pattern")
+                .label(first, "taken here");
+        }
+    }
+}

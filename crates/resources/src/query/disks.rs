@@ -1,0 +1,147 @@
+//! File systems and how full they are.
+
+use std::collections::BTreeMap;
+
+use host::{Host, describe};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::proc::Proc;
+use super::rows;
+
+/// The most mounts that are looked at.
+const MAX_MOUNTS: usize = 4096;
+/// File systems that other machines serve, and those that mount when they are looked at:
+/// asking them how full they are may take for ever.
+const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "autofs", "virtiofs", "lustre"];
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DiskRow {
+    mount: String,
+    device: String,
+    r#type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inodes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inodes_free: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// One line of the table of mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    /// Major and minor number: two mounts of one file system share them.
+    number: String,
+    point: String,
+    kind: String,
+    device: String,
+}
+
+pub(super) fn answer(host: &Host) -> Result<Value, String> {
+    // What is mounted where is said of the real root, and nothing of it is below another.
+    let mounts =
+        if host.rooted() { vec![root()] } else { mounts(&Proc::of(host).required("self/mountinfo")?) };
+    let unread = mounts.len().saturating_sub(MAX_MOUNTS);
+    let disks: Vec<DiskRow> =
+        mounts.into_iter().take(MAX_MOUNTS).filter_map(|mount| look(host, mount)).collect();
+    rows("disks", disks, unread)
+}
+
+fn root() -> Mount {
+    let unknown = || "unknown".to_owned();
+    Mount { number: String::new(), point: "/".to_owned(), kind: unknown(), device: unknown() }
+}
+
+fn look(host: &Host, mount: Mount) -> Option<DiskRow> {
+    let mut row = DiskRow {
+        mount: mount.point,
+        device: mount.device,
+        r#type: mount.kind,
+        total_bytes: None,
+        free_bytes: None,
+        available_bytes: None,
+        inodes: None,
+        inodes_free: None,
+        error: None,
+    };
+    if REMOTE.contains(&row.r#type.as_str()) || row.r#type.starts_with("fuse") {
+        row.error = Some("not asked: it may not answer".to_owned());
+        return Some(row);
+    }
+    match host.usage(&row.mount) {
+        // The kernel's own have no size.
+        Ok(usage) if usage.total == 0 => return None,
+        Ok(usage) => {
+            row.total_bytes = Some(usage.total);
+            row.free_bytes = Some(usage.free);
+            row.available_bytes = Some(usage.available);
+            row.inodes = Some(usage.inodes);
+            row.inodes_free = Some(usage.inodes_free);
+        }
+        Err(error) => row.error = Some(describe(&error)),
+    }
+    Some(row)
+}
+
+/// Each file system once, at the shortest of the places where it is mounted.
+fn mounts(table: &str) -> Vec<Mount> {
+    let mut found: BTreeMap<String, Mount> = BTreeMap::new();
+    for mount in table.lines().filter_map(mount) {
+        let known = found.entry(mount.number.clone()).or_insert_with(|| mount.clone());
+        if mount.point.len() < known.point.len() {
+            *known = mount;
+        }
+    }
+    let mut mounts: Vec<Mount> = found.into_values().collect();
+    mounts.sort_by(|a, b| a.point.cmp(&b.point));
+    mounts
+}
+
+/// `id parent major:minor root point options [tags] - type device options`.
+fn mount(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let left: Vec<&str> = left.split(' ').collect();
+    let mut right = right.split(' ');
+    Some(Mount {
+        number: (*left.get(2)?).to_owned(),
+        point: unescaped(left.get(4)?),
+        kind: right.next()?.to_owned(),
+        device: unescaped(right.next()?),
+    })
+}
+
+/// Spaces and the like stand as three octal digits.
+fn unescaped(text: &str) -> String {
+    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        out.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mounts;
+
+    #[test]
+    fn each_file_system_is_told_once() {
+        let table = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+                     30 22 8:1 /srv /srv/bind rw - ext4 /dev/sda1 rw\n\
+                     31 22 8:2 / /mnt/my\\040disk rw master:2 - xfs /dev/sd\\011b rw\n\
+                     garbage\n";
+        let found: Vec<_> = mounts(table).into_iter().map(|m| (m.point, m.kind, m.device)).collect();
+        let row = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        assert_eq!(found, [row("/", "ext4", "/dev/sda1"), row("/mnt/my disk", "xfs", "/dev/sd\tb")]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Synchronized objects on the operator port.
+
+use model::{Digest, Hostname, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The most manifests in one `POST /v1/objects`.
+pub const MAX_APPLY: usize = 10_000;
+/// What a path has in place of an empty namespace.
+pub const NO_NAMESPACE: &str = "_";
+
+/// Which way an object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// The control plane's word for the node.
+    Down,
+    /// The node's word, mirrored; nobody changes it here.
+    Up,
+}
+
+/// An object of one node (`GET /v1/objects`, and with manifest and status
+/// `GET /v1/objects/{node}/{kind}/{namespace}/{name}`).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectView {
+    /// Whose.
+    pub node: Hostname,
+    /// Which way it goes.
+    pub way: Way,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// One life of it.
+    pub uid: String,
+    /// The digest of its manifest.
+    pub digest: Digest,
+    /// The manifest's length in bytes.
+    pub size: u64,
+    /// The number of its last change.
+    pub rev: u64,
+    /// When the source accepted that change.
+    pub at: Timestamp,
+    /// The trace of what caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// The node has it in this form; absent when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<bool>,
+    /// The node would not take it: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The manifest, when one object is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Value>,
+    /// What the node says of it, when one object is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Value>,
+}
+
+/// One page of objects.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectsView {
+    /// In the order of node, way, kind, namespace, name.
+    pub objects: Vec<ObjectView>,
+    /// To be given as `from` for the next page, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// How manifests find their node (SYN-8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mapping {
+    /// The namespace is the node's name.
+    #[default]
+    Namespace,
+    /// `spec.destination.name` is the node's name.
+    Destination,
+}
+
+/// `POST /v1/objects`: make these so.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Apply {
+    /// Manifests.
+    pub manifests: Vec<Value>,
+    /// The node of all of them, instead of a mapping.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How each finds its node.
+    #[serde(default)]
+    pub mapping: Mapping,
+    /// Say what would become of them, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// W3C trace context; one is made when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+}
+
+/// `POST /v1/objects-delete`: take these away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delete {
+    /// Which.
+    pub objects: Vec<ObjectName>,
+    /// Say what would become of them, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The name of an object of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectName {
+    /// Hostname or id.
+    pub node: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    #[serde(default)]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// Which.
+    #[serde(flatten)]
+    pub object: ObjectName,
+    /// What.
+    pub outcome: Became,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The manifest before, when it was asked what would become of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// The manifest after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}
+
+/// What may become of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Became {
+    /// It was not there.
+    Created,
+    /// It differs now.
+    Changed,
+    /// It was so already.
+    Unchanged,
+    /// It is gone.
+    Deleted,
+    /// It was not there to be deleted.
+    Absent,
+    /// Nothing was done.
+    Refused,
+}
+
+/// The answer to [`Apply`] and [`Delete`]: everything is durable, or refused one by one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// In the order asked.
+    pub results: Vec<Done>,
+}
+
+/// `POST /v1/resyncs`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resync {
+    /// Hostnames or ids.
+    pub nodes: Vec<String>,
+    /// Confirm that what the source no longer has is deleted, however much it is.
+    #[serde(default)]
+    pub approve_deletions: bool,
+}
+
+/// The answer to [`Resync`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Resynced {
+    /// Links that were told now; the others are when they connect.
+    pub now: usize,
+    /// How many nodes it is for.
+    pub nodes: usize,
+}
+
+/// How synchronization with one node fares (`GET /v1/sync`).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncView {
+    /// Which.
+    pub node: Hostname,
+    /// Who is the source of truth: `managed`, `autonomous`, `off`.
+    pub mode: model::replication::Mode,
+    /// `in-sync`, `behind`, `resyncing`, `diverged`, `off`.
+    pub state: String,
+    /// By how many changes the receiver is behind.
+    pub behind: u64,
+    /// Why it diverged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What carries its link: `grpc`, `websocket`, `sse`, `poll`; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// `online`, `promotable`, `offline` (SYN-10).
+    pub reach: String,
+    /// Objects that go down.
+    pub down: u64,
+    /// Objects that came up.
+    pub up: u64,
+    /// Two agents came under this node's identity at once (IDN-10).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
+}
+
+/// One page of [`SyncView`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SyncsView {
+    /// In the order of hostnames.
+    pub nodes: Vec<SyncView>,
+    /// How many nodes are in each state, of all that were asked for, not of this page alone.
+    #[serde(default)]
+    pub states: std::collections::BTreeMap<String, usize>,
+    /// The hostname to ask on from, when there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Hostname>,
+}

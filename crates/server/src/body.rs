@@ -1,0 +1,67 @@
+//! Bodies of responses: whole, or going on while a stream lives.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use streams::grpc::Part;
+use tokio::sync::mpsc;
+
+/// A response's body.
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// What comes through a channel; then trailers, if it ended in order.
+    Parts {
+        /// The channel.
+        parts: mpsc::Receiver<Part>,
+        /// What a body that ended in order ends with; with none it just ends.
+        trailers: Option<HeaderMap>,
+    },
+}
+
+impl From<Bytes> for ReplyBody {
+    fn from(bytes: Bytes) -> ReplyBody {
+        ReplyBody::Whole(Full::new(bytes))
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            ReplyBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
+            ReplyBody::Parts { parts, trailers } => match parts.poll_recv(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(Part::End) | None) => {
+                    Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ReplyBody::Whole(whole) => whole.is_end_stream(),
+            ReplyBody::Parts { .. } => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ReplyBody::Whole(whole) => whole.size_hint(),
+            ReplyBody::Parts { .. } => SizeHint::default(),
+        }
+    }
+}

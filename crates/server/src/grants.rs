@@ -1,0 +1,187 @@
+//! What a release grants a node besides its configuration: synchronization and delegations;
+//! and what it declares of it, for selectors.
+//!
+//! Read from single chunks by root, so that asking for every node of a large fleet reads no
+//! whole set.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lang::Value;
+use model::chunk::{Chunk, LeafChunk, SectionChunk};
+use model::object::MAX_INLINE;
+use model::replication::{Mode, SyncPolicy};
+use model::work::Delegation;
+use model::{Digest, Kind};
+use serde::Deserialize;
+use store::{Store, StoreError};
+
+use crate::sets::Cache;
+
+/// The most chunks that delegations of one set are read from.
+const MAX_CHUNKS: usize = 4 * catalog::delegation::MAX_DELEGATIONS;
+/// The modes kept: two releases of the largest fleet.
+const MODES: usize = 200_000;
+/// The largest content read of one of these objects, in bytes.
+const MAX_GRANT: u64 = 256 * MAX_INLINE;
+
+/// What one set grants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Granted {
+    /// Which objects are synchronized, and how; `None` when none are.
+    pub(crate) sync: Option<Arc<SyncPolicy>>,
+    /// What the control plane may ask for, in the order of names.
+    pub(crate) delegations: Arc<[Delegation]>,
+}
+
+impl Granted {
+    /// Who is the source of truth.
+    pub(crate) fn mode(&self) -> Mode {
+        self.sync.as_ref().map_or(Mode::Off, |sync| sync.mode)
+    }
+}
+
+/// Grants by root of the set.
+pub(crate) struct Grants {
+    store: Arc<dyn Store>,
+    by_root: Cache<Arc<Granted>>,
+    /// Who is the source of truth, by root: asked of every node of the fleet at once.
+    modes: Cache<Mode>,
+    /// By digest of the object.
+    policies: Cache<Option<Arc<SyncPolicy>>>,
+    /// By root of the section.
+    delegations: Cache<Arc<[Delegation]>>,
+}
+
+impl Grants {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Grants {
+        let (by_root, policies, delegations) = (Cache::new(), Cache::new(), Cache::new());
+        Grants { store, by_root, modes: Cache::keeping(MODES), policies, delegations }
+    }
+
+    /// What a set grants; `None` when the set is not known here.
+    pub(crate) async fn of(&self, root: &Digest) -> Result<Option<Arc<Granted>>, StoreError> {
+        if let Some(known) = self.by_root.get(root) {
+            return Ok(Some(known));
+        }
+        let Some(sections) = self.sections(root).await? else { return Ok(None) };
+        let mut granted = Granted::default();
+        for section in &sections {
+            match section.kind.as_str() {
+                Kind::SYNC => {
+                    if let Some(leaf) = &section.leaf {
+                        granted.sync = self.policy(leaf).await?;
+                    }
+                }
+                Kind::DELEGATION => granted.delegations = self.delegated(section).await?,
+                _ => {}
+            }
+        }
+        let granted = Arc::new(granted);
+        self.by_root.put(*root, granted.clone());
+        Ok(Some(granted))
+    }
+
+    /// Who is the source of truth by a set; off when it is not known here.
+    pub(crate) async fn mode(&self, root: &Digest) -> Result<Mode, StoreError> {
+        if let Some(known) = self.modes.get(root) {
+            return Ok(known);
+        }
+        let Some(granted) = self.of(root).await? else { return Ok(Mode::Off) };
+        self.modes.put(*root, granted.mode());
+        Ok(granted.mode())
+    }
+
+    /// What a set declares of its node, as selectors read it: `labels`, and `groups` where the
+    /// release has them; `None` when the set is not known here.
+    pub(crate) async fn declared(&self, root: &Digest) -> Result<Option<Value>, StoreError> {
+        let Some(sections) = self.sections(root).await? else { return Ok(None) };
+        let params = sections.iter().find(|section| section.kind == Kind::PARAMS);
+        let Some(leaf) = params.and_then(|section| section.leaf.as_ref()) else { return Ok(None) };
+        Ok(self.json::<Params>(leaf).await?.map(|params| params.node.value()))
+    }
+
+    async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
+        match self.store.chunk(root).await? {
+            Some(Chunk::Set { sections }) => Ok(Some(sections)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn policy(&self, leaf: &LeafChunk) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
+        if let Some(known) = self.policies.get(&leaf.stub.digest) {
+            return Ok(known);
+        }
+        let read = self.json::<SyncPolicy>(leaf).await?.map(Arc::new);
+        self.policies.put(leaf.stub.digest, read.clone());
+        Ok(read)
+    }
+
+    async fn delegated(&self, section: &SectionChunk) -> Result<Arc<[Delegation]>, StoreError> {
+        let key = match (&section.root, &section.leaf) {
+            (Some(root), _) => *root,
+            (None, Some(leaf)) => leaf.stub.digest,
+            (None, None) => return Ok(Arc::default()),
+        };
+        if let Some(known) = self.delegations.get(&key) {
+            return Ok(known);
+        }
+        let mut leaves: Vec<LeafChunk> = section.leaf.iter().cloned().collect();
+        let mut chunks: Vec<Digest> = section.root.into_iter().collect();
+        let mut read = 0;
+        while let Some(chunk) = chunks.pop() {
+            read += 1;
+            match self.store.chunk(&chunk).await? {
+                _ if read > MAX_CHUNKS => break,
+                Some(Chunk::Bucket { leaves: more, .. }) => leaves.extend(more),
+                Some(Chunk::Branch { children }) => {
+                    chunks.extend(children.into_iter().filter(|child| *child != Digest::ZERO));
+                }
+                _ => {}
+            }
+        }
+        leaves.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut delegations = Vec::with_capacity(leaves.len());
+        for leaf in &leaves {
+            delegations.extend(self.json::<Delegation>(leaf).await?);
+        }
+        let delegations: Arc<[Delegation]> = delegations.into();
+        self.delegations.put(key, delegations.clone());
+        Ok(delegations)
+    }
+
+    /// The content of an object; one that cannot be read grants nothing.
+    async fn json<T: for<'de> Deserialize<'de>>(&self, leaf: &LeafChunk) -> Result<Option<T>, StoreError> {
+        if leaf.stub.size > MAX_GRANT {
+            return Ok(None);
+        }
+        let content = self.store.content(&leaf.stub.digest, None).await?;
+        Ok(content.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+}
+
+/// The part of a node's params that selectors read.
+#[derive(Deserialize)]
+struct Params {
+    #[serde(default)]
+    node: Declared,
+}
+
+#[derive(Default, Deserialize)]
+struct Declared {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+}
+
+impl Declared {
+    fn value(self) -> Value {
+        let labels = self.labels.into_iter().map(|(name, value)| (name, Value::Str(value))).collect();
+        let mut map = BTreeMap::from([("labels".to_owned(), Value::Map(labels))]);
+        if let Some(groups) = self.groups {
+            map.insert("groups".to_owned(), Value::List(groups.into_iter().map(Value::Str).collect()));
+        }
+        Value::Map(map)
+    }
+}

@@ -1,0 +1,278 @@
+//! [`Lights`]: of every node that synchronizes a few words, so that the status of a whole
+//! fleet loads no set.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::log::Cursor;
+use model::{NodeId, ObjectKey};
+use store::SyncHead;
+
+use super::link::{LinkOrder, NodeLink, Standing, Wants};
+use crate::index::FleetIndex;
+
+/// The most refusals that are remembered of one node.
+const MAX_REFUSED: usize = 100;
+
+/// What is known of one node's sets without loading them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Light {
+    /// The feed that the control plane authors.
+    pub(crate) head: Option<Cursor>,
+    /// How far the node has it.
+    pub(crate) acked: Option<Cursor>,
+    /// How far the replica of the node's feed is.
+    pub(crate) theirs: Option<Cursor>,
+    /// Objects that go down.
+    pub(crate) down: u64,
+    /// Objects that came up.
+    pub(crate) up: u64,
+    /// Why the last link found the sets different for good.
+    pub(crate) diverged: Option<String>,
+    /// Two agents came under this identity at once.
+    pub(crate) duplicate: bool,
+    /// Objects of ours that the node would not take, and why.
+    pub(crate) refused: BTreeMap<ObjectKey, String>,
+    /// What is to be done when there is a link.
+    pub(crate) wants: Wants,
+    /// The link that it has.
+    pub(crate) link: Option<Arc<NodeLink>>,
+    unsaved: bool,
+}
+
+impl Light {
+    /// By how many changes the node is behind our feed; an upper bound.
+    pub(crate) fn behind(&self) -> u64 {
+        match (&self.head, &self.acked) {
+            (None, _) => 0,
+            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
+                head.seq.saturating_sub(acked.seq)
+            }
+            (Some(_), _) => self.down,
+        }
+    }
+
+    /// The node has our change of this number.
+    pub(crate) fn has(&self, rev: u64) -> bool {
+        let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
+        head.incarnation == acked.incarnation && acked.seq >= rev
+    }
+
+    /// Something waits that wants a link (SYN-10).
+    fn waits(&self) -> bool {
+        self.link.is_none() && (self.behind() > 0 || self.wants != Wants::default())
+    }
+
+    fn told(&self) -> u64 {
+        self.head.as_ref().map_or(0, |head| head.seq)
+    }
+}
+
+/// The fleet as it stands with synchronization, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Links by carrier.
+    pub(crate) links: BTreeMap<&'static str, u64>,
+    /// Nodes that are behind.
+    pub(crate) nodes_behind: u64,
+    /// Changes that wait for their nodes.
+    pub(crate) behind: u64,
+    /// Of the node that is furthest behind.
+    pub(crate) most_behind: u64,
+    /// Nodes whose sets differ for good.
+    pub(crate) diverged: u64,
+    /// Objects that go down.
+    pub(crate) down: u64,
+    /// Objects that came up.
+    pub(crate) up: u64,
+}
+
+/// All nodes that have sets, links or wishes.
+pub(crate) struct Lights {
+    index: Arc<FleetIndex>,
+    nodes: Mutex<HashMap<NodeId, Light>>,
+}
+
+impl Lights {
+    pub(super) fn new(index: Arc<FleetIndex>) -> Lights {
+        Lights { index, nodes: Mutex::default() }
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, Light>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fill(&self, heads: Vec<(NodeId, SyncHead)>) {
+        let mut nodes = self.nodes();
+        for (node, head) in heads {
+            let light = Light {
+                head: head.ours,
+                acked: head.acked,
+                theirs: head.theirs,
+                down: head.our_objects,
+                up: head.their_objects,
+                ..Light::default()
+            };
+            self.show(&node, &light);
+            nodes.insert(node, light);
+        }
+    }
+
+    /// Tells the node's entry whether work waits. The order of locks is lights, slot.
+    fn show(&self, id: &NodeId, light: &Light) {
+        let Some(slot) = self.index.get(id) else { return };
+        let waits = light.waits();
+        let mut entry = slot.lock();
+        let news = waits && (!entry.node.work_waits || entry.work_told != Some(light.told()));
+        entry.node.work_waits = waits;
+        entry.work_head = light.told();
+        drop(entry);
+        if news {
+            slot.wake.notify_waiters();
+        }
+    }
+
+    fn edit<T>(&self, id: &NodeId, edit: impl FnOnce(&mut Light) -> T) -> T {
+        let mut nodes = self.nodes();
+        let light = nodes.entry(id.clone()).or_default();
+        let done = edit(light);
+        self.show(id, light);
+        done
+    }
+
+    /// What is known of a node.
+    pub(crate) fn get(&self, id: &NodeId) -> Light {
+        self.nodes().get(id).cloned().unwrap_or_default()
+    }
+
+    /// The node has a link.
+    pub(crate) fn has_link(&self, id: &NodeId) -> bool {
+        self.nodes().get(id).is_some_and(|light| light.link.is_some())
+    }
+
+    /// The nodes that have objects, in the order of their ids.
+    pub(crate) fn with_objects(&self) -> Vec<NodeId> {
+        let nodes = self.nodes();
+        let some = nodes.iter().filter(|(_, light)| light.down + light.up > 0);
+        let mut ids: Vec<NodeId> = some.map(|(id, _)| id.clone()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// Everything in numbers. Cost: the nodes that synchronize.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for light in self.nodes().values() {
+            let behind = light.behind();
+            totals.nodes_behind += u64::from(behind > 0);
+            totals.behind += behind;
+            totals.most_behind = totals.most_behind.max(behind);
+            totals.diverged += u64::from(light.diverged.is_some());
+            totals.down += light.down;
+            totals.up += light.up;
+            if let Some(link) = &light.link {
+                *totals.links.entry(link.carrier.as_str()).or_default() += 1;
+            }
+        }
+        totals
+    }
+
+    /// The feed changed.
+    pub(super) fn changed(&self, id: &NodeId, head: Cursor, objects: u64) {
+        self.edit(id, |light| {
+            light.refused.retain(|_, _| light.head.as_ref().is_some_and(|h| h.incarnation == head.incarnation));
+            (light.head, light.down) = (Some(head), objects);
+        });
+    }
+
+    /// The node has our feed up to here.
+    pub(super) fn acked(&self, id: &NodeId, cursor: Cursor) {
+        self.edit(id, |light| {
+            if light.acked.as_ref() != Some(&cursor) {
+                (light.acked, light.unsaved) = (Some(cursor), true);
+            }
+        });
+    }
+
+    /// The replica is this far.
+    pub(super) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
+        self.edit(id, |light| (light.theirs, light.up) = (cursor, objects));
+    }
+
+    /// An object of ours that the node would not take, or takes again.
+    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: Option<String>) {
+        self.edit(id, |light| match why {
+            None => drop(light.refused.remove(&key)),
+            Some(_) if light.refused.len() >= MAX_REFUSED && !light.refused.contains_key(&key) => {}
+            Some(why) => drop(light.refused.insert(key, why)),
+        });
+    }
+
+    /// Two agents come under one identity, or not any more.
+    pub(super) fn duplicate(&self, id: &NodeId, duplicate: bool) {
+        self.edit(id, |light| light.duplicate = duplicate);
+    }
+
+    /// An operator asks for something; `true` when a link was told.
+    pub(super) fn want(&self, id: &NodeId, wants: Wants) -> bool {
+        self.edit(id, |light| {
+            let told = light.link.as_ref().is_some_and(|link| {
+                let approved = !wants.approve || link.tell(LinkOrder::Approve);
+                approved && (!wants.resync || link.tell(LinkOrder::Resync))
+            });
+            if !told {
+                light.wants.resync |= wants.resync;
+                light.wants.approve |= wants.approve;
+            }
+            told
+        })
+    }
+
+    /// A link takes the place of the one before; what waited for one is its own now.
+    pub(super) fn opened(&self, link: &Arc<NodeLink>) -> (Option<Arc<NodeLink>>, Wants) {
+        self.edit(&link.node, |light| {
+            let before = light.link.replace(link.clone());
+            if let Some(before) = &before {
+                let message = "the node opened another link".to_owned();
+                before.tell(LinkOrder::GoAway { code: "replaced", message, retry_after: None });
+            }
+            (before, std::mem::take(&mut light.wants))
+        })
+    }
+
+    /// A link is gone; a newer one stays.
+    pub(super) fn closed(&self, link: &Arc<NodeLink>) {
+        let mut nodes = self.nodes();
+        // A node that was removed meanwhile does not come back by this.
+        let Some(light) = nodes.get_mut(&link.node) else { return };
+        if light.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link)) {
+            light.link = None;
+            light.diverged = match link.standing() {
+                Standing::Diverged(why) => Some(why),
+                Standing::InSync => None,
+                _ => light.diverged.take(),
+            };
+            self.show(&link.node, light);
+        }
+    }
+
+    /// All links that are open.
+    pub(crate) fn links(&self) -> Vec<Arc<NodeLink>> {
+        self.nodes().values().filter_map(|light| light.link.clone()).collect()
+    }
+
+    /// The node is removed.
+    pub(super) fn remove(&self, id: &NodeId) -> Option<Light> {
+        self.nodes().remove(id)
+    }
+
+    /// How far nodes are that said so since the last time.
+    pub(super) fn take_acked(&self) -> Vec<(NodeId, Cursor)> {
+        let mut taken = Vec::new();
+        for (id, light) in self.nodes().iter_mut().filter(|(_, light)| light.unsaved) {
+            light.unsaved = false;
+            taken.extend(light.acked.clone().map(|cursor| (id.clone(), cursor)));
+        }
+        taken
+    }
+}

@@ -1,0 +1,165 @@
+//! [`Hub`]: the two sets of every node that synchronizes, in memory while somebody needs
+//! them; of all nodes a few words, always.
+
+pub(crate) mod light;
+pub(crate) mod link;
+pub(crate) mod node;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use model::log::Cursor;
+use model::{Incarnation, NodeId, ObjectKey};
+use store::{Store, StoreError};
+
+pub(crate) use light::{Light, Lights, Totals};
+pub(crate) use link::{Carrier, LinkOrder, NodeLink, OpenLink, Standing, Wants};
+pub(crate) use node::{Came, Edit, NodeSync, Uid};
+
+use crate::index::FleetIndex;
+use crate::posture;
+use crate::state::now;
+
+/// Entries of nodes that nobody holds any more are swept when there are this many.
+const SWEEP_AT: usize = 1024;
+/// Nodes loaded at once; one node never twice.
+const LOADS: usize = 16;
+/// The most cursors persisted in one call.
+const ACKED: usize = 1000;
+
+/// Why a node's sets cannot be had or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HubError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The operating system gives no randomness.
+    #[error("no randomness")]
+    Random,
+    /// The work was given up.
+    #[error("the change was given up")]
+    GivenUp,
+}
+
+/// All nodes' sets.
+pub(crate) struct Hub {
+    store: Arc<dyn Store>,
+    lights: Arc<Lights>,
+    /// Those that somebody holds.
+    nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
+    /// A node is loaded by one at a time, so that there are never two of it in memory.
+    loading: [tokio::sync::Mutex<()>; LOADS],
+}
+
+impl Hub {
+    pub(crate) fn new(store: Arc<dyn Store>, index: Arc<FleetIndex>) -> Hub {
+        let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
+        Hub { store, lights: Arc::new(Lights::new(index)), nodes: Mutex::default(), loading }
+    }
+
+    /// Learns how far every node is. The fleet's index is filled before.
+    pub(crate) async fn fill(&self) -> Result<(), StoreError> {
+        self.lights.fill(self.store.sync_heads().await?);
+        Ok(())
+    }
+
+    /// What is known of nodes without loading them.
+    pub(crate) fn lights(&self) -> &Lights {
+        &self.lights
+    }
+
+    /// A node's sets, from memory or the store. Hold them while they are needed.
+    pub(crate) async fn node(&self, id: &NodeId) -> Result<Arc<NodeSync>, HubError> {
+        if let Some(found) = self.held(id) {
+            return Ok(found);
+        }
+        let place = id.as_str().bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % LOADS;
+        let _one = self.loading[place].lock().await;
+        if let Some(found) = self.held(id) {
+            return Ok(found);
+        }
+        let saved = self.store.sync_load(id).await?;
+        let node = NodeSync::restore(id.clone(), self.store.clone(), self.lights.clone(), saved)?;
+        let node = Arc::new(node);
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if nodes.len() >= SWEEP_AT && nodes.len().is_power_of_two() {
+            nodes.retain(|_, node| node.strong_count() > 0);
+        }
+        nodes.insert(id.clone(), Arc::downgrade(&node));
+        Ok(node)
+    }
+
+    /// A node's sets, if they are in memory.
+    pub(crate) fn held(&self, id: &NodeId) -> Option<Arc<NodeSync>> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(id)?.upgrade().filter(|node| !node.is_stale())
+    }
+
+    /// Makes edits of one node's feed durable.
+    pub(crate) async fn change(&self, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+        self.node(id).await?.change(edits).await
+    }
+
+    /// Registers a node's link; the one before, if there is one, is told to go away.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn open(self: &Arc<Self>, id: &NodeId, carrier: Carrier, instance: &str) -> OpenLink {
+        let (link, orders) = NodeLink::new(id.clone(), carrier, instance.to_owned(), now());
+        let link = Arc::new(link);
+        let (replaced, wants) = self.lights.opened(&link);
+        OpenLink { link, orders, replaced, wants, hub: self.clone() }
+    }
+
+    /// The node has our feed durably up to here.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn acked(&self, id: &NodeId, cursor: Cursor) {
+        self.lights.acked(id, cursor);
+    }
+
+    /// The replica of the node's feed is this far and has so many objects.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
+        self.lights.received(id, cursor, objects);
+    }
+
+    /// The node would not take an object of ours (`None`: it does now).
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: Option<String>) {
+        self.lights.refused(id, key, why);
+    }
+
+    /// Two agents come under one identity (IDN-10), or not any more.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn duplicate(&self, id: &NodeId, duplicate: bool) {
+        self.lights.duplicate(id, duplicate);
+    }
+
+    /// An operator asks for something of a node's link; `true` when it was told now, else it
+    /// is when there is one.
+    pub(crate) fn want(&self, id: &NodeId, wants: Wants) -> bool {
+        self.lights.want(id, wants)
+    }
+
+    /// A node is removed from the fleet: its link ends, and nothing of it stays.
+    pub(crate) fn remove(&self, id: &NodeId) {
+        let light = self.lights.remove(id);
+        if let Some(link) = light.and_then(|light| light.link) {
+            let message = "the node was removed from the fleet".to_owned();
+            link.tell(LinkOrder::GoAway { code: "removed", message, retry_after: None });
+        }
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Persists how far nodes said that they are.
+    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
+        for acked in self.lights.take_acked().chunks(ACKED) {
+            self.store.sync_acked(acked.to_vec()).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn fresh_life() -> Result<Incarnation, HubError> {
+    let bytes = posture::random::<8>().map_err(|_| HubError::Random)?;
+    // An `s` and hex digits are always a name.
+    format!("s{}", data_encoding::HEXLOWER.encode(&bytes)).parse().map_err(|_| HubError::Random)
+}

@@ -1,0 +1,383 @@
+//! [`NodeSync`]: the two sets of one node.
+//!
+//! A node's feed is changed by one at a time: planned, made durable, committed. Its replica
+//! is changed by its link alone. What is in memory never runs ahead of the store.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::log::Cursor;
+use model::{Digest, Incarnation, Kind, NodeId, ObjectKey, Stub};
+use store::{Store, StoreError};
+use sync::feed::{Change, Feed, State};
+use sync::replica::Replica;
+use sync::{Content, Write};
+use tokio::sync::watch;
+
+use super::light::Lights;
+use super::{HubError, fresh_life};
+use crate::state::now;
+
+/// The most objects that the control plane authors for one node: a feed that begins its
+/// life anew is one write.
+pub(crate) const MAX_OBJECTS: usize = store::MAX_CHANGES_IN_WRITE - 2000;
+/// The most bytes of their contents, together.
+pub(crate) const MAX_BYTES: u64 = store::MAX_WRITE_BYTES - 16 * 1024 * 1024;
+
+/// The node's two sets.
+pub(crate) struct NodeSync {
+    pub(crate) id: NodeId,
+    store: Arc<dyn Store>,
+    lights: Arc<Lights>,
+    sets: Mutex<Sets>,
+    /// One change of the feed at a time.
+    changing: tokio::sync::Mutex<()>,
+    /// The feed's last change.
+    head: watch::Sender<u64>,
+    /// Whose link works on the sets: one at a time.
+    pub(crate) seat: Arc<tokio::sync::Mutex<()>>,
+    /// The store may have taken what memory has not: nobody begins with this one any more.
+    stale: AtomicBool,
+}
+
+/// What is kept of a node.
+pub(crate) struct Sets {
+    /// What the control plane authors for the node.
+    pub(crate) feed: Feed,
+    /// What the node authors.
+    pub(crate) replica: Replica,
+    /// The feed is in the store.
+    founded: bool,
+    /// Goes into the next write.
+    horizon: Option<u64>,
+    /// Bytes of the contents of the feed's objects.
+    bytes: u64,
+}
+
+/// A change to make to a feed.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    /// The object is to have this content.
+    Put { key: ObjectKey, uid: Uid, content: Content },
+    /// The object is to go.
+    Remove { key: ObjectKey },
+}
+
+impl Edit {
+    /// Which object.
+    pub(crate) fn key(&self) -> &ObjectKey {
+        match self {
+            Edit::Put { key, .. } | Edit::Remove { key } => key,
+        }
+    }
+}
+
+/// Under which uid an object is put.
+#[derive(Clone, Debug)]
+pub(crate) enum Uid {
+    /// This one, which nobody else has: the caller knows.
+    Known(Arc<str>),
+    /// This one, as somebody said; another than before is another life.
+    Said(Arc<str>),
+    /// The one that it has; this one when it comes into being.
+    Kept(Arc<str>),
+}
+
+/// What an edit came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Created,
+    Changed,
+    Unchanged,
+    Deleted,
+    Absent,
+    Refused(NotTaken),
+}
+
+/// Why an object does not fit into a node's feed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotTaken {
+    #[error("uid_twice: {0} has this uid; one uid is one object")]
+    UidTwice(ObjectKey),
+    #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
+    TooMany,
+    #[error("too_many: the objects of a node hold at most {MAX_BYTES} bytes together")]
+    TooMuch,
+}
+
+impl NodeSync {
+    pub(super) fn restore(
+        id: NodeId,
+        store: Arc<dyn Store>,
+        lights: Arc<Lights>,
+        saved: sync::Saved,
+    ) -> Result<NodeSync, HubError> {
+        let founded = saved.feed.is_some();
+        let feed = match saved.feed {
+            Some(saved) => Feed::restore(saved),
+            None => Feed::new(fresh_life()?),
+        };
+        let head = watch::Sender::new(feed.head());
+        let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
+        let replica = Replica::restore(saved.replica);
+        let sets = Mutex::new(Sets { feed, replica, founded, horizon: None, bytes });
+        let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
+        Ok(NodeSync { id, store, lights, sets, changing, head, seat: Arc::default(), stale })
+    }
+
+    /// The sets. A panic while they were held cannot have left them half changed: what is
+    /// in the store counts, and every change is one commit.
+    pub(crate) fn sets(&self) -> MutexGuard<'_, Sets> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whenever the feed changed.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.head.subscribe()
+    }
+
+    /// Where the feed stands.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) fn cursor(&self) -> Cursor {
+        self.sets().feed.cursor()
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Acquire)
+    }
+
+    /// What edits would come to, without doing them.
+    pub(crate) fn would(&self, edits: Vec<Edit>) -> Vec<Came> {
+        self.sets().plan(edits).1
+    }
+
+    /// Changes the feed; durable when it returns. At most [`store::MAX_CHANGES_IN_WRITE`]
+    /// edits of [`store::MAX_WRITE_BYTES`] together.
+    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+        let this = self.clone();
+        to_its_end(async move { this.change_whole(edits).await }).await
+    }
+
+    async fn change_whole(&self, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+        let _one = self.changing.lock().await;
+        let (write, came) = self.sets().plan(edits);
+        if write.ours.is_empty() {
+            return Ok(came);
+        }
+        let changes: Vec<Change> = write.ours.iter().map(|(change, _)| change.clone()).collect();
+        self.write(write).await?;
+        let mut sets = self.sets();
+        sets.founded = true;
+        sets.horizon = None;
+        for change in changes {
+            sets.commit(&self.id, change);
+        }
+        let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
+        drop(sets);
+        self.lights.changed(&self.id, cursor.clone(), objects as u64);
+        self.head.send_replace(cursor.seq);
+        Ok(came)
+    }
+
+    /// Makes a batch of the replica durable. The link commits it to the replica afterwards,
+    /// and says how many objects it has with [`super::Hub::received`].
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
+        let this = self.clone();
+        to_its_end(async move { this.write(write).await }).await
+    }
+
+    async fn write(&self, write: Write) -> Result<(), HubError> {
+        let written = self.store.sync_write(&self.id, write, now()).await;
+        if let Err(StoreError::Unsound(_) | StoreError::Closed | StoreError::UnknownNode(_)) = &written {
+            self.stale.store(true, Ordering::Release);
+        }
+        Ok(written?)
+    }
+
+    /// Begins the feed's life anew with the same objects: its numbers were given out before.
+    #[allow(dead_code, reason = "links use it")]
+    pub(crate) async fn refound(self: &Arc<Self>) -> Result<(), HubError> {
+        let this = self.clone();
+        to_its_end(async move { this.refound_whole().await }).await
+    }
+
+    async fn refound_whole(&self) -> Result<(), HubError> {
+        let _one = self.changing.lock().await;
+        let anew = self.sets().feed.refound(fresh_life()?);
+        let changes = anew.changes_after(0, usize::MAX);
+        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
+        let mut contents = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
+            let asked = self.store.sync_contents(&self.id, sync::Side::Ours, keys.to_vec());
+            contents.extend(asked.await?);
+        }
+        let ours = changes.into_iter().zip(contents).collect();
+        self.write(Write { found: Some(anew.life().clone()), ours, ..Write::default() }).await?;
+        let (cursor, objects) = (anew.cursor(), anew.len());
+        {
+            let mut sets = self.sets();
+            sets.feed = anew;
+            sets.founded = true;
+            sets.horizon = None;
+        }
+        self.lights.changed(&self.id, cursor.clone(), objects as u64);
+        self.head.send_replace(cursor.seq);
+        Ok(())
+    }
+
+    /// Contents of objects on one side; `None` for one that is not there.
+    pub(crate) async fn contents(
+        &self,
+        side: sync::Side,
+        keys: Vec<ObjectKey>,
+    ) -> Result<Vec<Option<Content>>, HubError> {
+        Ok(self.store.sync_contents(&self.id, side, keys).await?)
+    }
+}
+
+/// Work that goes to its end also when the one who asked hangs up: what the store took and
+/// memory did not would be known to nobody until the next load.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, HubError>> + Send + 'static,
+) -> Result<T, HubError> {
+    tokio::spawn(work).await.unwrap_or(Err(HubError::GivenUp))
+}
+
+impl Sets {
+    fn commit(&mut self, node: &NodeId, change: Change) {
+        let before = self.feed.stub(&change.key).map_or(0, |stub| stub.size);
+        let after = match &change.state {
+            State::Live { stub, .. } => stub.size,
+            State::Gone { .. } => 0,
+        };
+        // The planner numbers them one after the other; nobody else commits meanwhile.
+        match self.feed.commit(change) {
+            Ok(horizon) => {
+                self.horizon = horizon.or(self.horizon);
+                self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
+            }
+            Err(error) => tracing::error!(%node, %error, "a change of a feed is out of order"),
+        }
+    }
+
+    /// The life of the feed as the store knows it.
+    fn found(&self) -> Option<Incarnation> {
+        (!self.founded).then(|| self.feed.life().clone())
+    }
+
+    fn plan(&self, edits: Vec<Edit>) -> (Write, Vec<Came>) {
+        let mut write = Write { found: self.found(), horizon: self.horizon, ..Write::default() };
+        let mut planned = Planned { sets: self, over: BTreeMap::new(), uids: None, count: 0, bytes: 0 };
+        planned.count = self.feed.len();
+        planned.bytes = self.bytes;
+        let mut planner = self.feed.planner();
+        let mut came = Vec::with_capacity(edits.len());
+        for edit in edits {
+            match edit {
+                Edit::Put { key, uid, content } => match planned.put(&key, uid, &content) {
+                    Err(refused) => came.push(Came::Refused(refused)),
+                    Ok((stub, was)) => {
+                        let change = planner.put(&key, &stub);
+                        came.push(match (&change, was) {
+                            (None, _) => Came::Unchanged,
+                            (Some(_), false) => Came::Created,
+                            (Some(_), true) => Came::Changed,
+                        });
+                        write.ours.extend(change.map(|change| (change, Some(content))));
+                    }
+                },
+                Edit::Remove { key } => {
+                    let change = planner.remove(&key);
+                    came.push(if change.is_some() { Came::Deleted } else { Came::Absent });
+                    planned.removed(&key);
+                    write.ours.extend(change.map(|change| (change, None)));
+                }
+            }
+        }
+        (write, came)
+    }
+}
+
+/// A feed with a part of the edits laid over it.
+struct Planned<'a> {
+    sets: &'a Sets,
+    over: BTreeMap<ObjectKey, Option<Stub>>,
+    /// Who has which uid; worked out when somebody says one.
+    uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
+    count: usize,
+    bytes: u64,
+}
+
+impl Planned<'_> {
+    fn stub(&self, key: &ObjectKey) -> Option<&Stub> {
+        match self.over.get(key) {
+            Some(stub) => stub.as_ref(),
+            None => self.sets.feed.stub(key),
+        }
+    }
+
+    /// The stub to put, and whether the object was there.
+    fn put(&mut self, key: &ObjectKey, uid: Uid, content: &Content) -> Result<(Stub, bool), NotTaken> {
+        let before = self.stub(key).cloned();
+        let uid = match uid {
+            Uid::Known(uid) => uid,
+            Uid::Kept(fresh) => before.as_ref().map_or(fresh, |stub| stub.uid.clone()),
+            Uid::Said(uid) => {
+                self.alone(key, &uid)?;
+                uid
+            }
+        };
+        let size = content.bytes.len() as u64;
+        let count = self.count + usize::from(before.is_none());
+        let bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, |stub| stub.size)) + size;
+        if count > MAX_OBJECTS {
+            return Err(NotTaken::TooMany);
+        }
+        if bytes > MAX_BYTES {
+            return Err(NotTaken::TooMuch);
+        }
+        (self.count, self.bytes) = (count, bytes);
+        let stub = Stub { uid, digest: Digest::of(&content.bytes), size };
+        if let Some(uids) = &mut self.uids {
+            let kind = key.section.kind.clone();
+            if let Some(before) = &before {
+                uids.remove(&(kind.clone(), before.uid.clone()));
+            }
+            uids.insert((kind, stub.uid.clone()), key.clone());
+        }
+        self.over.insert(key.clone(), Some(stub.clone()));
+        Ok((stub, before.is_some()))
+    }
+
+    fn removed(&mut self, key: &ObjectKey) {
+        if let Some(stub) = self.stub(key).cloned() {
+            self.count -= 1;
+            self.bytes = self.bytes.saturating_sub(stub.size);
+            if let Some(uids) = &mut self.uids {
+                uids.remove(&(key.section.kind.clone(), stub.uid));
+            }
+        }
+        self.over.insert(key.clone(), None);
+    }
+
+    /// No other object of the kind has the uid.
+    fn alone(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), NotTaken> {
+        if self.uids.is_none() {
+            let mut uids = BTreeMap::new();
+            let over = self.over.iter().filter_map(|(key, stub)| Some((key, stub.as_ref()?)));
+            let under = self.sets.feed.objects().filter(|(key, _)| !self.over.contains_key(*key));
+            for (key, stub) in under.chain(over) {
+                uids.insert((key.section.kind.clone(), stub.uid.clone()), key.clone());
+            }
+            self.uids = Some(uids);
+        }
+        let holder = self.uids.as_ref().and_then(|uids| uids.get(&(key.section.kind.clone(), uid.clone())));
+        match holder {
+            Some(holder) if holder != key => Err(NotTaken::UidTwice(holder.clone())),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The text that a scraper gets, and how the control plane is.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use prometheus_client::encoding::text::encode;
+
+use super::Metrics;
+use crate::answer::{Reply, reply};
+use crate::hub::Totals;
+use crate::state::ControlPlane;
+
+/// What Prometheus reads (OpenMetrics 1.0).
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The states of a task, as the series of `muster_tasks` name them.
+const STATES: [&str; 4] = ["planned", "running", "halting", "cancelling"];
+/// What carries links.
+const CARRIERS: [&str; 4] = ["grpc", "websocket", "sse", "poll"];
+
+impl Metrics {
+    fn show(&self, what: &'static str, value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        self.shown.plain.get_or_create(&[("what", what)]).set(value);
+    }
+
+    fn show_totals(&self, totals: &Totals) {
+        self.show("queue_depth", totals.behind);
+        self.show("queue_depth_most", totals.most_behind);
+        self.show("nodes_behind", totals.nodes_behind);
+        self.show("nodes_diverged", totals.diverged);
+        self.show("objects_down", totals.down);
+        self.show("objects_up", totals.up);
+        for carrier in CARRIERS {
+            let count = totals.links.get(carrier).copied().unwrap_or(0);
+            let gauge = self.shown.links.get_or_create(&[("carrier", carrier)]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// `GET /metrics`.
+pub(crate) fn text(plane: &ControlPlane) -> Reply {
+    let metrics = &plane.metrics;
+    metrics.show_totals(&plane.hub.lights().totals());
+    let health = plane.store.health();
+    metrics.show("store_queue", health.queue_depth as u64);
+    metrics.show("store_writable", u64::from(health.writable));
+    metrics.show("ready", u64::from(plane.not_ready().is_none()));
+    metrics.show("nodes", plane.index.len() as u64);
+    metrics.show("workflows", plane.work.open_workflows() as u64);
+    let mut states: BTreeMap<&str, i64> = BTreeMap::new();
+    for state in plane.work.states() {
+        *states.entry(state).or_default() += 1;
+    }
+    for state in STATES {
+        let gauge = metrics.shown.tasks.get_or_create(&[("state", state)]);
+        gauge.set(states.get(state).copied().unwrap_or(0));
+    }
+    let mut text = String::new();
+    match encode(&mut text, &metrics.registry) {
+        Ok(()) => reply(StatusCode::OK, OPENMETRICS, None, text.into()),
+        // Writing to a text does not fail.
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n".to_owned()),
+    }
+}
+
+/// `GET /healthz`: it lives.
+pub(crate) fn alive() -> Reply {
+    plain(StatusCode::OK, "ok\n".to_owned())
+}
+
+/// `GET /readyz`: the signed artifacts are loaded and the store can be written (WIR-4).
+pub(crate) fn ready(plane: &ControlPlane) -> Reply {
+    if let Some(why) = plane.not_ready() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
+    }
+    match plane.store.health() {
+        health if health.writable => plain(StatusCode::OK, "ready\n".to_owned()),
+        health => {
+            let why = health.last_error.unwrap_or_default();
+            plain(StatusCode::SERVICE_UNAVAILABLE, format!("the store cannot be written: {why}\n"))
+        }
+    }
+}
+
+pub(super) fn plain(status: StatusCode, text: String) -> Reply {
+    reply(status, "text/plain; charset=utf-8", None, text.into())
+}

@@ -1,0 +1,241 @@
+//! [`Metrics`]: what the control plane counts and measures, for Prometheus (OPS-4).
+//!
+//! Nothing has a label of a node: whatever the size of the fleet, the number of series is a
+//! constant.
+
+pub(crate) mod gather;
+pub(crate) mod listener;
+
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::hub::Carrier;
+
+/// One label; both parts are words of this program, never of anybody else.
+type Label = [(&'static str, &'static str); 1];
+type Counters = Family<Label, Counter>;
+type Gauges = Family<Label, Gauge>;
+type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+
+/// Buckets of latencies: 50 us to 26 s.
+fn latencies() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_05, 2.0, 20))
+}
+
+/// Buckets of how long links live: 1 s to 12 days.
+fn lives() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 4.0, 11))
+}
+
+/// Which way an event went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "links count them")]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+/// What a link counted since the last time; [`sync`] names what each is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "links count them")]
+pub(crate) struct LinkCounts {
+    pub(crate) coalesced: u64,
+    pub(crate) superseded: u64,
+    pub(crate) resends: u64,
+    pub(crate) rewinds: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) applied: u64,
+    pub(crate) refused: u64,
+    pub(crate) walk_frames: u64,
+    pub(crate) walk_objects: u64,
+    pub(crate) walk_bytes: u64,
+}
+
+/// Everything that is counted. Each method is one moment in the program.
+pub(crate) struct Metrics {
+    registry: Registry,
+    links_opened: Counters,
+    link_seconds: Histograms,
+    reconnects: Counter,
+    events_in: Counters,
+    events_out: Counters,
+    event_seconds: Histogram,
+    propagation_seconds: Histogram,
+    failures: Counters,
+    accepted: Counter,
+    link_counts: Counters,
+    resyncs: Counters,
+    resync_seconds: Histogram,
+    checkins: Counter,
+    checkin_seconds: Histogram,
+    facts: Counters,
+    task_nodes: Counters,
+    shown: Gauges2,
+}
+
+/// What is looked up when somebody asks.
+struct Gauges2 {
+    plain: Gauges,
+    links: Gauges,
+    tasks: Gauges,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("muster");
+        let mut made = Metrics {
+            registry: Registry::default(),
+            links_opened: Family::default(),
+            link_seconds: Family::new_with_constructor(lives),
+            reconnects: Counter::default(),
+            events_in: Family::default(),
+            events_out: Family::default(),
+            event_seconds: latencies(),
+            propagation_seconds: latencies(),
+            failures: Family::default(),
+            accepted: Counter::default(),
+            link_counts: Family::default(),
+            resyncs: Family::default(),
+            resync_seconds: latencies(),
+            checkins: Counter::default(),
+            checkin_seconds: latencies(),
+            facts: Family::default(),
+            task_nodes: Family::default(),
+            shown: Gauges2 { plain: Family::default(), links: Family::default(), tasks: Family::default() },
+        };
+        let m = &made;
+        let r = &mut registry;
+        r.register("links_opened", "Links that agents opened, by carrier", m.links_opened.clone());
+        r.register("link_duration_seconds", "How long links lived", m.link_seconds.clone());
+        r.register("reconnects", "Links that took the place of another", m.reconnects.clone());
+        r.register("events_received", "Frames received on links, by type", m.events_in.clone());
+        r.register("events_sent", "Frames sent on links, by type", m.events_out.clone());
+        r.register("event_seconds", "From reading a frame to its end", m.event_seconds.clone());
+        r.register(
+            "propagation_seconds",
+            "From acceptance at the source to durable at the destination",
+            m.propagation_seconds.clone(),
+        );
+        r.register("failures", "Refused requests and frames, by code", m.failures.clone());
+        r.register("objects_accepted", "Changes of objects that operators made", m.accepted.clone());
+        r.register("link_counts", "What links counted, by what", m.link_counts.clone());
+        r.register("resyncs", "Resyncs by how they went", m.resyncs.clone());
+        r.register("resync_seconds", "How long resyncs took", m.resync_seconds.clone());
+        r.register("checkins", "Check-ins answered", m.checkins.clone());
+        r.register("checkin_seconds", "Check-ins, long polls' waits left out", m.checkin_seconds.clone());
+        r.register("facts", "Facts accepted, by kind", m.facts.clone());
+        r.register("task_nodes_ended", "Nodes that tasks ended on, by outcome", m.task_nodes.clone());
+        r.register("now", "How things stand, by what", m.shown.plain.clone());
+        r.register("links", "Agents that have a link, by carrier", m.shown.links.clone());
+        r.register("tasks", "Open tasks, by state", m.shown.tasks.clone());
+        made.registry = registry;
+        made
+    }
+
+    /// A link was opened; `again` when it took the place of another.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn link_opened(&self, carrier: Carrier, again: bool) {
+        self.links_opened.get_or_create(&[("carrier", carrier.as_str())]).inc();
+        if again {
+            self.reconnects.inc();
+        }
+    }
+
+    /// A link ended.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn link_closed(&self, carrier: Carrier, lived: Duration) {
+        self.link_seconds.get_or_create(&[("carrier", carrier.as_str())]).observe(lived.as_secs_f64());
+    }
+
+    /// Frames went over a link.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn events(&self, way: Way, kind: &'static str, count: u64) {
+        let family = if way == Way::In { &self.events_in } else { &self.events_out };
+        family.get_or_create(&[("type", kind)]).inc_by(count);
+    }
+
+    /// A frame was worked off.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn processed(&self, took: Duration) {
+        self.event_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A change reached its destination.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn propagated(&self, took: Duration) {
+        self.propagation_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A request or a frame was refused.
+    pub(crate) fn failed(&self, code: &str) {
+        // Codes are few; what is none of them is counted together.
+        let known = wire::Code::ALL.iter().map(|known| known.as_str()).find(|known| *known == code);
+        self.failures.get_or_create(&[("code", known.unwrap_or("other"))]).inc();
+    }
+
+    /// Operators changed so many objects.
+    pub(crate) fn accepted(&self, count: u64) {
+        self.accepted.inc_by(count);
+    }
+
+    /// What a link counted since the last time.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn counted(&self, counts: LinkCounts) {
+        let LinkCounts { coalesced, superseded, resends, rewinds, duplicates, applied, refused, .. } = counts;
+        let LinkCounts { walk_frames, walk_objects, walk_bytes, .. } = counts;
+        for (what, count) in [
+            ("coalesced", coalesced),
+            ("superseded", superseded),
+            ("resent", resends),
+            ("rewound", rewinds),
+            ("duplicate", duplicates),
+            ("applied", applied),
+            ("refused", refused),
+            ("resync_frames", walk_frames),
+            ("resync_objects", walk_objects),
+            ("resync_bytes", walk_bytes),
+        ] {
+            self.link_counts.get_or_create(&[("what", what)]).inc_by(count);
+        }
+    }
+
+    /// A resync began.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn resync_began(&self) {
+        self.resyncs.get_or_create(&[("what", "started")]).inc();
+    }
+
+    /// No permit for a resync at the time.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn resync_refused(&self) {
+        self.resyncs.get_or_create(&[("what", "refused")]).inc();
+    }
+
+    /// A resync ended.
+    #[allow(dead_code, reason = "streams use it")]
+    pub(crate) fn resync_ended(&self, took: Duration) {
+        self.resyncs.get_or_create(&[("what", "finished")]).inc();
+        self.resync_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A check-in was answered.
+    pub(crate) fn checked_in(&self, took: Duration) {
+        self.checkins.inc();
+        self.checkin_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A fact was accepted.
+    pub(crate) fn fact(&self, kind: &'static str) {
+        self.facts.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// A task ended on a node.
+    pub(crate) fn task_node_ended(&self, outcome: &'static str) {
+        self.task_nodes.get_or_create(&[("outcome", outcome)]).inc();
+    }
+}

@@ -1,0 +1,214 @@
+//! The one exchange: a check-in, facts alone, and what a node is pointed to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::Incarnation;
+use model::exchange::{Acked, Answer, CheckIn, Report};
+use model::log::{Cursor, MAX_FACTS};
+use model::status::{Contact, contact_of};
+use plane::Step;
+use wire::{Code, Problem};
+
+use super::Caller;
+use crate::answer::store_problem;
+use crate::state::{ControlPlane, now};
+
+/// The longest that a long poll is held.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
+/// When the next contact is further away than this, the connection is closed after the
+/// answer: an idle node then costs no memory here.
+const KEEP_OPEN: Duration = Duration::from_secs(45);
+
+pub(crate) async fn check_in(
+    plane: &Arc<ControlPlane>,
+    caller: &Caller,
+    request: CheckIn,
+    wait: Duration,
+) -> Result<(Answer, bool), Problem> {
+    ready(plane)?;
+    check_facts(request.facts.len())?;
+    let incarnation = request.incarnation.clone();
+    let begun = Instant::now();
+    let mut heads = plane.heads.subscribe();
+    let (mut step, news) = take_step(plane, caller, request.clone()).await;
+    let acked = persist(plane, caller, &incarnation, &mut step).await?;
+    plane.metrics.checked_in(begun.elapsed());
+    if step.unchanged && !news && wait > Duration::ZERO {
+        let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
+        step = long_poll(plane, caller, quiet, wait, &mut heads).await;
+    }
+    step.answer.acked = acked;
+    complete(plane, &mut step).await?;
+    let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
+    let idle = far && step.unchanged && wait.is_zero();
+    Ok((step.answer, idle))
+}
+
+/// What depends on the signed artifacts waits until they are loaded (WIR-4).
+pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
+    match plane.not_ready() {
+        Some(why) => Err(Problem::new(Code::NotReady, why)),
+        None => Ok(()),
+    }
+}
+
+/// The step, and whether it tells the node for the first time that work waits (SYN-10).
+async fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, bool) {
+    let heads = plane.heads();
+    let (step, news, was_late) = {
+        let mut entry = caller.slot.lock();
+        entry.dirty = true;
+        let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
+        let was_late = entry.node.last_seen.is_none_or(late);
+        let step = entry.node.check_in(request, &heads, now());
+        let told = entry.work_told == Some(entry.work_head);
+        let news = step.answer.stream_requested && !told;
+        if news {
+            entry.work_told = Some(entry.work_head);
+        }
+        (step, news, was_late)
+    };
+    if was_late {
+        plane.work.online(&caller.id).await;
+    }
+    (step, news)
+}
+
+/// Waits until there is something to say, or the wait is over.
+async fn long_poll(
+    plane: &ControlPlane,
+    caller: &Caller,
+    request: CheckIn,
+    wait: Duration,
+    heads: &mut tokio::sync::watch::Receiver<Arc<plane::Heads>>,
+) -> Step {
+    let deadline = tokio::time::sleep(wait.min(MAX_WAIT));
+    tokio::pin!(deadline);
+    loop {
+        let woken = caller.slot.wake.notified();
+        let (step, news) = take_step(plane, caller, request.clone()).await;
+        if !step.unchanged || news {
+            return step;
+        }
+        tokio::select! {
+            _ = heads.changed() => {}
+            () = woken => {}
+            () = &mut deadline => return step,
+        }
+    }
+}
+
+/// Makes durable what a step says is new, before anything of it is acknowledged.
+async fn persist(
+    plane: &Arc<ControlPlane>,
+    caller: &Caller,
+    incarnation: &Incarnation,
+    step: &mut Step,
+) -> Result<Option<Cursor>, Problem> {
+    if step.first_use {
+        let stored = plane.store.certificate_used(&caller.id).await;
+        if stored.is_err() {
+            // Not stored: the next request is the first one again (ENR-7).
+            caller.slot.lock().node.certificate_used = false;
+        }
+        stored.map_err(store_problem)?;
+    }
+    if let Some(push) = step.push_done {
+        let stored = plane.store.clear_push(&caller.id, push).await;
+        if stored.is_err() {
+            caller.slot.lock().node.push.get_or_insert(push);
+        }
+        stored.map_err(store_problem)?;
+    }
+    if let Some(traits) = step.traits.take() {
+        let stored = plane.store.put_traits(&caller.id, traits, now()).await;
+        if stored.is_err() {
+            // Not stored: the next answer asks for them again.
+            caller.slot.lock().node.traits = None;
+        }
+        stored.map_err(store_problem)?;
+    }
+    if step.facts.is_empty() {
+        return Ok(None);
+    }
+    let facts = std::mem::take(&mut step.facts);
+    accept_facts(plane, caller, incarnation, facts).await.map(Some)
+}
+
+async fn accept_facts(
+    plane: &Arc<ControlPlane>,
+    caller: &Caller,
+    incarnation: &Incarnation,
+    facts: Vec<model::log::Fact>,
+) -> Result<Cursor, Problem> {
+    let (plane, id, slot) = (plane.clone(), caller.id.clone(), caller.slot.clone());
+    let incarnation = incarnation.clone();
+    // Whole, also when the node hangs up in the middle: what the store took and the index
+    // did not would be known to nobody until the next start.
+    whole(async move {
+        let appended = plane.store.append_facts(&id, &incarnation, facts, now()).await;
+        let accepted = appended.map_err(store_problem)?;
+        slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
+        for fact in &accepted.new {
+            plane.metrics.fact(fact.body.kind());
+        }
+        plane.work.facts(&plane, &id, &accepted.new).await;
+        Ok(accepted.cursor)
+    })
+    .await
+}
+
+/// Does something to its end, even when the request that it is for is given up.
+pub(crate) async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(Code::Internal.into()))
+}
+
+/// Puts the set into an offer that needs one.
+async fn complete(plane: &ControlPlane, step: &mut Step) -> Result<(), Problem> {
+    if let (Some(wanted), Some(offer)) = (step.wanted, step.answer.offer.as_mut()) {
+        offer.set = plane.sets.offer(wanted).await.map_err(store_problem)?;
+        if offer.set.is_none() {
+            return Err(Problem::new(Code::Internal, "the release's set is not stored"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn report(plane: &Arc<ControlPlane>, caller: &Caller, report: Report) -> Result<Acked, Problem> {
+    check_facts(report.facts.len())?;
+    let acked = accept_facts(plane, caller, &report.incarnation, report.facts).await?;
+    Ok(Acked { acked })
+}
+
+pub(super) fn check_facts(count: usize) -> Result<(), Problem> {
+    if count > MAX_FACTS {
+        return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_FACTS} facts a request")));
+    }
+    Ok(())
+}
+
+/// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.
+pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answer, Problem> {
+    ready(plane)?;
+    let heads = plane.heads();
+    let mut step = {
+        let mut node = caller.slot.lock().node.clone();
+        let incarnation = node.cursor.as_ref().map(|cursor| cursor.incarnation.clone());
+        let incarnation = incarnation.or_else(|| "none".parse().ok()).ok_or(Code::Internal)?;
+        let empty = CheckIn {
+            held: None,
+            incarnation,
+            facts: Vec::new(),
+            run: None,
+            traits: None,
+            full: true,
+            pushed: None,
+        };
+        node.check_in(empty, &heads, now())
+    };
+    complete(plane, &mut step).await?;
+    Ok(step.answer)
+}

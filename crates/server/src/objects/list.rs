@@ -1,0 +1,201 @@
+//! Listing objects, and one of them with its manifest and status.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{Kind, NodeId, ObjectKey};
+use store::{ObjectFilter, ObjectPlace, ObjectRecord};
+use sync::{Content, Side};
+use wire::{Code, Problem};
+
+use super::{apply, hub_problem, names};
+use crate::answer::store_problem;
+use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsView, Way};
+use crate::hub::Light;
+use crate::state::ControlPlane;
+use crate::work::select;
+
+/// What a listing is of; what is `None` is no condition.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// A selector of nodes.
+    pub(crate) nodes: Option<String>,
+    pub(crate) way: Option<Way>,
+    pub(crate) kind: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    /// As an earlier page said.
+    pub(crate) from: Option<String>,
+    pub(crate) limit: usize,
+}
+
+fn side(way: Way) -> Side {
+    match way {
+        Way::Down => Side::Ours,
+        Way::Up => Side::Theirs,
+    }
+}
+
+fn way(side: Side) -> Way {
+    match side {
+        Side::Ours => Way::Down,
+        Side::Theirs => Way::Up,
+    }
+}
+
+/// One page of objects. Actions and statuses are listed when their kind is asked for alone:
+/// they are shown where they belong, with tasks and with their objects.
+pub(crate) async fn list(plane: &ControlPlane, asked: Asked) -> Result<ObjectsView, Problem> {
+    let mut after = asked.from.as_deref().map(parse_place).transpose()?;
+    let all_kinds = asked.kind.is_none();
+    let filter = ObjectFilter {
+        node: None,
+        side: asked.way.map(side),
+        kind: asked.kind.as_deref().map(Kind::new),
+        namespace: asked.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
+        name: asked.name,
+    };
+    let meant = match &asked.nodes {
+        Some(text) => {
+            let meant = select::meant(plane, &select::read(text)?).await?;
+            Some(select::ids(&meant, None)?.into_iter().collect::<BTreeSet<NodeId>>())
+        }
+        None => None,
+    };
+    let mut page = Page { plane, objects: Vec::new(), limit: asked.limit.max(1), all_kinds };
+    match meant {
+        None => page.fill(&filter, &mut after).await?,
+        Some(meant) => {
+            let some: Vec<NodeId> = plane.hub.lights().with_objects();
+            for id in some.into_iter().filter(|id| meant.contains(id)) {
+                if after.as_ref().is_some_and(|after| id < after.node) {
+                    continue;
+                }
+                let of_node = ObjectFilter { node: Some(id.clone()), ..filter.clone() };
+                after = after.filter(|after| after.node == id);
+                page.fill(&of_node, &mut after).await?;
+                if page.is_full() {
+                    break;
+                }
+            }
+        }
+    }
+    let full = page.is_full();
+    let next = after.filter(|_| full).map(|place| show_place(&place));
+    Ok(ObjectsView { objects: page.objects, next })
+}
+
+/// A page while it is filled.
+struct Page<'a> {
+    plane: &'a ControlPlane,
+    objects: Vec<ObjectView>,
+    limit: usize,
+    all_kinds: bool,
+}
+
+impl Page<'_> {
+    fn is_full(&self) -> bool {
+        self.objects.len() >= self.limit
+    }
+
+    /// Fills it with objects after a place, which becomes that of the last one looked at.
+    async fn fill(&mut self, filter: &ObjectFilter, after: &mut Option<ObjectPlace>) -> Result<(), Problem> {
+        while !self.is_full() {
+            let room = self.limit - self.objects.len();
+            let found = self.plane.store.sync_objects(filter.clone(), after.clone(), room).await;
+            let found = found.map_err(store_problem)?;
+            let Some(last) = found.last() else { return Ok(()) };
+            *after = Some(last.place());
+            let hidden = |kind: &Kind| kind.as_str() == Kind::ACTION || sync::object::is_status(kind);
+            for record in found {
+                if self.all_kinds && hidden(&record.key.section.kind) {
+                    continue;
+                }
+                self.objects.extend(view(self.plane, record));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
+    let slot = plane.index.get(&record.node)?;
+    let (_, node) = names(&slot);
+    let light = plane.hub.lights().get(&record.node);
+    let ObjectRecord { side, key, stub, rev, at, trace, .. } = record;
+    let (delivered, refused) = standing(&light, side, &key, rev);
+    Some(ObjectView {
+        node,
+        way: way(side),
+        kind: key.section.kind.to_string(),
+        namespace: key.section.namespace.to_string(),
+        name: key.name.to_string(),
+        uid: stub.uid.to_string(),
+        digest: stub.digest,
+        size: stub.size,
+        rev,
+        at,
+        trace,
+        delivered,
+        refused,
+        manifest: None,
+        status: None,
+    })
+}
+
+/// Whether the node has an object of ours, and why not.
+fn standing(light: &Light, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
+    if side == Side::Theirs {
+        return (None, None);
+    }
+    let refused = light.refused.get(key).cloned();
+    (Some(light.has(rev) && refused.is_none()), refused)
+}
+
+/// One object with its manifest, and what the node says of it.
+pub(crate) async fn one(plane: &Arc<ControlPlane>, name: ObjectName) -> Result<ObjectView, Problem> {
+    let unknown = || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", super::clip(&name.node)));
+    let slot = plane.index.find(&name.node).ok_or_else(unknown)?;
+    let (id, _) = names(&slot);
+    let key = apply::key_of(&name);
+    let filter = ObjectFilter {
+        node: Some(id.clone()),
+        side: None,
+        kind: Some(key.section.kind.clone()),
+        namespace: Some(key.section.namespace.to_string()),
+        name: Some(key.name.to_string()),
+    };
+    let found = plane.store.sync_objects(filter, None, 2).await.map_err(store_problem)?;
+    let none = || Problem::new(Code::NotFound, format!("{} has no object {key}", name.node));
+    let record = found.into_iter().find(|record| record.key == key).ok_or_else(none)?;
+    let side = record.side;
+    let node = plane.hub.node(&id).await.map_err(hub_problem)?;
+    let manifest = node.contents(side, vec![key.clone()]).await.map_err(hub_problem)?;
+    let status_key = vec![sync::object::status_key(&key)];
+    let status = node.contents(Side::Theirs, status_key).await.map_err(hub_problem)?;
+    let value = |found: Vec<Option<Content>>| {
+        found.into_iter().flatten().next().and_then(|content| serde_json::from_slice(&content.bytes).ok())
+    };
+    let view = view(plane, record).ok_or_else(none)?;
+    Ok(ObjectView { manifest: value(manifest), status: value(status), ..view })
+}
+
+/// `node/side/Kind/namespace/name`.
+fn show_place(place: &ObjectPlace) -> String {
+    let side = if place.side == Side::Ours { "down" } else { "up" };
+    format!("{}/{side}/{}", place.node, place.key)
+}
+
+fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
+    let read = || {
+        let mut parts = text.splitn(3, '/');
+        let node = parts.next()?.parse().ok()?;
+        let side = match parts.next()? {
+            "down" => Side::Ours,
+            "up" => Side::Theirs,
+            _ => return None,
+        };
+        Some(ObjectPlace { node, side, key: parts.next()?.parse().ok()? })
+    };
+    read().ok_or_else(|| Problem::new(Code::BadBody, "`from` is not what an earlier page said"))
+}

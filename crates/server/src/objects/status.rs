@@ -1,0 +1,133 @@
+//! How synchronization fares, node by node, and resyncs on an operator's word.
+
+use std::sync::Arc;
+
+use model::replication::Mode;
+use plane::work::Reach;
+use store::StoreError;
+use wire::{Code, Problem};
+
+use super::names;
+use crate::answer::store_problem;
+use crate::api::objects::{Resync, Resynced, SyncView, SyncsView};
+use crate::hub::{Light, Standing, Wants};
+use crate::index::Slot;
+use crate::state::ControlPlane;
+use crate::work::{reach, select};
+
+/// The most nodes that one order names.
+const MAX_NODES: usize = 100_000;
+
+/// `GET /v1/sync`: one page, in the order of hostnames.
+pub(crate) async fn list(
+    plane: &ControlPlane,
+    selector: Option<&str>,
+    from: &str,
+    limit: usize,
+) -> Result<SyncsView, Problem> {
+    let slots = match selector {
+        Some(text) => select::meant(plane, &select::read(text)?).await?,
+        None => plane.index.all(),
+    };
+    let mut page = SyncsView::default();
+    for slot in slots {
+        let (id, hostname) = names(&slot);
+        let mode = mode(plane, &slot).await.map_err(store_problem)?;
+        let light = plane.hub.lights().get(&id);
+        let (word, why) = state(&light, mode);
+        *page.states.entry(word.to_owned()).or_default() += 1;
+        if hostname.as_str() < from || page.next.is_some() {
+            continue;
+        }
+        if page.nodes.len() == limit {
+            page.next = Some(hostname);
+            continue;
+        }
+        page.nodes.push(view(plane, &slot, &light, mode, word, why));
+    }
+    Ok(page)
+}
+
+/// Who is the source of truth of a node's objects.
+async fn mode(plane: &ControlPlane, slot: &Slot) -> Result<Mode, StoreError> {
+    let heads = plane.heads();
+    let pointed = slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root);
+    match pointed {
+        Some(root) => plane.grants.mode(&root).await,
+        None => Ok(Mode::Off),
+    }
+}
+
+fn view(
+    plane: &ControlPlane,
+    slot: &Slot,
+    light: &Light,
+    mode: Mode,
+    state: &str,
+    why: Option<String>,
+) -> SyncView {
+    let (id, node) = names(slot);
+    let reach = match reach(plane, &id) {
+        Reach::Online => "online",
+        Reach::Promotable { .. } => "promotable",
+        Reach::Offline | Reach::Removed => "offline",
+    };
+    let behind = match light.link.as_ref().map(|link| link.standing()) {
+        Some(Standing::Behind(behind)) => behind.max(light.behind()),
+        _ => light.behind(),
+    };
+    SyncView {
+        node,
+        mode,
+        state: state.to_owned(),
+        behind,
+        why,
+        link: light.link.as_ref().map(|link| link.carrier.as_str().to_owned()),
+        since: light.link.as_ref().map(|link| link.since),
+        reach: reach.to_owned(),
+        down: light.down,
+        up: light.up,
+        duplicate: light.duplicate,
+    }
+}
+
+/// The word for how a node's sets stand, and why they differ for good.
+fn state(light: &Light, mode: Mode) -> (&'static str, Option<String>) {
+    let standing = light.link.as_ref().map(|link| link.standing());
+    match standing {
+        Some(Standing::Diverged(why)) => return ("diverged", Some(why)),
+        Some(Standing::Resyncing) => return ("resyncing", None),
+        _ => {}
+    }
+    if let (None, Some(why)) = (&standing, &light.diverged) {
+        return ("diverged", Some(why.clone()));
+    }
+    if let Some((key, why)) = light.refused.iter().next() {
+        let others = light.refused.len() - 1;
+        let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+        return ("diverged", Some(format!("the node would not take {key}: {why}{more}")));
+    }
+    match standing {
+        Some(Standing::Behind(_)) => ("behind", None),
+        _ if light.behind() > 0 => ("behind", None),
+        // Nothing to be equal about; actions alone come and go.
+        _ if mode == Mode::Off => ("off", None),
+        _ => ("in-sync", None),
+    }
+}
+
+/// `POST /v1/resyncs`.
+pub(crate) fn resync(plane: &Arc<ControlPlane>, asked: &Resync, by: &str) -> Result<Resynced, Problem> {
+    if asked.nodes.len() > MAX_NODES {
+        return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_NODES} nodes a request")));
+    }
+    let mut slots = Vec::with_capacity(asked.nodes.len());
+    for name in &asked.nodes {
+        let unknown = || Problem::new(Code::NotFound, format!("no node {name:?} is enrolled"));
+        slots.push(plane.index.find(name).ok_or_else(unknown)?);
+    }
+    let wants = Wants { resync: true, approve: asked.approve_deletions };
+    let now = slots.iter().filter(|slot| plane.hub.want(&names(slot).0, wants)).count();
+    tracing::info!(by, nodes = slots.len(), approve = asked.approve_deletions, "a resync was asked for");
+    Ok(Resynced { now, nodes: slots.len() })
+}

@@ -1,0 +1,45 @@
+//! [`Query`]: the query part of a URL.
+
+use crate::api::MAX_PAGE;
+
+/// The query part of a URL; values are names and numbers, so nothing is escaped in it but
+/// `%2F`, `%2A` and the like of patterns.
+pub(super) struct Query<'a>(pub(super) &'a str);
+
+impl Query<'_> {
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        let pair = |pair: &str| {
+            let (key, value) = pair.split_once('=')?;
+            (key == name).then(|| unescape(value))
+        };
+        self.0.split('&').find_map(pair)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        let asked = self.number("limit").and_then(|limit| usize::try_from(limit).ok());
+        asked.unwrap_or(MAX_PAGE).min(MAX_PAGE)
+    }
+}
+
+/// Undoes `%XX`.
+pub(super) fn unescape(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,100 @@
+//! Links with nodes: what carries them (SYN-1), who may open one (SYN-13), and what lies
+//! behind them at the control plane.
+//!
+//! A node has one link at a time. Whoever opens another one takes the place of the first;
+//! unless the first lives on under another process: then two agents use one identity.
+
+mod news;
+mod posted;
+mod rpc;
+mod serve;
+mod shore;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use model::{NodeId, Timestamp};
+use sync::admission::{Admission, Pace, Turn};
+use tokio::time::Instant;
+
+pub(crate) use news::announce;
+pub(crate) use posted::events;
+pub(crate) use rpc::{ping, push, refused, version};
+pub(crate) use serve::{sse, subscribe, websocket};
+
+use posted::Sessions;
+
+/// Resyncs at once.
+const RESYNCS: usize = sync::admission::MAX_RESYNCS;
+/// Links opened in a second, when many come back at once (SYN-13).
+const OPENED_PER_SEC: u32 = 1500;
+/// Links opened at once after a rest.
+const OPENED_AT_ONCE: u32 = 3000;
+
+/// What all links share.
+pub(crate) struct Links {
+    resyncs: Mutex<Admission<NodeId>>,
+    pace: Mutex<Pace>,
+    sessions: Sessions,
+    /// Lives of agents that another took the place of: one that comes back is a second agent.
+    replaced: Mutex<HashMap<NodeId, [Option<String>; 2]>>,
+    began: Instant,
+    count: AtomicU64,
+}
+
+impl Links {
+    pub(crate) fn new() -> Links {
+        Links {
+            resyncs: Mutex::new(Admission::new(RESYNCS)),
+            pace: Mutex::new(Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
+            sessions: Sessions::default(),
+            replaced: Mutex::default(),
+            began: Instant::now(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// Time that only goes forward.
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Takes a place in the line of those who connect.
+    ///
+    /// # Errors
+    /// How long to stay away.
+    fn enter(&self) -> Result<(), Duration> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(self.now())
+    }
+
+    fn permit(&self, node: &NodeId) -> Result<(), Duration> {
+        match self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).ask(node, self.now()) {
+            Turn::Now => Ok(()),
+            Turn::Later(wait) => Err(wait),
+        }
+    }
+
+    fn return_permit(&self, node: &NodeId) {
+        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).give_back(node);
+    }
+
+    /// A number for a link, unique in this start.
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers that one life of a node's agent took the place of another.
+    fn replace(&self, node: &NodeId, old: &str) {
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = replaced.entry(node.clone()).or_default();
+        *lives = [Some(old.to_owned()), lives[0].take()];
+    }
+
+    /// Whether this life was replaced by another one before: a process does not come back.
+    fn was_replaced(&self, node: &NodeId, instance: &str) -> bool {
+        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.get(node).is_some_and(|lives| lives.iter().flatten().any(|life| life == instance))
+    }
+}

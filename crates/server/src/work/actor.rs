@@ -1,0 +1,273 @@
+//! One task under way: inputs in, effects carried out in their order, saving first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::work::{Order, Outcome};
+use model::NodeId;
+use net::accept::stopped;
+use plane::work::{Effect, Input, Task, TaskDocument, WorkflowInput, action_id};
+use store::TaskNode;
+use sync::Content;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::{OpenTask, Said, action_key, reach, record, restore, row, without};
+use crate::hub::{Edit, HubError, Uid};
+use crate::state::{ControlPlane, now};
+
+/// Between two attempts at what the store did not take.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// Actions put or taken away at once: they share the store's commits.
+const AT_ONCE: usize = 64;
+/// The most inputs taken together.
+const TOGETHER: usize = 256;
+
+/// The actor of one task.
+pub(super) struct Actor {
+    plane: Arc<ControlPlane>,
+    open: Arc<OpenTask>,
+    task: Task,
+    said: mpsc::Receiver<Said>,
+    stop: watch::Receiver<bool>,
+    /// Nodes whose object is perhaps not what it has to be.
+    undone: BTreeSet<NodeId>,
+}
+
+/// The control plane stops.
+struct Stopped;
+
+impl Actor {
+    pub(super) fn new(
+        plane: Arc<ControlPlane>,
+        open: Arc<OpenTask>,
+        task: Task,
+        said: mpsc::Receiver<Said>,
+        stop: watch::Receiver<bool>,
+    ) -> Actor {
+        Actor { plane, open, task, said, stop, undone: BTreeSet::new() }
+    }
+
+    /// Runs until the task is over or the control plane stops.
+    pub(super) async fn run(mut self, resumed: bool) {
+        let mut stop = self.stop.clone();
+        let over = tokio::select! {
+            over = self.whole(resumed) => over.is_ok(),
+            () = stopped(&mut stop) => false,
+        };
+        if over {
+            self.plane.work.open().remove(&self.open.spec.id);
+            self.last_words().await;
+        }
+    }
+
+    async fn whole(&mut self, resumed: bool) -> Result<(), Stopped> {
+        let effects = if resumed { self.resume().await } else { self.begin().await };
+        self.carry_out(effects).await?;
+        loop {
+            self.publish();
+            if self.task.summary().state.is_final() && self.undone.is_empty() {
+                return Ok(());
+            }
+            let said = self.next().await;
+            let effects = self.take(said);
+            self.carry_out(effects).await?;
+        }
+    }
+
+    /// Nodes of which it is plain that they would refuse are answered here; then it begins.
+    async fn begin(&mut self) -> Vec<Effect> {
+        let mut inputs = Vec::new();
+        for (node, why) in super::select::refusals(&self.plane, &self.task).await {
+            let outcome = Outcome::Refused { message: why };
+            inputs.push(Input::Ended { node, outcome, duration_ms: 0 });
+        }
+        inputs.push(Input::Begin);
+        self.handle(inputs)
+    }
+
+    async fn resume(&mut self) -> Vec<Effect> {
+        let inputs = restore::stored_facts(&self.plane, &self.task).await;
+        let mut effects = self.handle(inputs);
+        let plane = self.plane.clone();
+        effects.extend(self.task.resume(now(), &|node| reach(&plane, node)));
+        effects
+    }
+
+    fn handle(&mut self, inputs: Vec<Input>) -> Vec<Effect> {
+        let plane = self.plane.clone();
+        let reached = |node: &NodeId| reach(&plane, node);
+        inputs.into_iter().flat_map(|input| self.task.handle(input, now(), &reached)).collect()
+    }
+
+    fn take(&mut self, said: Vec<Said>) -> Vec<Effect> {
+        let inputs: Vec<Input> = said
+            .into_iter()
+            .filter_map(|said| match said {
+                Said::Input(input) => Some(input),
+                Said::Output => None,
+            })
+            .collect();
+        if inputs.is_empty() { self.handle(vec![Input::Tick]) } else { self.handle(inputs) }
+    }
+
+    /// What was said since, or nothing when time is up.
+    async fn next(&mut self) -> Vec<Said> {
+        let mut said = Vec::new();
+        let wait = match self.task.next_deadline() {
+            _ if !self.undone.is_empty() => PAUSE,
+            Some(at) => at.since(now()).max(Duration::from_millis(1)),
+            None => Duration::from_secs(3600),
+        };
+        // Time out: the clock may be set back, and then it is looked at again.
+        let _ = tokio::time::timeout(wait, self.said.recv_many(&mut said, TOGETHER)).await;
+        said
+    }
+
+    /// Everything durable first, then what is to be done; nothing of it is forgotten.
+    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), Stopped> {
+        let mut merged = Merged::of(effects);
+        if let Some(document) = merged.decided.take() {
+            self.save(&document).await?;
+        }
+        self.save_nodes(std::mem::take(&mut merged.nodes)).await?;
+        if let Some(document) = merged.ended.take() {
+            self.save(&document).await?;
+        }
+        self.undone.extend(merged.touched);
+        self.put_right().await;
+        if let Some(summary) = merged.finished
+            && let Some(workflow) = &self.open.spec.workflow
+        {
+            let task = self.open.spec.id.clone();
+            let input = WorkflowInput::TaskFinished { task, summary };
+            self.plane.work.workflows.tell(workflow, input).await;
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self, document: &TaskDocument) -> Result<(), Stopped> {
+        loop {
+            let Ok(record) = record(document) else { return Ok(()) };
+            match self.plane.store.put_task(record).await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.pause("a task could not be saved", &error).await?,
+            }
+        }
+    }
+
+    async fn save_nodes(&mut self, nodes: BTreeSet<NodeId>) -> Result<(), Stopped> {
+        let id = self.open.spec.id.clone();
+        let rows = |node: &NodeId| self.task.nodes().get(node).map(|work| row(&id, node, work));
+        let rows: Vec<TaskNode> = nodes.iter().filter_map(rows).collect();
+        for rows in rows.chunks(store::MAX_TARGETS_IN_PUT) {
+            while let Err(error) = self.plane.store.put_task_nodes(&id, rows.to_vec()).await {
+                self.pause("targets of a task could not be saved", &error).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pause(&mut self, what: &str, error: &store::StoreError) -> Result<(), Stopped> {
+        tracing::warn!(task = self.open.spec.id, error = %error, "{what}; it is tried again");
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => Ok(()),
+            () = stopped(&mut self.stop) => Err(Stopped),
+        }
+    }
+
+    /// Makes the objects of all nodes that are undone what they have to be.
+    async fn put_right(&mut self) {
+        let mut running = JoinSet::new();
+        let mut left: Vec<NodeId> = std::mem::take(&mut self.undone).into_iter().collect();
+        let mut failed = BTreeSet::new();
+        loop {
+            while running.len() < AT_ONCE
+                && let Some(node) = left.pop()
+            {
+                // One that was never asked has no object.
+                if self.task.nodes().get(&node).is_none_or(|work| work.issued.is_none()) {
+                    continue;
+                }
+                let id = action_id(&self.open.spec.id, &node);
+                let edit = match self.task.order_for(&node) {
+                    Some(order) => put(&id, &order),
+                    None => Some(without(&id)),
+                };
+                let Some(edit) = edit else { continue };
+                let plane = self.plane.clone();
+                running.spawn(async move { (plane.hub.change(&node, vec![edit]).await, node) });
+            }
+            match running.join_next().await {
+                None => break,
+                Some(Ok((Err(error), node))) if !is_gone(&error) => {
+                    tracing::warn!(task = self.open.spec.id, %node, %error, "work could not be put; it is tried again");
+                    failed.insert(node);
+                }
+                Some(_) => {}
+            }
+        }
+        self.undone = failed;
+    }
+
+    fn publish(&self) {
+        let document = self.task.document();
+        let version = self.plane.work.next_version();
+        self.open.news.send_modify(|news| {
+            news.version = version;
+            news.summary = document.summary;
+            news.finished = document.finished;
+        });
+    }
+
+    /// What was said to it while it ended.
+    async fn last_words(&mut self) {
+        self.said.close();
+        while let Some(said) = self.said.recv().await {
+            if let Said::Input(Input::Ended { node, outcome, duration_ms }) = said {
+                restore::late(&self.plane, &self.open.spec.id, &node, &outcome, duration_ms).await;
+            }
+        }
+    }
+}
+
+/// The node is none any more: it has no set to put anything into.
+fn is_gone(error: &HubError) -> bool {
+    matches!(error, HubError::Store(store::StoreError::UnknownNode(_)))
+}
+
+/// Puts an action's object.
+fn put(id: &str, order: &Order) -> Option<Edit> {
+    let bytes: Bytes = model::canonical::to_bytes(order).ok()?.into();
+    let content = Content { bytes, trace: None, at: now().0 };
+    Some(Edit::Put { key: action_key(id), uid: Uid::Known(id.into()), content })
+}
+
+/// Effects of several inputs as one: everything is saved before anything is done, and an
+/// object is put once, as it has to be in the end.
+#[derive(Default)]
+struct Merged {
+    decided: Option<Box<TaskDocument>>,
+    nodes: BTreeSet<NodeId>,
+    ended: Option<Box<TaskDocument>>,
+    touched: BTreeSet<NodeId>,
+    finished: Option<plane::work::Summary>,
+}
+
+impl Merged {
+    fn of(effects: Vec<Effect>) -> Merged {
+        let mut merged = Merged::default();
+        for effect in effects {
+            match effect {
+                Effect::SaveDocument(document) if document.finished.is_some() => merged.ended = Some(document),
+                Effect::SaveDocument(document) => merged.decided = Some(document),
+                Effect::SaveNodes(nodes) => merged.nodes.extend(nodes),
+                Effect::Put { node, .. } | Effect::Drop { node, .. } => drop(merged.touched.insert(node)),
+                Effect::Finished(summary) => merged.finished = Some(summary),
+            }
+        }
+        merged
+    }
+}

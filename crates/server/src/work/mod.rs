@@ -1,0 +1,337 @@
+//! The orchestrator: carries out what [`plane::work`] decides about tasks and workflows
+//! (OPS-2, SYN-10).
+//!
+//! Every open task is one actor; so is the whole of workflows. A decision is durable before
+//! any effect of it, and every effect is a function of what is durable, so a start after a
+//! crash puts right what was not done ([`restore`]).
+
+mod actor;
+pub(crate) mod restore;
+pub(crate) mod select;
+pub(crate) mod views;
+pub(crate) mod workflows;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::log::{Fact, FactBody};
+use model::work::{ActionEvent, ActionFact, Outcome};
+use model::{Kind, NodeId, ObjectKey, Timestamp};
+use plane::work::{
+    Input, MAX_OPEN_TASKS, NodeWork, Reach, Summary, Task, TaskDocument, TaskSpec, TaskState, action_id,
+    parse_action_id,
+};
+use store::{TaskKind, TaskNode, TaskRecord};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use wire::{Code, Problem};
+
+use crate::answer::store_problem;
+use crate::hub::Edit;
+use crate::posture;
+use crate::state::{ControlPlane, now};
+use workflows::Workflows;
+
+/// The most inputs that wait for one task; then those who have more wait.
+const MAX_INPUTS: usize = 1024;
+/// How long an operator waits until a task says that it is called off.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+
+/// All open tasks and workflows.
+pub(crate) struct Orchestrator {
+    open: Mutex<BTreeMap<String, Arc<OpenTask>>>,
+    pub(crate) workflows: Workflows,
+    versions: AtomicU64,
+    actors: tokio::sync::Mutex<JoinSet<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// A task under way, as everybody but its actor sees it.
+pub(crate) struct OpenTask {
+    pub(crate) spec: TaskSpec,
+    pub(crate) created: Timestamp,
+    inputs: mpsc::Sender<Said>,
+    pub(crate) news: watch::Sender<News>,
+}
+
+/// How a task stands.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    pub(crate) version: u64,
+    pub(crate) summary: Summary,
+    pub(crate) finished: Option<Timestamp>,
+}
+
+/// What an actor is told.
+enum Said {
+    Input(Input),
+    /// Output came: nothing to decide, but news.
+    Output,
+}
+
+impl Orchestrator {
+    pub(crate) fn new() -> Orchestrator {
+        Orchestrator {
+            open: Mutex::default(),
+            workflows: Workflows::new(),
+            // Above whatever was said before this start.
+            versions: AtomicU64::new(version_at(now())),
+            actors: tokio::sync::Mutex::default(),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OpenTask>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_version(&self) -> u64 {
+        self.versions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A task under way.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<OpenTask>> {
+        self.open().get(id).cloned()
+    }
+
+    /// The states of open tasks, as metrics name them.
+    pub(crate) fn states(&self) -> Vec<&'static str> {
+        self.open().values().map(|task| state_word(task.news.borrow().summary.state)).collect()
+    }
+
+    /// How many workflows are open.
+    pub(crate) fn open_workflows(&self) -> usize {
+        self.workflows.count()
+    }
+
+    /// Begins a task: durable, with all of its targets, when it returns.
+    pub(crate) async fn begin(
+        &self,
+        plane: &Arc<ControlPlane>,
+        spec: TaskSpec,
+        targets: Vec<NodeId>,
+    ) -> Result<Arc<OpenTask>, Problem> {
+        if self.open().len() >= MAX_OPEN_TASKS {
+            let detail = format!("{MAX_OPEN_TASKS} tasks are open; wait for one to end, or cancel one");
+            return Err(Problem::new(Code::TaskRefused, detail));
+        }
+        let refused = |error: plane::work::SpecError| Problem::new(Code::TaskRefused, error.to_string());
+        let task = Task::new(spec, targets, now()).map_err(refused)?;
+        plane.store.put_task(record(&task.document())?).await.map_err(store_problem)?;
+        let id = task.spec().id.clone();
+        let nodes: Vec<TaskNode> = task.nodes().iter().map(|(node, work)| row(&id, node, work)).collect();
+        for nodes in nodes.chunks(store::MAX_TARGETS_IN_PUT) {
+            plane.store.put_task_nodes(&id, nodes.to_vec()).await.map_err(store_problem)?;
+        }
+        tracing::info!(task = id, by = task.spec().by, nodes = nodes.len(), "a task begins");
+        Ok(self.spawn(plane, task, false).await)
+    }
+
+    /// Gives a task its actor.
+    async fn spawn(&self, plane: &Arc<ControlPlane>, task: Task, resumed: bool) -> Arc<OpenTask> {
+        let (inputs, said) = mpsc::channel(MAX_INPUTS);
+        let document = task.document();
+        let news = News {
+            version: self.next_version(),
+            summary: document.summary,
+            finished: document.finished,
+        };
+        let open = OpenTask {
+            spec: document.spec,
+            created: document.created,
+            inputs,
+            news: watch::Sender::new(news),
+        };
+        let open = Arc::new(open);
+        self.open().insert(open.spec.id.clone(), open.clone());
+        let actor = actor::Actor::new(plane.clone(), open.clone(), task, said, self.stop.subscribe());
+        self.actors.lock().await.spawn(actor.run(resumed));
+        open
+    }
+
+    /// Runs until `shutdown` becomes true; then until every actor has ended.
+    pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
+        let work = &plane.work;
+        let flow = workflows::run(plane.clone(), work.stop.subscribe());
+        work.actors.lock().await.spawn(flow);
+        restore::sweep(&plane).await;
+        loop {
+            // Those that ended are let go; new ones come meanwhile.
+            while work.actors.lock().await.try_join_next().is_some() {}
+            tokio::select! {
+                () = tokio::time::sleep(actor::PAUSE) => {}
+                () = net::accept::stopped(&mut shutdown) => break,
+            }
+        }
+        work.stop.send_replace(true);
+        let mut actors = std::mem::take(&mut *work.actors.lock().await);
+        while actors.join_next().await.is_some() {}
+    }
+
+    /// Calls a task off.
+    pub(crate) async fn cancel(&self, id: &str, by: &str) -> Result<Arc<OpenTask>, Problem> {
+        let gone = || Problem::new(Code::WrongPhase, format!("task {id} is not open"));
+        let task = self.get(id).ok_or_else(gone)?;
+        let called_off = async {
+            let mut news = task.news.subscribe();
+            let input = Input::Cancel { by: by.to_owned() };
+            task.inputs.send(Said::Input(input)).await.map_err(|_| gone())?;
+            let called_off = |news: &News| {
+                news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
+            };
+            // An actor that has ended keeps its last news.
+            let _ = news.wait_for(called_off).await;
+            Ok::<(), Problem>(())
+        };
+        // One that cannot save takes longer; it has heard, and does it then.
+        tokio::time::timeout(CANCEL_WITHIN, called_off).await.unwrap_or(Ok(()))?;
+        Ok(task)
+    }
+
+    /// Takes in what a node's log says of actions; the facts are durable.
+    pub(crate) async fn facts(&self, plane: &ControlPlane, node: &NodeId, facts: &[Fact]) {
+        for fact in facts {
+            let FactBody::Action(action) = &fact.body else { continue };
+            match parse_action_id(&action.id) {
+                Some((task, of)) if of == *node => self.fact(plane, task, node, action).await,
+                _ => tracing::warn!(%node, "a node speaks of an action that is not its own; ignored"),
+            }
+        }
+    }
+
+    async fn fact(&self, plane: &ControlPlane, task: &str, node: &NodeId, action: &ActionFact) {
+        if let ActionEvent::Ended { outcome, .. } = &action.event {
+            plane.metrics.task_node_ended(outcome_word(outcome));
+        }
+        let said = match input(node, &action.event) {
+            Some(input) => Said::Input(input),
+            None => Said::Output,
+        };
+        if let Some(open) = self.get(task)
+            && open.inputs.send(said).await.is_ok()
+        {
+            return;
+        }
+        if let ActionEvent::Ended { outcome, duration_ms } = &action.event {
+            restore::late(plane, task, node, outcome, *duration_ms).await;
+        }
+    }
+
+    /// A node that was late called again.
+    pub(crate) async fn online(&self, node: &NodeId) {
+        let waiting = |task: &&Arc<OpenTask>| task.spec.wait_secs > 0;
+        let tasks: Vec<_> = self.open().values().filter(waiting).cloned().collect();
+        for task in tasks {
+            let _ = task.inputs.send(Said::Input(Input::Online(node.clone()))).await;
+        }
+    }
+
+    /// A node was removed from the fleet.
+    pub(crate) async fn removed(&self, node: &NodeId) {
+        let tasks: Vec<_> = self.open().values().cloned().collect();
+        for task in tasks {
+            let _ = task.inputs.send(Said::Input(Input::Removed(node.clone()))).await;
+        }
+    }
+}
+
+/// What an event of an action is to its task.
+fn input(node: &NodeId, event: &ActionEvent) -> Option<Input> {
+    match event {
+        ActionEvent::Started => Some(Input::Started(node.clone())),
+        ActionEvent::Ended { outcome, duration_ms } => {
+            let (outcome, duration_ms) = (outcome.clone(), *duration_ms);
+            Some(Input::Ended { node: node.clone(), outcome, duration_ms })
+        }
+        ActionEvent::Output { .. } => None,
+    }
+}
+
+/// How a node can be reached now (SYN-10).
+pub(crate) fn reach(plane: &ControlPlane, node: &NodeId) -> Reach {
+    if plane.hub.lights().has_link(node) {
+        return Reach::Online;
+    }
+    let Some(slot) = plane.index.get(node) else { return Reach::Removed };
+    let (seen, promised) = {
+        let entry = slot.lock();
+        (entry.node.last_seen, entry.node.promised)
+    };
+    let Some(seen) = seen else { return Reach::Offline };
+    match model::status::contact_of(seen, promised, now()) {
+        model::status::Contact::Online => {
+            let within = promised.saturating_sub(now().since(seen));
+            Reach::Promotable { within_secs: within.as_secs() }
+        }
+        _ => Reach::Offline,
+    }
+}
+
+/// The key of an action's object in what goes down.
+pub(crate) fn action_key(id: &str) -> ObjectKey {
+    ObjectKey::of(Kind::ACTION, id)
+}
+
+/// Takes an action's object away.
+pub(crate) fn without(id: &str) -> Edit {
+    Edit::Remove { key: action_key(id) }
+}
+
+/// An id that nobody had before: a letter and 12 hex digits.
+pub(crate) fn fresh_id(letter: char) -> Result<String, Problem> {
+    let bytes = posture::random::<6>().map_err(|_| Problem::from(Code::Internal))?;
+    Ok(format!("{letter}{}", data_encoding::HEXLOWER.encode(&bytes)))
+}
+
+/// A task as the store keeps it.
+fn record(document: &TaskDocument) -> Result<TaskRecord, Problem> {
+    let text = serde_json::to_string(document).map_err(|_| Problem::from(Code::Internal))?;
+    Ok(TaskRecord {
+        id: document.spec.id.clone(),
+        kind: TaskKind::Task,
+        created: document.created,
+        by: document.spec.by.clone(),
+        document: text,
+        finished: document.finished,
+    })
+}
+
+/// A target as the store keeps it.
+fn row(task: &str, node: &NodeId, work: &NodeWork) -> TaskNode {
+    let action = if work.issued.is_some() { action_id(task, node) } else { String::new() };
+    // Plain numbers and texts; writing them does not fail.
+    let state = serde_json::to_string(work).unwrap_or_default();
+    TaskNode { node: node.clone(), action, state }
+}
+
+/// What a version is at least at a time: above all given out before it.
+pub(crate) fn version_at(at: Timestamp) -> u64 {
+    u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
+}
+
+fn state_word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Planned => "planned",
+        TaskState::Running => "running",
+        TaskState::Halting => "halting",
+        TaskState::Cancelling => "cancelling",
+        TaskState::Done | TaskState::Halted | TaskState::Cancelled => "ended",
+    }
+}
+
+fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Exited { code: 0 } => "succeeded",
+        Outcome::Exited { .. } => "exited",
+        Outcome::Signalled { .. } => "signalled",
+        Outcome::TimedOut => "timed-out",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Failed { .. } => "failed",
+        Outcome::Expired => "expired",
+        Outcome::Unknown => "unknown",
+        Outcome::Answered { .. } => "answered",
+    }
+}

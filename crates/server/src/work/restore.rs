@@ -1,0 +1,177 @@
+//! After a start: tasks go on where what is durable says that they are, and nothing that a
+//! crash left behind stays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::work::Outcome;
+use model::{Kind, NodeId};
+use plane::work::{Input, NodeWork, Task, TaskDocument, Workflow, action_id, parse_action_id};
+use store::{ObjectFilter, StoreError, TaskKind, TaskNode, TaskRecord};
+use model::log::FactBody;
+
+use super::{input, row, without};
+use crate::answer::chain;
+use crate::hub::Edit;
+use crate::state::{ControlPlane, now};
+
+/// Rows read at once.
+const PAGE: usize = 1000;
+/// Between two attempts to sweep while the store does not answer.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Takes up every open task and workflow. The hub knows how far nodes are before.
+///
+/// # Errors
+/// When the store cannot be read. A record that cannot be read is left alone, and logged.
+pub(crate) async fn open(plane: &Arc<ControlPlane>) -> Result<(), StoreError> {
+    for record in plane.store.open_tasks().await? {
+        match record.kind {
+            TaskKind::Task => match serde_json::from_str::<TaskDocument>(&record.document) {
+                Ok(document) => {
+                    let nodes = nodes(plane, &record.id).await?;
+                    plane.work.spawn(plane, Task::restore(document, nodes), true).await;
+                }
+                Err(error) => unreadable(&record, &error),
+            },
+            TaskKind::Workflow => match serde_json::from_str::<Workflow>(&record.document) {
+                Ok(workflow) => plane.work.workflows.restore(workflow, plane.work.next_version()),
+                Err(error) => unreadable(&record, &error),
+            },
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(record: &TaskRecord, error: &serde_json::Error) {
+    tracing::error!(task = record.id, %error, "a stored task cannot be read; it is left alone");
+}
+
+async fn nodes(plane: &ControlPlane, task: &str) -> Result<BTreeMap<NodeId, NodeWork>, StoreError> {
+    let mut nodes = BTreeMap::new();
+    let mut after: Option<NodeId> = None;
+    loop {
+        let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { return Ok(nodes) };
+        after = Some(last.node.clone());
+        for TaskNode { node, state, .. } in page {
+            match serde_json::from_str(&state) {
+                Ok(work) => drop(nodes.insert(node, work)),
+                Err(error) => tracing::error!(task, %node, %error, "a stored target cannot be read"),
+            }
+        }
+    }
+}
+
+/// What the log of each open target says that the task may not have heard.
+pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for (node, _) in task.nodes().iter().filter(|(_, work)| work.stage.has_object()) {
+        if plane.index.get(node).is_none() {
+            inputs.push(Input::Removed(node.clone()));
+            continue;
+        }
+        let facts = plane.store.action_facts(node, &action_id(&task.spec().id, node)).await;
+        match facts {
+            Ok(facts) => {
+                let events = facts.iter().filter_map(|record| match &record.fact.body {
+                    FactBody::Action(action) => input(node, &action.event),
+                    _ => None,
+                });
+                inputs.extend(events);
+            }
+            // The object stays, and the sweep of the next start looks again.
+            Err(error) => tracing::warn!(%node, error = %chain(&error), "facts of an action cannot be read"),
+        }
+    }
+    inputs
+}
+
+/// A terminal fact of a task that is not open: its object goes, and what it came to is kept.
+pub(super) async fn late(plane: &ControlPlane, task: &str, node: &NodeId, outcome: &Outcome, took: u64) {
+    if let Err(error) = plane.hub.change(node, vec![without(&action_id(task, node))]).await {
+        tracing::warn!(task, %node, %error, "an ended action could not be taken away");
+    }
+    if let Err(error) = keep_late(plane, task, node, outcome, took).await {
+        tracing::warn!(task, %node, error = %chain(&error), "a late outcome could not be kept");
+    }
+}
+
+async fn keep_late(
+    plane: &ControlPlane,
+    task: &str,
+    node: &NodeId,
+    outcome: &Outcome,
+    took: u64,
+) -> Result<(), StoreError> {
+    let Some(mut kept) = target(plane, task, node).await? else { return Ok(()) };
+    if !kept.end(outcome.clone(), took, now()) {
+        return Ok(());
+    }
+    plane.store.put_task_nodes(task, vec![row(task, node, &kept)]).await
+}
+
+/// One target of a task as it is kept.
+async fn target(plane: &ControlPlane, task: &str, node: &NodeId) -> Result<Option<NodeWork>, StoreError> {
+    let mut after: Option<NodeId> = None;
+    loop {
+        let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last().map(|row| row.node.clone()) else { return Ok(None) };
+        if let Some(row) = page.iter().find(|row| row.node == *node) {
+            return Ok(serde_json::from_str(&row.state).ok());
+        }
+        if last > *node {
+            return Ok(None);
+        }
+        after = Some(last);
+    }
+}
+
+/// Takes away the objects of actions whose terminal fact is here, or of which no task is
+/// known: a crash came between the fact and the removal.
+pub(super) async fn sweep(plane: &Arc<ControlPlane>) {
+    let plane = plane.clone();
+    let swept = async move {
+        while let Err(error) = sweep_once(&plane).await {
+            tracing::warn!(error = %chain(&error), "ended actions could not be looked for");
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::spawn(swept);
+}
+
+async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
+    let kind = Some(Kind::new(Kind::ACTION));
+    let filter = ObjectFilter { side: Some(sync::Side::Ours), kind, ..ObjectFilter::default() };
+    let mut after = None;
+    loop {
+        let page = plane.store.sync_objects(filter.clone(), after, PAGE).await?;
+        after = page.last().map(store::ObjectRecord::place);
+        if after.is_none() {
+            return Ok(());
+        }
+        let mut by_node: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        for object in page {
+            by_node.entry(object.node).or_default().push(object.key.name.to_string());
+        }
+        for (node, actions) in by_node {
+            let mut over = plane.store.ended_actions(&node, actions.clone()).await?;
+            for action in actions.iter().filter(|action| !over.contains(action)).cloned().collect::<Vec<_>>() {
+                let task = parse_action_id(&action).map(|(task, _)| task.to_owned());
+                let known = match task {
+                    Some(task) => plane.work.get(&task).is_some() || plane.store.task(&task).await?.is_some(),
+                    None => false,
+                };
+                if !known {
+                    over.push(action);
+                }
+            }
+            let edits: Vec<Edit> = over.iter().map(|action| without(action)).collect();
+            if !edits.is_empty()
+                && let Err(error) = plane.hub.change(&node, edits).await
+            {
+                tracing::warn!(%node, %error, "ended actions could not be taken away");
+            }
+        }
+    }
+}

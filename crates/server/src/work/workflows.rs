@@ -1,0 +1,283 @@
+//! Workflows: one actor for all of them; each step is a task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::NodeId;
+use net::accept::stopped;
+use plane::work::{
+    MAX_OPEN_WORKFLOWS, NodeStage, NodeWork, Progress, Summary, TaskDocument, TaskSpec, TaskState, Workflow,
+    WorkflowEffect, WorkflowInput,
+};
+use store::{TaskKind, TaskRecord};
+use tokio::sync::{mpsc, oneshot, watch};
+use wire::{Code, Problem};
+
+use super::actor::PAUSE;
+use super::select;
+use crate::answer::store_problem;
+use crate::state::{ControlPlane, now};
+
+/// The most inputs that wait.
+const MAX_INPUTS: usize = 1024;
+/// Targets read at once.
+const PAGE: usize = 1000;
+
+/// All open workflows, as everybody but the actor sees them.
+pub(crate) struct Workflows {
+    open: Mutex<BTreeMap<String, Open>>,
+    inputs: mpsc::Sender<(String, WorkflowInput, Option<oneshot::Sender<()>>)>,
+    said: Mutex<Option<Said>>,
+    /// Changes with every change of any of them.
+    pub(crate) news: watch::Sender<u64>,
+}
+
+type Said = mpsc::Receiver<(String, WorkflowInput, Option<oneshot::Sender<()>>)>;
+
+/// A workflow under way.
+#[derive(Clone)]
+pub(crate) struct Open {
+    pub(crate) workflow: Workflow,
+    pub(crate) version: u64,
+}
+
+impl Workflows {
+    pub(super) fn new() -> Workflows {
+        let (inputs, said) = mpsc::channel(MAX_INPUTS);
+        Workflows { open: Mutex::default(), inputs, said: Mutex::new(Some(said)), news: watch::Sender::new(0) }
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.open().len()
+    }
+
+    /// A workflow under way.
+    pub(crate) fn get(&self, id: &str) -> Option<Open> {
+        self.open().get(id).cloned()
+    }
+
+    /// Takes up a workflow that was kept, before the actor runs.
+    pub(super) fn restore(&self, workflow: Workflow, version: u64) {
+        self.open().insert(workflow.id.clone(), Open { workflow, version });
+    }
+
+    /// Tells a workflow what happened; not heard by one that is over.
+    pub(super) async fn tell(&self, id: &str, input: WorkflowInput) {
+        let _ = self.inputs.send((id.to_owned(), input, None)).await;
+    }
+
+    /// Tells a workflow what an operator wants; done when it returns.
+    pub(crate) async fn turn(&self, id: &str, input: WorkflowInput) -> Result<(), Problem> {
+        let (done, heard) = oneshot::channel();
+        let closed = |_| Problem::from(Code::Internal);
+        self.inputs.send((id.to_owned(), input, Some(done))).await.map_err(|_| Problem::from(Code::Internal))?;
+        heard.await.map_err(closed)
+    }
+
+    /// Begins a workflow; durable when it returns.
+    pub(crate) async fn begin(&self, plane: &ControlPlane, workflow: Workflow) -> Result<(), Problem> {
+        let id = workflow.id.clone();
+        {
+            let mut open = self.open();
+            if open.len() >= MAX_OPEN_WORKFLOWS {
+                let detail = format!("{MAX_OPEN_WORKFLOWS} workflows are open; abort one, or wait");
+                return Err(Problem::new(Code::TaskRefused, detail));
+            }
+            let version = plane.work.next_version();
+            open.insert(id.clone(), Open { workflow: workflow.clone(), version });
+        }
+        if let Err(error) = plane.store.put_task(record(&workflow)?).await {
+            self.open().remove(&id);
+            return Err(store_problem(error));
+        }
+        tracing::info!(workflow = id, by = workflow.by, "a workflow begins");
+        self.turn(&id, WorkflowInput::Begin).await
+    }
+
+    fn next_deadline(&self) -> Option<model::Timestamp> {
+        self.open().values().filter_map(|open| open.workflow.next_deadline()).min()
+    }
+}
+
+/// A workflow as the store keeps it.
+fn record(workflow: &Workflow) -> Result<TaskRecord, Problem> {
+    let document = serde_json::to_string(workflow).map_err(|_| Problem::from(Code::Internal))?;
+    let (id, by) = (workflow.id.clone(), workflow.by.clone());
+    let (created, finished) = (workflow.created, workflow.finished);
+    Ok(TaskRecord { id, kind: TaskKind::Workflow, created, by, document, finished })
+}
+
+/// The actor: runs until the control plane stops.
+pub(super) async fn run(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bool>) {
+    let said = plane.work.workflows.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut said) = said else { return };
+    tokio::select! {
+        () = forever(&plane, &mut said) => {}
+        () = stopped(&mut stop) => {}
+    }
+}
+
+async fn forever(plane: &Arc<ControlPlane>, said: &mut Said) {
+    let flows = &plane.work.workflows;
+    let restored: Vec<Workflow> = flows.open().values().map(|open| open.workflow.clone()).collect();
+    for workflow in restored {
+        let effects = workflow.resume_after_restart();
+        carry_out(plane, &workflow.id, effects).await;
+        if workflow.phase == plane::work::Phase::Planned {
+            handle(plane, &workflow.id, WorkflowInput::Begin).await;
+        }
+    }
+    loop {
+        let wait = flows.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
+        match tokio::time::timeout(wait.max(Duration::from_millis(1)), said.recv()).await {
+            Ok(Some((id, input, done))) => {
+                handle(plane, &id, input).await;
+                if let Some(done) = done {
+                    let _ = done.send(());
+                }
+            }
+            Ok(None) => return,
+            Err(_) => {
+                let all: Vec<String> = flows.open().keys().cloned().collect();
+                for id in all {
+                    handle(plane, &id, WorkflowInput::Tick).await;
+                }
+            }
+        }
+    }
+}
+
+async fn handle(plane: &Arc<ControlPlane>, id: &str, input: WorkflowInput) {
+    let Some(Open { mut workflow, .. }) = plane.work.workflows.get(id) else { return };
+    let effects = workflow.handle(input, now());
+    if !effects.is_empty() {
+        save(plane, &workflow).await;
+    }
+    carry_out(plane, id, effects).await;
+}
+
+/// Durable first; then everybody sees it.
+async fn save(plane: &ControlPlane, workflow: &Workflow) {
+    let Ok(record) = record(workflow) else { return };
+    while let Err(error) = plane.store.put_task(record.clone()).await {
+        tracing::warn!(workflow = workflow.id, %error, "a workflow could not be saved; it is tried again");
+        tokio::time::sleep(PAUSE).await;
+    }
+    let version = plane.work.next_version();
+    let flows = &plane.work.workflows;
+    flows.open().insert(workflow.id.clone(), Open { workflow: workflow.clone(), version });
+    flows.news.send_replace(version);
+}
+
+async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEffect>) {
+    for effect in effects {
+        match effect {
+            WorkflowEffect::Save => {}
+            WorkflowEffect::StartTask { spec, not_succeeded_in, not_unknown_in } => {
+                let task = spec.id.clone();
+                let earlier = !not_succeeded_in.is_empty();
+                let started = start(plane, *spec, &not_succeeded_in, &not_unknown_in).await;
+                let input = match started {
+                    Ok(Started::Begun) => continue,
+                    Ok(Started::Over(summary)) => WorkflowInput::TaskFinished { task, summary },
+                    Ok(Started::Nobody) if earlier => {
+                        let progress = Progress::default();
+                        let summary = Summary { state: TaskState::Done, why: None, progress };
+                        WorkflowInput::TaskFinished { task, summary }
+                    }
+                    Ok(Started::Nobody) => {
+                        let why = "the selector means no node".to_owned();
+                        WorkflowInput::TaskRefused { task, why }
+                    }
+                    Err(problem) => {
+                        let why = problem.detail.unwrap_or(problem.title);
+                        WorkflowInput::TaskRefused { task, why }
+                    }
+                };
+                Box::pin(handle(plane, id, input)).await;
+            }
+            WorkflowEffect::CancelTask { task, by } => {
+                if plane.work.cancel(&task, &by).await.is_err()
+                    && let Some(summary) = ended(plane, &task).await
+                {
+                    Box::pin(handle(plane, id, WorkflowInput::TaskFinished { task, summary })).await;
+                }
+            }
+            WorkflowEffect::Finished => {
+                plane.work.workflows.open().remove(id);
+                plane.work.workflows.news.send_replace(plane.work.next_version());
+            }
+        }
+    }
+}
+
+/// What became of a step's task.
+enum Started {
+    Begun,
+    Over(Summary),
+    Nobody,
+}
+
+async fn start(
+    plane: &Arc<ControlPlane>,
+    spec: TaskSpec,
+    not_succeeded_in: &[String],
+    not_unknown_in: &[String],
+) -> Result<Started, Problem> {
+    if plane.work.get(&spec.id).is_some() {
+        return Ok(Started::Begun);
+    }
+    if let Some(summary) = ended(plane, &spec.id).await {
+        return Ok(Started::Over(summary));
+    }
+    let nodes = select::meant(plane, &select::read(&spec.selector)?).await?;
+    let mut left_out = nodes_of(plane, not_succeeded_in, NodeWork::succeeded).await?;
+    left_out.extend(nodes_of(plane, not_unknown_in, is_unknown).await?);
+    let mut targets = select::ids(&nodes, None)?;
+    targets.retain(|node| !left_out.contains(node));
+    if targets.is_empty() {
+        return Ok(Started::Nobody);
+    }
+    plane.work.begin(plane, spec, targets).await?;
+    Ok(Started::Begun)
+}
+
+/// It is not known whether it did it.
+fn is_unknown(work: &NodeWork) -> bool {
+    work.stage == NodeStage::Silent || work.outcome == Some(model::work::Outcome::Unknown)
+}
+
+/// The targets of tasks for which something holds.
+async fn nodes_of(
+    plane: &ControlPlane,
+    tasks: &[String],
+    holds: fn(&NodeWork) -> bool,
+) -> Result<BTreeSet<NodeId>, Problem> {
+    let mut found = BTreeSet::new();
+    for task in tasks {
+        let mut after: Option<NodeId> = None;
+        loop {
+            let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await.map_err(store_problem)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.node.clone());
+            let works = page.into_iter().filter_map(|row| {
+                let work: NodeWork = serde_json::from_str(&row.state).ok()?;
+                holds(&work).then_some(row.node)
+            });
+            found.extend(works);
+        }
+    }
+    Ok(found)
+}
+
+/// What a task that is over came to.
+async fn ended(plane: &ControlPlane, task: &str) -> Option<Summary> {
+    let record = plane.store.task(task).await.ok().flatten()?;
+    let document: TaskDocument = serde_json::from_str(&record.document).ok()?;
+    document.finished.map(|_| document.summary)
+}

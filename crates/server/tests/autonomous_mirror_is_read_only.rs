@@ -1,0 +1,88 @@
+//! SYN-5: objects of an autonomous node are changed on the node alone, and what a release does
+//! not declare is synchronized with nobody.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use model::replication::Mode;
+use serde_json::json;
+use server::api::objects::{Became, Results, SyncsView};
+use support::Fleet;
+use support::release::params;
+use support::synced::{managed, manifest, publish, sync_object};
+use wire::Code;
+
+async fn fleet_of_modes() -> (Fleet, support::Operator) {
+    let fleet = Fleet::start().await;
+    for name in ["own-1", "web-1", "off-1", "new-1"] {
+        fleet.node(name).await;
+    }
+    let mut operator = fleet.operator().await;
+    let own = vec![params("a"), sync_object(Mode::Autonomous, &["Application"])];
+    let nodes = [("own-1", own), ("web-1", managed()), ("off-1", vec![params("a")])];
+    publish(&fleet, &mut operator, &nodes).await;
+    (fleet, operator)
+}
+
+fn refused(results: &Results, code: Code) -> &str {
+    let [done] = results.results.as_slice() else { panic!("{results:?}") };
+    assert_eq!(done.outcome, Became::Refused, "{done:?}");
+    let why = done.why.as_deref().unwrap();
+    assert!(why.starts_with(&format!("{}: ", code.as_str())), "{why}");
+    why
+}
+
+#[tokio::test]
+async fn a_change_of_a_mirror_is_refused_and_names_who_may() {
+    let (_fleet, mut operator) = fleet_of_modes().await;
+    let results = operator.apply(vec![manifest("own-1", "shop", 1)]).await;
+    assert!(refused(&results, Code::ReadOnly).contains("own-1 is the source of truth"));
+    let name = json!({"node": "own-1", "kind": "Application", "namespace": "own-1", "name": "shop"});
+    let results: Results =
+        operator.post("/v1/objects-delete", &json!({"objects": [name]})).await.unwrap();
+    refused(&results, Code::ReadOnly);
+    assert!(operator.objects("").await.is_empty());
+}
+
+#[tokio::test]
+async fn an_unknown_kind_is_refused() {
+    let (_fleet, mut operator) = fleet_of_modes().await;
+    for kind in ["Secret", "Application:status", "Action"] {
+        let mut unknown = manifest("web-1", "x", 1);
+        unknown["kind"] = json!(kind);
+        let results = operator.apply(vec![unknown]).await;
+        let why = results.results[0].why.clone().unwrap_or_default();
+        assert_eq!(results.results[0].outcome, Became::Refused, "{kind}");
+        assert!(why.starts_with(Code::UnknownKind.as_str()) || why.starts_with(Code::BadBody.as_str()), "{why}");
+    }
+    let mut unknown = manifest("web-1", "x", 1);
+    unknown["kind"] = json!("Secret");
+    let results = operator.apply(vec![unknown]).await;
+    assert!(refused(&results, Code::UnknownKind).contains("Application, AppProject"));
+}
+
+#[tokio::test]
+async fn a_node_without_leave_takes_no_objects() {
+    let (_fleet, mut operator) = fleet_of_modes().await;
+    for node in ["off-1", "new-1"] {
+        let results = operator.apply(vec![manifest(node, "shop", 1)]).await;
+        refused(&results, Code::SyncOff);
+    }
+}
+
+#[tokio::test]
+async fn modes_and_states_are_shown() {
+    let (_fleet, mut operator) = fleet_of_modes().await;
+    operator.apply(vec![manifest("web-1", "shop", 1)]).await;
+    let page: SyncsView = operator.get("/v1/sync?limit=3").await.unwrap();
+    let shown: Vec<_> =
+        page.nodes.iter().map(|view| (view.node.as_str(), view.mode, view.state.as_str())).collect();
+    let wanted =
+        [("new-1", Mode::Off, "off"), ("off-1", Mode::Off, "off"), ("own-1", Mode::Autonomous, "in-sync")];
+    assert_eq!(shown, wanted);
+    assert_eq!(page.next.as_ref().unwrap().as_str(), "web-1");
+    assert_eq!(page.states, [("behind", 1), ("in-sync", 1), ("off", 2)].map(|(s, n)| (s.to_owned(), n)).into());
+    let page: SyncsView = operator.get("/v1/sync?from=web-1").await.unwrap();
+    assert_eq!((page.nodes[0].state.as_str(), page.nodes[0].behind, page.nodes[0].down), ("behind", 1, 1));
+}

@@ -1,0 +1,120 @@
+//! A node's end of links: signed openings over each transport, sets in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::replication::{Mode, SyncPolicy};
+use model::{Kind, ObjectKey, Timestamp};
+use net::client::{Client, Http1};
+use streams::drive::{Ended, Ends, Orders, drive, orders};
+use streams::open::{OpenError, Opener};
+use streams::{MemoryShore, Order};
+use sync::Role;
+use sync::link::{Link, LinkConfig};
+use tokio::task::JoinHandle;
+
+use super::release::{Plan, make};
+use super::{Fleet, Member, now, number};
+
+/// The kinds that tests synchronize.
+pub const KINDS: [&str; 2] = ["Project", "Item"];
+
+/// A link that is driven.
+pub struct Driven {
+    pub orders: Orders,
+    pub ended: JoinHandle<Ended>,
+}
+
+impl Driven {
+    /// Ends the link in order.
+    pub async fn stop(self) -> Ended {
+        let _ = self.orders.send(Order::Shutdown).await;
+        self.ended.await.unwrap()
+    }
+
+    /// Ends it as a pulled plug does.
+    pub async fn cut(self) {
+        self.ended.abort();
+        let _ = self.ended.await;
+    }
+}
+
+/// What a release says of synchronization.
+pub fn policy(mode: Mode) -> (ObjectKey, Vec<u8>) {
+    let policy = SyncPolicy {
+        mode,
+        kinds: KINDS.iter().map(|kind| (*kind).to_owned()).collect(),
+        folder: None,
+        mismatch: Default::default(),
+        max_delete_percent: 25,
+    };
+    (ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy).unwrap())
+}
+
+/// Publishes a release that gives these nodes a mode.
+pub async fn publish_mode(fleet: &Fleet, hostnames: &[&str], mode: Mode, seq: u64) {
+    let mut plan = Plan::new(&fleet.enroll_info().fleet, seq);
+    for hostname in hostnames {
+        plan = plan.node(hostname, &[policy(mode)]);
+    }
+    fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+}
+
+/// An end of the node's side, as its process sees it.
+pub fn config(mode: Mode, instance: &str) -> LinkConfig {
+    LinkConfig::new(Role::Agent, mode, instance, KINDS.iter().map(|kind| Kind::new(kind)).collect())
+}
+
+/// A shore of a node.
+pub fn shore(life: &str) -> Arc<MemoryShore> {
+    Arc::new(MemoryShore::new(life.parse().unwrap()))
+}
+
+/// The key of a test's object.
+pub fn item(name: &str) -> ObjectKey {
+    format!("Item/web/{name}").parse().unwrap()
+}
+
+/// Opens over gRPC.
+pub async fn grpc(member: &Member, client: &mut Client) -> Result<Ends, OpenError> {
+    opener(member, &link_name()).grpc(client).await
+}
+
+/// Opens over a WebSocket.
+pub async fn websocket(member: &Member) -> Result<Ends, OpenError> {
+    let http1 = Http1::dial(&member.url, &member.tls).await?;
+    opener(member, &link_name()).websocket(http1).await
+}
+
+/// Who opens a link.
+pub fn opener<'a>(member: &'a Member, link: &'a str) -> Opener<'a> {
+    Opener {
+        node: &member.id,
+        hostname: &member.hostname,
+        key: &member.key,
+        version: "0.1.0",
+        now: now(),
+        number: number(),
+        link,
+    }
+}
+
+/// A name that no other link has.
+pub fn link_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Drives a link in a task.
+pub fn driven(config: LinkConfig, shore: &Arc<MemoryShore>, ends: Ends) -> Driven {
+    let (sender, taken) = orders();
+    let link = Link::new(config, Timestamp(0));
+    let ended = tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
+    Driven { orders: sender, ended }
+}
+
+/// A driven link over gRPC on a connection of its own.
+pub async fn linked(member: &Member, mode: Mode, instance: &str, shore: &Arc<MemoryShore>) -> Driven {
+    let ends = grpc(member, &mut member.dial().await).await.expect("the link is opened");
+    driven(config(mode, instance), shore, ends)
+}

@@ -1,0 +1,179 @@
+//! What a file of objects holds, record by record: a head as JSON, so that it can grow,
+//! then the content as it is.
+
+use std::borrow::Cow;
+
+use model::log::Cursor;
+use model::object::SectionKey;
+use model::{Incarnation, Kind, ObjectKey, Stub};
+use serde::{Deserialize, Serialize};
+use sync::{Content, Side};
+
+use crate::error::{Result, SpoolError};
+use crate::frame;
+
+/// The form of the files written here.
+pub(super) const VERSION: u32 = 1;
+/// The length of the head's length.
+const LENGTH: usize = 4;
+
+/// One record.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Record<'a> {
+    /// Begins each file.
+    #[serde(rename = "file")]
+    File(FileHead),
+    /// A whole set is forgotten.
+    #[serde(rename = "forget")]
+    Forget {
+        #[serde(rename = "o")]
+        ours: bool,
+    },
+    /// An object; its content follows.
+    #[serde(rename = "put", borrow)]
+    Put(Put<'a>),
+    /// The tombstone of an object of ours.
+    #[serde(rename = "gone", borrow)]
+    Gone(Gone<'a>),
+    /// An object of theirs is no more.
+    #[serde(rename = "taken", borrow)]
+    Taken(Name<'a>),
+    /// Ends a batch: what came since the one before counts now.
+    #[serde(rename = "commit")]
+    Commit(Commit),
+}
+
+/// The head of a file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct FileHead {
+    pub(super) version: u32,
+    pub(super) number: u64,
+    /// Where the file before this one ends; what it may hold beyond was never
+    /// acknowledged.
+    pub(super) before: u64,
+}
+
+/// An object's key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Name<'a> {
+    #[serde(rename = "k", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(rename = "s", borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(rename = "n", borrow)]
+    name: Cow<'a, str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Put<'a> {
+    #[serde(rename = "o")]
+    pub(super) ours: bool,
+    #[serde(rename = "key", borrow)]
+    pub(super) name: Name<'a>,
+    #[serde(rename = "r")]
+    pub(super) rev: u64,
+    /// Of ours.
+    #[serde(rename = "b")]
+    pub(super) born: u64,
+    pub(super) stub: Cow<'a, Stub>,
+    pub(super) at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trace: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Gone<'a> {
+    #[serde(rename = "key", borrow)]
+    pub(super) name: Name<'a>,
+    #[serde(rename = "r")]
+    pub(super) rev: u64,
+    #[serde(borrow)]
+    pub(super) uid: Cow<'a, str>,
+}
+
+/// What holds of the whole log, as of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Commit {
+    /// Records of the batch.
+    pub(super) records: u64,
+    /// The number of the oldest file that still counts.
+    pub(super) first: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) feed: Option<FeedHead>,
+    /// How far the replica is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<Cursor>,
+}
+
+/// How far the own feed is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FeedHead {
+    pub(super) life: Incarnation,
+    pub(super) head: u64,
+    pub(super) horizon: u64,
+}
+
+impl<'a> Name<'a> {
+    pub(super) fn of(key: &'a ObjectKey) -> Name<'a> {
+        Name {
+            kind: key.section.kind.as_str().into(),
+            namespace: (&*key.section.namespace).into(),
+            name: (&*key.name).into(),
+        }
+    }
+
+    pub(super) fn key(&self) -> ObjectKey {
+        let section = SectionKey { kind: Kind::new(&self.kind), namespace: (&*self.namespace).into() };
+        ObjectKey { section, name: (&*self.name).into() }
+    }
+}
+
+impl<'a> Put<'a> {
+    pub(super) fn of(
+        side: Side,
+        key: &'a ObjectKey,
+        stub: &'a Stub,
+        (rev, born): (u64, u64),
+        content: &'a Content,
+    ) -> Put<'a> {
+        Put {
+            ours: side == Side::Ours,
+            name: Name::of(key),
+            rev,
+            born,
+            stub: Cow::Borrowed(stub),
+            at: content.at,
+            trace: content.trace.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+/// The set that a record is of.
+pub(super) fn side(ours: bool) -> Side {
+    if ours { Side::Ours } else { Side::Theirs }
+}
+
+/// Appends a record with its content; returns its length in the file.
+pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>, content: &[u8]) -> Result<u64> {
+    let at = out.len();
+    frame::push_with(out, |out| {
+        let head = out.len();
+        out.extend_from_slice(&[0; LENGTH]);
+        serde_json::to_writer(&mut *out, record)?;
+        let length = (out.len() - head - LENGTH) as u32;
+        out[head..head + LENGTH].copy_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(content);
+        Ok(())
+    })
+    .map_err(|source| SpoolError::Encode { what: "a synchronized object", source })?;
+    Ok((out.len() - at) as u64)
+}
+
+/// A record, and where in the payload its content begins; `None` for one that this
+/// version cannot read.
+pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, usize)> {
+    let (length, rest) = payload.split_first_chunk::<LENGTH>()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let record = serde_json::from_slice(rest.get(..length)?).ok()?;
+    Some((record, LENGTH + length))
+}

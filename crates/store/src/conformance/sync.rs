@@ -1,0 +1,317 @@
+//! Synchronization: SYN-4, SYN-6.
+
+use bytes::Bytes;
+use model::log::Cursor;
+use model::object::SectionKey;
+use model::{Kind, NodeId, ObjectKey, Stub};
+use sync::feed::State;
+use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
+
+use super::fixture::{DAY, at, enrolled, life, new_node, token};
+use crate::objects::ObjectFilter;
+use crate::record::Retention;
+use crate::{MAX_CHANGES_IN_WRITE, Store, StoreError};
+
+fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    let section = SectionKey { kind: Kind::new(kind), namespace: namespace.into() };
+    ObjectKey { section, name: name.into() }
+}
+
+fn content(text: &str) -> Content {
+    let trace = (!text.is_empty()).then(|| format!("00-{text}"));
+    Content { bytes: Bytes::from(text.to_owned()), trace, at: 1234 }
+}
+
+fn stub(uid: &str, text: &str) -> Stub {
+    Stub { uid: uid.into(), ..Stub::of(text.as_bytes()) }
+}
+
+fn live(rev: u64, born: u64, name: &str, text: &str) -> (Change, Option<Content>) {
+    let state = State::Live { stub: stub("u", text), born };
+    (Change { rev, key: key("Job", "a", name), state }, Some(content(text)))
+}
+
+fn gone(rev: u64, name: &str) -> (Change, Option<Content>) {
+    (Change { rev, key: key("Job", "a", name), state: State::Gone { uid: "u".into() } }, None)
+}
+
+fn put(name: &str, rev: u64, text: &str) -> (ObjectKey, Option<(Stub, u64, Content)>) {
+    (key("Job:status", "b", name), Some((stub("s", text), rev, content(text))))
+}
+
+fn cursor(name: &str, seq: u64) -> Option<Cursor> {
+    Some(Cursor { incarnation: life(name), seq })
+}
+
+fn sorted(mut saved: Saved) -> Saved {
+    if let Some(feed) = &mut saved.feed {
+        feed.changes.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    saved.replica.objects.sort_by(|a, b| a.0.cmp(&b.0));
+    saved
+}
+
+async fn load(store: &dyn Store, node: &NodeId) -> Saved {
+    sorted(store.sync_load(node).await.unwrap())
+}
+
+pub(super) async fn sets_are_kept(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    let other = enrolled(store, 2).await;
+    assert_eq!(load(store, &node).await, Saved::default());
+    let first = Write {
+        found: Some(life("f1")),
+        ours: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
+        theirs: vec![put("x", 7, "xx"), put("y", 8, "yy")],
+        cursor: cursor("t1", 8),
+        ..Write::default()
+    };
+    store.sync_write(&node, first.clone(), at(1)).await.unwrap();
+    let expected = Saved {
+        feed: Some(SavedFeed {
+            life: life("f1"),
+            head: 4,
+            horizon: 0,
+            changes: vec![live(3, 1, "a", "two").0, gone(4, "b").0],
+        }),
+        replica: SavedReplica {
+            cursor: cursor("t1", 8),
+            objects: vec![
+                (key("Job:status", "b", "x"), stub("s", "xx"), 7),
+                (key("Job:status", "b", "y"), stub("s", "yy"), 8),
+            ],
+        },
+    };
+    assert_eq!(load(store, &node).await, expected);
+    assert_eq!(load(store, &other).await, Saved::default(), "each node has its own");
+
+    let asked = vec![key("Job", "a", "a"), key("Job", "a", "b"), key("Job", "a", "c"), key("No", "", "a")];
+    let found = store.sync_contents(&node, Side::Ours, asked.clone()).await.unwrap();
+    assert_eq!(found, [Some(content("two")), None, None, None]);
+    assert_eq!(store.sync_contents(&node, Side::Theirs, asked).await.unwrap(), [None, None, None, None]);
+    let theirs = vec![key("Job:status", "b", "y")];
+    assert_eq!(store.sync_contents(&node, Side::Theirs, theirs).await.unwrap(), [Some(content("yy"))]);
+
+    let second = Write {
+        ours: vec![live(5, 5, "b", "again"), gone(6, "a")],
+        horizon: Some(4),
+        theirs: vec![(key("Job:status", "b", "x"), None), (key("No", "", "x"), None), put("y", 9, "")],
+        ..Write::default()
+    };
+    store.sync_write(&node, second, at(2)).await.unwrap();
+    let saved = load(store, &node).await;
+    let feed = saved.feed.unwrap();
+    assert_eq!((feed.head, feed.horizon), (6, 4));
+    assert_eq!(feed.changes, [gone(6, "a").0, live(5, 5, "b", "again").0]);
+    assert_eq!(saved.replica.cursor, cursor("t1", 8), "a write without one leaves it");
+    assert_eq!(saved.replica.objects, [(key("Job:status", "b", "y"), stub("s", ""), 9)]);
+    let empty = store.sync_contents(&node, Side::Theirs, vec![key("Job:status", "b", "y")]).await.unwrap();
+    assert_eq!(empty, [Some(content(""))]);
+
+    // Tombstones up to the horizon go, those beyond it stay.
+    let third = Write { ours: vec![gone(7, "b")], horizon: Some(6), ..Write::default() };
+    store.sync_write(&node, third, at(3)).await.unwrap();
+    assert_eq!(load(store, &node).await.feed.unwrap().changes, [gone(7, "b").0]);
+}
+
+pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    let first = Write {
+        found: Some(life("f1")),
+        ours: vec![live(1, 1, "a", "one"), gone(2, "b")],
+        theirs: vec![put("x", 7, "xx")],
+        cursor: cursor("t1", 8),
+        ..Write::default()
+    };
+    store.sync_write(&node, first, at(1)).await.unwrap();
+    store.sync_acked(vec![(node.clone(), cursor("f1", 2).unwrap())]).await.unwrap();
+    let anew = Write { found: Some(life("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
+    store.sync_write(&node, anew, at(2)).await.unwrap();
+    let saved = load(store, &node).await;
+    let feed = saved.feed.unwrap();
+    assert_eq!((feed.life, feed.head, feed.horizon), (life("f2"), 1, 0));
+    assert_eq!(feed.changes, [live(1, 1, "c", "new").0]);
+    assert_eq!((saved.replica.cursor, saved.replica.objects.len()), (cursor("t1", 8), 1));
+    assert_eq!(store.sync_heads().await.unwrap()[0].1.acked, None, "that was another life");
+
+    let forget = Write { forget_theirs: true, theirs: vec![put("z", 1, "zz")], ..Write::default() };
+    store.sync_write(&node, forget, at(3)).await.unwrap();
+    let saved = load(store, &node).await;
+    assert_eq!(saved.feed.unwrap().head, 1);
+    assert_eq!(saved.replica.cursor, None);
+    assert_eq!(saved.replica.objects, [(key("Job:status", "b", "z"), stub("s", "zz"), 1)]);
+    let asked = vec![key("Job:status", "b", "x"), key("Job:status", "b", "z")];
+    let found = store.sync_contents(&node, Side::Theirs, asked).await.unwrap();
+    assert_eq!(found, [None, Some(content("zz"))]);
+}
+
+pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
+    let node = enrolled(store, 1).await;
+    let unsound = async |write: Write| {
+        let refused = store.sync_write(&node, write, at(5)).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unsound(_)), "{refused:?}");
+    };
+    unsound(Write { ours: vec![live(1, 1, "a", "a")], ..Write::default() }).await;
+    unsound(Write { horizon: Some(0), ..Write::default() }).await;
+    assert_eq!(load(store, &node).await, Saved::default());
+    assert_eq!(store.sync_heads().await.unwrap(), []);
+    let first = Write { found: Some(life("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
+    store.sync_write(&node, first, at(1)).await.unwrap();
+    let before = load(store, &node).await;
+    let also = || vec![put("x", 1, "x")];
+    for ours in [
+        vec![live(1, 1, "b", "b")],
+        vec![live(3, 3, "b", "b")],
+        vec![live(2, 2, "b", "b"), live(4, 4, "c", "c")],
+        vec![live(2, 2, "b", "b"), live(2, 2, "c", "c")],
+        vec![(live(2, 2, "b", "b").0, None)],
+        vec![(live(2, 2, "b", "b").0, Some(content("bb")))],
+        vec![(gone(2, "a").0, Some(content("")))],
+    ] {
+        unsound(Write { ours, theirs: also(), cursor: cursor("t", 1), ..Write::default() }).await;
+    }
+    unsound(Write { horizon: Some(2), theirs: also(), ..Write::default() }).await;
+    unsound(Write { found: Some(life("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() }).await;
+    let wrong = (key("Job:status", "b", "x"), Some((stub("s", "xx"), 1, content("x"))));
+    unsound(Write { forget_theirs: true, theirs: vec![wrong], ..Write::default() }).await;
+    assert_eq!(load(store, &node).await, before);
+
+    let stranger = new_node(9).node_id;
+    let refused = store.sync_write(&stranger, Write::default(), at(1)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
+    let refused = store.sync_load(&stranger).await.unwrap_err();
+    assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
+    let many = (0..=MAX_CHANGES_IN_WRITE).map(|n| (key("Job", "", &n.to_string()), None)).collect();
+    let refused =
+        store.sync_write(&node, Write { theirs: many, ..Write::default() }, at(1)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
+}
+
+pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    enrolled(store, 3).await;
+    assert_eq!(store.sync_heads().await.unwrap(), []);
+    let first = Write {
+        found: Some(life("f1")),
+        ours: vec![
+            live(1, 1, "a", "a"),
+            live(2, 2, "b", "b"),
+            gone(3, "a"),
+            gone(4, "c"),
+            live(5, 5, "c", "c"),
+        ],
+        theirs: vec![put("x", 1, "x"), put("y", 1, "y"), put("x", 2, "xx")],
+        ..Write::default()
+    };
+    store.sync_write(&one, first, at(1)).await.unwrap();
+    let second = Write { theirs: vec![put("x", 1, "x")], cursor: cursor("t", 4), ..Write::default() };
+    store.sync_write(&two, second, at(2)).await.unwrap();
+    let acked = [(&one, "f1", 3), (&one, "f0", 9), (&two, "f1", 3), (&new_node(9).node_id, "f1", 3)];
+    let acked = acked.map(|(node, life, seq)| (node.clone(), cursor(life, seq).unwrap()));
+    store.sync_acked(acked.to_vec()).await.unwrap();
+
+    let heads = store.sync_heads().await.unwrap();
+    assert!(heads.is_sorted_by(|a, b| a.0 < b.0));
+    let of = |node: &NodeId| heads.iter().find(|(id, _)| id == node).unwrap().1.clone();
+    let head = of(&one);
+    assert_eq!((head.ours, head.theirs, head.acked), (cursor("f1", 5), None, cursor("f1", 3)));
+    assert_eq!((head.our_objects, head.their_objects, head.changed), (2, 2, at(1)));
+    let head = of(&two);
+    assert_eq!((head.ours, head.theirs, head.acked), (None, cursor("t", 4), None));
+    assert_eq!((head.our_objects, head.their_objects, head.changed), (0, 1, at(2)));
+    assert_eq!(heads.len(), 2);
+}
+
+pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
+    let nodes = [enrolled(store, 1).await, enrolled(store, 2).await, enrolled(store, 3).await];
+    for (n, node) in nodes.iter().enumerate() {
+        let kinds = ["Job", "App"];
+        let names = ["a", "b", "c"];
+        let mut rev = 0;
+        let mut ours = Vec::new();
+        for (kind, name) in kinds.iter().flat_map(|kind| names.map(|name| (*kind, name))) {
+            rev += 1;
+            let state = State::Live { stub: stub("u", name), born: rev };
+            ours.push((Change { rev, key: key(kind, &format!("ns-{n}"), name), state }, Some(content(name))));
+        }
+        let ended = State::Gone { uid: "u".into() };
+        ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
+        let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
+        let write = Write { found: Some(life("f")), ours, theirs, ..Write::default() };
+        store.sync_write(node, write, at(1)).await.unwrap();
+    }
+    store.remove_node(&nodes[2], at(2)).await.unwrap();
+    let list = async |filter: &ObjectFilter, step: usize| {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.sync_objects(filter.clone(), after, step).await.unwrap();
+            assert!(page.len() <= step);
+            let Some(last) = page.last() else { return all };
+            after = Some(last.place());
+            all.extend(page);
+        }
+    };
+    let any = ObjectFilter::default();
+    let all = list(&any, 1000).await;
+    assert_eq!(all.len(), 2 * (5 + 2), "no tombstones, and nothing of a removed node");
+    assert!(all.is_sorted_by(|a, b| a.place() < b.place()));
+    for step in 1..5 {
+        assert_eq!(list(&any, step).await, all, "in pages of {step}");
+    }
+    let record = all.iter().find(|r| r.side == Side::Theirs && &*r.key.name == "z").unwrap();
+    assert_eq!((record.rev, record.at.0, record.trace.as_deref()), (2, 1234, Some("00-z")));
+    assert_eq!(record.stub, stub("s", "z"));
+
+    let filters = [
+        ObjectFilter { node: Some(nodes[1].clone()), ..any.clone() },
+        ObjectFilter { node: Some(nodes[2].clone()), ..any.clone() },
+        ObjectFilter { side: Some(Side::Theirs), ..any.clone() },
+        ObjectFilter { kind: Some(Kind::new("Job")), ..any.clone() },
+        ObjectFilter { namespace: Some("ns-1".into()), ..any.clone() },
+        ObjectFilter { name: Some("a".into()), ..any.clone() },
+        ObjectFilter { kind: Some(Kind::new("App")), name: Some("b".into()), ..any.clone() },
+    ];
+    for filter in filters {
+        let mut expected = all.clone();
+        expected.retain(|record| {
+            filter.node.as_ref().is_none_or(|node| *node == record.node)
+                && filter.side.is_none_or(|side| side == record.side)
+                && filter.lets(record.key.section.kind.as_str(), &record.key.section.namespace)
+                && filter.name.as_ref().is_none_or(|name| **name == *record.key.name)
+        });
+        for step in [1, 3, 1000] {
+            assert_eq!(list(&filter, step).await, expected, "{filter:?} in pages of {step}");
+        }
+    }
+}
+
+pub(super) async fn a_removed_node_leaves_no_objects(store: &dyn Store) {
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    let write = || Write {
+        found: Some(life("f1")),
+        ours: vec![live(1, 1, "a", "a"), gone(2, "b")],
+        theirs: vec![put("x", 1, "x")],
+        cursor: cursor("t", 1),
+        ..Write::default()
+    };
+    for node in [&one, &two] {
+        store.sync_write(node, write(), at(1)).await.unwrap();
+        store.remove_node(node, at(2)).await.unwrap();
+        let refused = store.sync_write(node, Write::default(), at(3)).await.unwrap_err();
+        assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
+        assert!(store.sync_load(node).await.is_err());
+        assert!(store.sync_contents(node, Side::Ours, vec![key("Job", "a", "a")]).await.is_err());
+    }
+    assert_eq!(store.sync_heads().await.unwrap(), []);
+
+    // One comes back: it begins from nothing.
+    store.enroll(new_node(1), token("back"), at(4)).await.unwrap();
+    assert_eq!(load(store, &one).await, Saved::default());
+    store.sync_write(&one, write(), at(5)).await.unwrap();
+
+    let pruned = store.prune(at(6), Retention::default()).await.unwrap();
+    assert_eq!((pruned.objects, pruned.nodes), (2, 0), "the objects of the other; its history stays");
+    assert_eq!(load(store, &one).await.feed.unwrap().head, 2);
+    let pruned = store.prune(at(400 * DAY), Retention::default()).await.unwrap();
+    assert_eq!((pruned.objects, pruned.nodes), (0, 1));
+}

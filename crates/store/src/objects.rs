@@ -1,0 +1,82 @@
+//! What is kept of synchronization, as status and listings show it.
+
+use model::log::Cursor;
+use model::{Kind, NodeId, ObjectKey, Stub, Timestamp};
+use sync::Side;
+
+/// How far the two sets of one node are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncHead {
+    /// The feed that the control plane authors: its life and its last change.
+    pub ours: Option<Cursor>,
+    /// How far the replica of what the node authors is complete.
+    pub theirs: Option<Cursor>,
+    /// How far the node said that it has our feed.
+    pub acked: Option<Cursor>,
+    /// Objects of our feed.
+    pub our_objects: u64,
+    /// Objects of the replica.
+    pub their_objects: u64,
+    /// When either of them last changed here.
+    pub changed: Timestamp,
+}
+
+/// Which objects are wanted; what is `None` is no condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectFilter {
+    /// Only of this node.
+    pub node: Option<NodeId>,
+    /// Only of this set.
+    pub side: Option<Side>,
+    /// Only of this kind.
+    pub kind: Option<Kind>,
+    /// Only in this namespace.
+    pub namespace: Option<String>,
+    /// Only of this name.
+    pub name: Option<String>,
+}
+
+impl ObjectFilter {
+    /// Whether it lets a kind and namespace through.
+    pub(crate) fn lets(&self, kind: &str, namespace: &str) -> bool {
+        self.kind.as_ref().is_none_or(|wanted| wanted.as_str() == kind)
+            && self.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
+    }
+}
+
+/// Where an object stands in a listing: by node, set and key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectPlace {
+    /// Whose it is.
+    pub node: NodeId,
+    /// In which set.
+    pub side: Side,
+    /// Its key.
+    pub key: ObjectKey,
+}
+
+/// An object as it is kept, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRecord {
+    /// Whose it is.
+    pub node: NodeId,
+    /// In which set.
+    pub side: Side,
+    /// Its key.
+    pub key: ObjectKey,
+    /// Uid, digest, size.
+    pub stub: Stub,
+    /// The revision of its source that it is of.
+    pub rev: u64,
+    /// When the source accepted it.
+    pub at: Timestamp,
+    /// W3C trace context of its change.
+    pub trace: Option<String>,
+}
+
+impl ObjectRecord {
+    /// Where it stands: the next page begins after it.
+    pub fn place(&self) -> ObjectPlace {
+        ObjectPlace { node: self.node.clone(), side: self.side, key: self.key.clone() }
+    }
+}

@@ -1,0 +1,235 @@
+//! Frames over gRPC: messages of the `EventStream` in a body of either side.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming as Body;
+use sync::Frame;
+use tokio::sync::mpsc;
+use wire::cloudevents::{Origin, ReadFrameError, protobuf};
+use wire::grpc::{self, Decoder, Status};
+
+use crate::ends::{EndsError, Incoming, Outgoing};
+
+/// The most frames that are read before they are handled.
+const AT_ONCE: usize = 512;
+
+/// A piece of a body.
+pub enum Chunk {
+    /// Bytes of messages.
+    Data(Bytes),
+    /// The end, with how the call ended, when that was said.
+    End(Option<Status>),
+}
+
+/// Where a body's pieces come from.
+#[async_trait]
+pub trait Chunks: Send {
+    /// Waits for the next piece. When given up in the middle nothing is lost.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    async fn chunk(&mut self) -> Result<Chunk, EndsError>;
+}
+
+/// Frames from a body of gRPC messages.
+pub struct GrpcIncoming<C> {
+    chunks: C,
+    decoder: Decoder,
+    limit: usize,
+    /// The only source that frames may name.
+    source: String,
+    ended: bool,
+}
+
+impl<C: Chunks> GrpcIncoming<C> {
+    /// Reads messages of at most `limit` bytes from `source` alone.
+    pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcIncoming<C> {
+        GrpcIncoming { chunks, decoder: Decoder::new(limit, gzip), limit, source, ended: false }
+    }
+
+    fn decoded(&mut self) -> Result<Vec<Frame>, EndsError> {
+        let mut frames = Vec::new();
+        let framing = |error: grpc::ReadGrpcError| EndsError::Framing(error.to_string());
+        while frames.len() < AT_ONCE
+            && let Some(message) = self.decoder.next().map_err(framing)?
+        {
+            let read: Result<Frame, ReadFrameError> =
+                protobuf::decode(&message, Some(&self.source), self.limit);
+            frames.push(read?);
+        }
+        Ok(frames)
+    }
+}
+
+#[async_trait]
+impl<C: Chunks> Incoming for GrpcIncoming<C> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+        loop {
+            let frames = self.decoded()?;
+            if !frames.is_empty() {
+                return Ok(Some(frames));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.chunks.chunk().await? {
+                Chunk::Data(bytes) => self.decoder.push(bytes),
+                Chunk::End(status) => {
+                    self.ended = true;
+                    if let Some(problem) = status.and_then(|status| status.problem) {
+                        return Err(EndsError::Problem(problem));
+                    }
+                    self.decoder.finish().map_err(|error| EndsError::Framing(error.to_string()))?;
+                }
+            }
+        }
+    }
+}
+
+/// The body of a request at the control plane.
+pub struct RequestChunks(pub Body);
+
+#[async_trait]
+impl Chunks for RequestChunks {
+    async fn chunk(&mut self) -> Result<Chunk, EndsError> {
+        loop {
+            match self.0.frame().await {
+                None => return Ok(Chunk::End(None)),
+                Some(Err(error)) => return Err(EndsError::Broke(error.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Chunk::Data(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The body of a response at the agent.
+pub struct ResponseChunks(pub net::stream::Receiver);
+
+#[async_trait]
+impl Chunks for ResponseChunks {
+    async fn chunk(&mut self) -> Result<Chunk, EndsError> {
+        let piece = self.0.next().await.map_err(|error| EndsError::Broke(error.to_string()))?;
+        Ok(match piece {
+            None => Chunk::End(None),
+            Some(net::stream::Piece::Data(data)) => Chunk::Data(data),
+            Some(net::stream::Piece::Trailers(trailers)) => Chunk::End(Status::read(&trailers)),
+        })
+    }
+}
+
+/// Where a body's bytes go.
+#[async_trait]
+pub trait Pipe: Send {
+    /// Waits until the bytes are taken.
+    ///
+    /// # Errors
+    /// When nobody takes them any more.
+    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError>;
+
+    /// Ends the body in order.
+    async fn end(&mut self);
+}
+
+/// Frames into a body of gRPC messages.
+pub struct GrpcOutgoing<P> {
+    pipe: P,
+    origin: Origin,
+    gzip: bool,
+}
+
+impl<P: Pipe> GrpcOutgoing<P> {
+    /// Writes messages of this origin.
+    pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcOutgoing<P> {
+        GrpcOutgoing { pipe, origin, gzip }
+    }
+}
+
+#[async_trait]
+impl<P: Pipe> Outgoing for GrpcOutgoing<P> {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
+        let mut out = Vec::new();
+        for frame in &frames {
+            grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
+        }
+        drop(frames);
+        self.pipe.put(out.into()).await
+    }
+
+    async fn finish(&mut self) {
+        self.pipe.end().await;
+    }
+}
+
+/// The pipe into the body of a request at the agent.
+pub struct RequestPipe(pub Option<net::stream::Sender>);
+
+#[async_trait]
+impl Pipe for RequestPipe {
+    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
+        let closed = || EndsError::Broke("the request's body was closed".to_owned());
+        match &mut self.0 {
+            Some(sender) => sender.send(bytes).await.map_err(|_| closed()),
+            None => Err(closed()),
+        }
+    }
+
+    async fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// What the control plane's response bodies are made of.
+#[derive(Debug)]
+pub enum Part {
+    /// Bytes.
+    Data(Bytes),
+    /// The end in order.
+    End,
+}
+
+/// The pipe into the body of a response at the control plane.
+pub struct ResponsePipe(pub mpsc::Sender<Part>);
+
+#[async_trait]
+impl Pipe for ResponsePipe {
+    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
+        let sent = self.0.send(Part::Data(bytes)).await;
+        sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
+    }
+
+    async fn end(&mut self) {
+        let _ = self.0.send(Part::End).await;
+    }
+}
+
+/// Frames that were read before the rest is.
+pub struct Preread<I> {
+    first: VecDeque<Vec<Frame>>,
+    rest: I,
+}
+
+impl<I: Incoming> Preread<I> {
+    /// Gives `first`, then what `rest` gives.
+    pub fn new(first: Vec<Frame>, rest: I) -> Preread<I> {
+        Preread { first: VecDeque::from([first]), rest }
+    }
+}
+
+#[async_trait]
+impl<I: Incoming> Incoming for Preread<I> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+        while let Some(first) = self.first.pop_front() {
+            if !first.is_empty() {
+                return Ok(Some(first));
+            }
+        }
+        self.rest.next().await
+    }
+}

@@ -1,0 +1,207 @@
+//! [`MemoryShore`]: an end of links that keeps everything in memory, for measurements and
+//! tests. It applies whatever comes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::{Digest, Incarnation, ObjectKey, Stub};
+use sync::frame::Hello;
+use sync::link::{Batch, Counters, ItemChange, Link, Note, Outcome};
+use sync::replica::Replica;
+use sync::{Content, Feed, Frame};
+use tokio::sync::watch;
+
+use crate::shore::Shore;
+
+/// Both sets, and what was seen.
+pub struct MemoryShore {
+    state: Mutex<State>,
+    head: watch::Sender<u64>,
+    seen: watch::Sender<u64>,
+}
+
+/// What is kept.
+struct State {
+    feed: Feed,
+    replica: Replica,
+    ours: BTreeMap<ObjectKey, Content>,
+    theirs: BTreeMap<ObjectKey, Bytes>,
+    received: Vec<Frame>,
+    notes: Vec<Note>,
+    counters: Counters,
+    acked: u64,
+    lives: u64,
+    refusing: Option<(ObjectKey, Outcome)>,
+}
+
+impl MemoryShore {
+    /// With a feed that begins this life.
+    pub fn new(life: Incarnation) -> MemoryShore {
+        let state = State {
+            feed: Feed::new(life),
+            replica: Replica::new(),
+            ours: BTreeMap::new(),
+            theirs: BTreeMap::new(),
+            received: Vec::new(),
+            notes: Vec::new(),
+            counters: Counters::default(),
+            acked: 0,
+            lives: 0,
+            refusing: None,
+        };
+        MemoryShore { state: Mutex::new(state), head: watch::Sender::new(0), seen: watch::Sender::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells when the feed changes.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.head.subscribe()
+    }
+
+    /// Tells when something was applied or acknowledged.
+    pub fn seen(&self) -> watch::Receiver<u64> {
+        self.seen.subscribe()
+    }
+
+    /// Puts objects into the feed, all at one time.
+    pub fn put_all(&self, objects: impl IntoIterator<Item = (ObjectKey, Arc<str>, Bytes)>, at: i64) {
+        let mut state = self.state();
+        for (key, uid, bytes) in objects {
+            let stub = Stub { uid, digest: Digest::of(&bytes), size: bytes.len() as u64 };
+            if let Some(change) = state.feed.plan_put(&key, &stub) {
+                state.ours.insert(key, Content { bytes, trace: None, at });
+                // It is the planned one, in its order.
+                let _ = state.feed.commit(change);
+            }
+        }
+        let head = state.feed.head();
+        drop(state);
+        self.head.send_replace(head);
+    }
+
+    /// Puts one object into the feed.
+    pub fn put(&self, key: ObjectKey, uid: &str, bytes: Bytes, at: i64) {
+        self.put_all([(key, uid.into(), bytes)], at);
+    }
+
+    /// Takes an object out of the feed.
+    pub fn remove(&self, key: &ObjectKey) {
+        let mut state = self.state();
+        if let Some(change) = state.feed.plan_remove(key) {
+            state.ours.remove(key);
+            let _ = state.feed.commit(change);
+        }
+        let head = state.feed.head();
+        drop(state);
+        self.head.send_replace(head);
+    }
+
+    /// What the other side authors, as it came here.
+    pub fn theirs(&self) -> BTreeMap<ObjectKey, Bytes> {
+        self.state().theirs.clone()
+    }
+
+    /// How many objects of the other side are here.
+    pub fn their_count(&self) -> usize {
+        self.state().theirs.len()
+    }
+
+    /// How far the other side has the feed.
+    pub fn acked(&self) -> u64 {
+        self.state().acked
+    }
+
+    /// Frames that were none of the link's own.
+    pub fn received(&self) -> Vec<Frame> {
+        self.state().received.clone()
+    }
+
+    /// What links said.
+    pub fn notes(&self) -> Vec<Note> {
+        self.state().notes.clone()
+    }
+
+    /// What the newest link counted.
+    pub fn counters(&self) -> Counters {
+        self.state().counters
+    }
+
+    /// From now on this comes of every change of an object.
+    pub fn refuse(&self, key: ObjectKey, outcome: Outcome) {
+        self.state().refusing = Some((key, outcome));
+    }
+}
+
+#[async_trait]
+impl Shore for MemoryShore {
+    fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
+        let mut state = self.state();
+        let state = &mut *state;
+        work(&mut state.feed, &mut state.replica)
+    }
+
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+        let state = self.state();
+        wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect()
+    }
+
+    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+        let mut state = self.state();
+        let mut outcomes = Vec::with_capacity(batch.items.len());
+        for item in &batch.items {
+            if let Some((_, outcome)) = state.refusing.as_ref().filter(|(key, _)| *key == item.key) {
+                outcomes.push(outcome.clone());
+                continue;
+            }
+            match &item.change {
+                ItemChange::Put { content, .. } => state.theirs.insert(item.key.clone(), content.clone()),
+                ItemChange::Delete { .. } => state.theirs.remove(&item.key),
+            };
+            outcomes.push(Outcome::Done);
+        }
+        outcomes
+    }
+
+    async fn permit(&self) -> Result<(), Duration> {
+        Ok(())
+    }
+
+    fn return_permit(&self) {}
+
+    async fn received(&self, frame: Frame) -> Option<Frame> {
+        self.state().received.push(frame);
+        None
+    }
+
+    fn hello(&self, _: &Hello) {}
+
+    fn note(&self, note: &Note) {
+        self.state().notes.push(note.clone());
+    }
+
+    fn progress(&self, link: &Link) {
+        let mut state = self.state();
+        state.counters = *link.counters();
+        if let Some(acked) = link.acked() {
+            state.acked = acked.seq;
+        }
+        drop(state);
+        self.seen.send_modify(|count| *count += 1);
+    }
+
+    async fn refound(&self) {
+        let mut state = self.state();
+        state.lives += 1;
+        let Ok(life) = format!("{}-{}", state.feed.life(), state.lives).parse() else { return };
+        state.feed = state.feed.refound(life);
+        let head = state.feed.head();
+        drop(state);
+        self.head.send_replace(head);
+    }
+}

@@ -1,0 +1,174 @@
+//! Opening a link from a node: the signed request that is bound to its TLS session (IDN-4).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use model::{Hostname, NodeId, Timestamp};
+use net::client::{Client, ClientError, Http1, Upgraded};
+use net::stream::Stream;
+use net::websocket::{Bounds, WebSocket};
+use trust::SigningKey;
+use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
+use wire::grpc::{self, Status};
+use wire::headers::{
+    AGENT_VERSION_HEADER, CHANNEL_BINDING, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
+};
+use wire::signature::{self, Binding, Target};
+use wire::{Code, Problem, route, sse};
+
+use crate::drive::Ends;
+use crate::grpc::{GrpcIncoming, GrpcOutgoing, RequestPipe, ResponseChunks};
+use crate::sse::SseIncoming;
+
+/// How long the answer to an opening may take.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
+/// The longest body of a refusal, in bytes.
+const MAX_REFUSAL: usize = 64 * 1024;
+
+/// Why a link could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The control plane could not be spoken to.
+    #[error("the control plane cannot be reached")]
+    Reach(#[from] ClientError),
+    /// It refused.
+    #[error("the control plane refused: {0}")]
+    Refused(Box<Problem>),
+    /// A request could not be put together.
+    #[error("the request cannot be made")]
+    Request(#[from] http::Error),
+}
+
+/// Who opens a link.
+#[derive(Clone, Copy)]
+pub struct Opener<'a> {
+    /// The node's id.
+    pub node: &'a NodeId,
+    /// Its name.
+    pub hostname: &'a Hostname,
+    /// Its key.
+    pub key: &'a SigningKey,
+    /// The agent's version.
+    pub version: &'static str,
+    /// What time the control plane has.
+    pub now: Timestamp,
+    /// A number higher than any before.
+    pub number: u64,
+    /// A text that names this link among all of the node.
+    pub link: &'a str,
+}
+
+impl Opener<'_> {
+    fn request(&self, method: Method, uri: &str, path: &str, binding: &Binding) -> http::Result<Request<()>> {
+        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
+        let target = Target { method: method.as_str(), path: bare, query, body: &[] };
+        let signed = signature::sign_opening(target, binding, self.node, self.key, self.now, self.number);
+        Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(PROTOCOL_HEADER, PROTOCOL)
+            .header(AGENT_VERSION_HEADER, self.version)
+            .header(CHANNEL_BINDING, signed.binding)
+            .header(SIGNATURE_INPUT, signed.input)
+            .header(SIGNATURE, signed.signature)
+            .body(())
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::agent(self.hostname, self.link)
+    }
+
+    /// Opens a link over gRPC.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub async fn grpc(&self, client: &mut Client) -> Result<Ends, OpenError> {
+        let uri = format!("https://{}{}", client.url().authority(), route::SUBSCRIBE);
+        let binding = *client.binding();
+        let mut request = self.request(Method::POST, &uri, route::SUBSCRIBE, &binding)?;
+        grpc::announce(request.headers_mut(), true);
+        request.headers_mut().insert(http::header::TE, HeaderValue::from_static("trailers"));
+        let stream = client.open_stream(request, Bytes::new(), OPEN_WITHIN).await?;
+        let agreed = match grpc::agree(&stream.response.headers) {
+            Ok(agreed) if stream.response.status == StatusCode::OK => agreed,
+            Ok(_) | Err(_) => return Err(refusal(stream).await),
+        };
+        if Status::read(&stream.response.headers).is_some() {
+            return Err(refusal(stream).await);
+        }
+        let Stream { sender, receiver, .. } = stream;
+        let chunks = ResponseChunks(receiver);
+        let incoming = GrpcIncoming::new(chunks, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
+        let outgoing = GrpcOutgoing::new(RequestPipe(Some(sender)), self.origin(), agreed.outgoing_gzip);
+        Ok(Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) })
+    }
+
+    /// Opens a link over a WebSocket.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub async fn websocket(&self, http1: Http1) -> Result<Ends, OpenError> {
+        let binding = *http1.binding();
+        let request = self.request(Method::GET, route::STREAM, route::STREAM, &binding)?;
+        let bounds = Bounds { read: MAX_DOWN, write: MAX_UP };
+        match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
+            Upgraded::Socket(socket) => Ok(self.websocket_ends(socket)),
+            Upgraded::Refused(response) => Err(OpenError::Refused(Box::new(problem(&response)))),
+        }
+    }
+
+    fn websocket_ends(&self, socket: WebSocket) -> Ends {
+        let source = PRINCIPAL.to_owned();
+        let (incoming, outgoing) = crate::websocket::ends(socket, self.origin(), true, MAX_DOWN, source);
+        Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+    }
+
+    /// Opens a link whose frames come down as server-sent events; gives the headers of the
+    /// response too, which name the link that frames up are posted to. The way up is the
+    /// caller's.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub async fn sse(
+        &self,
+        client: &mut Client,
+        last_event: Option<&str>,
+    ) -> Result<(SseIncoming, HeaderMap), OpenError> {
+        let uri = format!("https://{}{}", client.url().authority(), route::STREAM);
+        let binding = *client.binding();
+        let mut request = self.request(Method::GET, &uri, route::STREAM, &binding)?;
+        let headers = request.headers_mut();
+        headers.insert(http::header::ACCEPT, HeaderValue::from_static(sse::CONTENT));
+        if let Some(value) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(sse::LAST_EVENT_ID, value);
+        }
+        let stream = client.open_stream(request, Bytes::new(), OPEN_WITHIN).await?;
+        if stream.response.status != StatusCode::OK {
+            return Err(refusal(stream).await);
+        }
+        let Stream { response, sender, receiver } = stream;
+        // The request has no body.
+        drop(sender);
+        Ok((SseIncoming::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()), response.headers))
+    }
+}
+
+async fn refusal(stream: Stream) -> OpenError {
+    if let Some(problem) = Status::read(&stream.response.headers).and_then(|status| status.problem) {
+        return OpenError::Refused(problem);
+    }
+    let Stream { response, receiver, .. } = stream;
+    match receiver.rest(MAX_REFUSAL).await {
+        Ok(body) => OpenError::Refused(Box::new(problem(&Response::from_parts(response, body)))),
+        Err(error) => OpenError::Reach(error),
+    }
+}
+
+/// The problem that an answer carries; one made up when it carries none, as a proxy's answer.
+fn problem(response: &Response<Bytes>) -> Problem {
+    wire::body::decode(response.body()).unwrap_or_else(|_| {
+        let status = response.status();
+        Problem::new(Code::Internal, format!("the answer is {status}, without a reason"))
+    })
+}

@@ -1,0 +1,119 @@
+//! Who may resync or reconnect now: bounds for the whole fleet (SYN-6, SYN-13).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use model::Timestamp;
+
+/// The most resyncs at once on one control plane.
+pub const MAX_RESYNCS: usize = 32;
+/// The most nodes that keep their turn while they wait.
+pub const MAX_WAITING: usize = 16_384;
+/// A node that did not come back for its turn loses it after this.
+pub const TURN_KEPT: Duration = Duration::from_secs(120);
+/// How long a resync is taken to last when a wait is suggested.
+const TYPICAL: Duration = Duration::from_millis(500);
+
+/// Fleet-wide permits for resyncs, in the order of asking. `Who` is a node.
+#[derive(Debug)]
+pub struct Admission<Who> {
+    most: usize,
+    held: Vec<Who>,
+    waiting: VecDeque<(Who, Timestamp)>,
+}
+
+/// The answer to a wish for a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Now.
+    Now,
+    /// Ask again after this.
+    Later(Duration),
+}
+
+impl<Who: Clone + PartialEq> Admission<Who> {
+    /// At most `most` permits at once; at least one.
+    pub fn new(most: usize) -> Admission<Who> {
+        Admission { most: most.max(1), held: Vec::new(), waiting: VecDeque::new() }
+    }
+
+    /// A node wants a permit. One that holds it already gets it.
+    pub fn ask(&mut self, who: &Who, now: Timestamp) -> Turn {
+        if self.held.contains(who) {
+            return Turn::Now;
+        }
+        self.waiting.retain(|(other, at)| other == who || now.since(*at) < TURN_KEPT);
+        let place = match self.waiting.iter().position(|(other, _)| other == who) {
+            Some(place) => {
+                self.waiting[place].1 = now;
+                place
+            }
+            None if self.waiting.len() >= MAX_WAITING => return Turn::Later(TURN_KEPT / 2),
+            None => {
+                self.waiting.push_back((who.clone(), now));
+                self.waiting.len() - 1
+            }
+        };
+        if place < self.most.saturating_sub(self.held.len()) {
+            self.waiting.remove(place);
+            self.held.push(who.clone());
+            return Turn::Now;
+        }
+        let rounds = place / self.most + 1;
+        let wait = TYPICAL.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+        Turn::Later(wait.clamp(Duration::from_secs(1), TURN_KEPT / 2))
+    }
+
+    /// A permit comes back, or a wish for one is given up.
+    pub fn give_back(&mut self, who: &Who) {
+        self.held.retain(|other| other != who);
+        self.waiting.retain(|(other, _)| other != who);
+    }
+
+    /// Permits held.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Nodes that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// A bound on how often something happens: a bucket of tokens that fills evenly. For
+/// reconnect storms: a connection takes a token, or comes back when there will be one.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    per_sec: u32,
+    burst: u32,
+    /// Tokens, in thousandths.
+    filled: u64,
+    at: Timestamp,
+}
+
+impl Pace {
+    /// `per_sec` a second, and as many as `burst` at once after a rest; both at least 1.
+    pub fn new(per_sec: u32, burst: u32, now: Timestamp) -> Pace {
+        let burst = burst.max(1);
+        Pace { per_sec: per_sec.max(1), burst, filled: u64::from(burst) * 1000, at: now }
+    }
+
+    /// Takes a token.
+    ///
+    /// # Errors
+    /// How long it takes until there is one, when there is none now.
+    pub fn take(&mut self, now: Timestamp) -> Result<(), Duration> {
+        let passed = u64::try_from(now.since(self.at).as_millis()).unwrap_or(u64::MAX);
+        self.filled = self
+            .filled
+            .saturating_add(passed.saturating_mul(self.per_sec.into()))
+            .min(u64::from(self.burst) * 1000);
+        self.at = self.at.max(now);
+        if self.filled >= 1000 {
+            self.filled -= 1000;
+            return Ok(());
+        }
+        Err(Duration::from_millis((1000 - self.filled).div_ceil(self.per_sec.into())))
+    }
+}

@@ -1,0 +1,67 @@
+//! Waits between connections (SYN-11, SYN-13).
+
+use std::time::Duration;
+
+use model::Timestamp;
+
+/// The wait after the first failure.
+pub const FIRST: Duration = Duration::from_secs(1);
+/// The longest wait.
+pub const LONGEST: Duration = Duration::from_secs(60);
+/// Waits are moved either way by at most this, in percent.
+pub const JITTER_PERCENT: u64 = 25;
+/// Without a stream for so long, a node polls until it has one again.
+pub const POLL_WITHOUT_STREAM: Duration = Duration::from_secs(5 * 60);
+
+/// Waits that double after each failure, from [`FIRST`] to [`LONGEST`], with jitter.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    failures: u32,
+    state: u64,
+}
+
+impl Backoff {
+    /// Waits spread by this seed: different for each node.
+    pub fn new(seed: u64) -> Backoff {
+        Backoff { failures: 0, state: seed }
+    }
+
+    /// A connection worked: the next failure is the first.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The wait after one more failure; never less than the other side asked for.
+    pub fn failed(&mut self, at_least: Option<Duration>) -> Duration {
+        let full = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.failures += 1;
+        let millis = u64::try_from(full.as_millis()).unwrap_or(u64::MAX);
+        let reach = millis * JITTER_PERCENT / 100;
+        let wait = Duration::from_millis(millis - reach + self.number() % (2 * reach + 1));
+        wait.max(at_least.unwrap_or_default())
+    }
+
+    /// splitmix64: spreads waits, not for secrets.
+    fn number(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// When a node without a stream polls next; `None` while it may rely on a stream. `lost` is
+/// when the last stream ended, or the agent started; `interval` is `reconcile.interval`.
+pub fn poll_at(
+    stream: bool,
+    lost: Timestamp,
+    last_poll: Option<Timestamp>,
+    interval: Duration,
+) -> Option<Timestamp> {
+    if stream {
+        return None;
+    }
+    let first = lost.plus(POLL_WITHOUT_STREAM);
+    Some(last_poll.map_or(first, |at| first.max(at.plus(interval))))
+}

@@ -1,0 +1,97 @@
+//! Which of two objects under one name is meant: source uid and mismatch policy (SYN-7).
+
+use model::replication::Mismatch;
+use serde_json::Value;
+
+/// Annotations that record the uid of the object at the source of truth; the first found counts.
+pub const SOURCE_UID: [&str; 2] = ["argocd.argoproj.io/source-uid", "muster/source-uid"];
+/// Annotations that override the policy for one object; the first found counts.
+pub const MISMATCH_POLICY: [&str; 2] =
+    ["argocd.argoproj.io/source-uid-mismatch-policy", "muster/source-uid-mismatch-policy"];
+
+/// What is here under the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local<'a> {
+    /// The source's uid as recorded here; `None` for an object that did not come by
+    /// synchronization.
+    pub source_uid: Option<&'a str>,
+    /// Its content is what came.
+    pub same: bool,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incoming<'a> {
+    /// Its uid at the source.
+    pub uid: &'a str,
+    /// The value of its policy annotation, if it has one.
+    pub annotation: Option<&'a str>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is like that already.
+    Nothing,
+    /// It is not here: create it, and record the uid.
+    Create,
+    /// The same object with other content: update it.
+    Update,
+    /// An object that was here before synchronization: make it this one, and record the uid.
+    Adopt,
+    /// Another object under the name: delete it, then create the one that came.
+    Recreate,
+    /// Another object under the name: update it in place, and record the new uid.
+    Upsert,
+}
+
+/// What to do with what came, and a warning when its annotation is not understood: then the
+/// node's policy counts.
+pub fn decide(
+    local: Option<Local<'_>>,
+    incoming: Incoming<'_>,
+    policy: Mismatch,
+) -> (Decision, Option<String>) {
+    let Some(local) = local else { return (Decision::Create, None) };
+    let Some(recorded) = local.source_uid else { return (Decision::Adopt, None) };
+    if recorded == incoming.uid {
+        return (if local.same { Decision::Nothing } else { Decision::Update }, None);
+    }
+    let (policy, warning) = match incoming.annotation {
+        None => (policy, None),
+        Some("recreate") => (Mismatch::Recreate, None),
+        Some("upsert") => (Mismatch::Upsert, None),
+        Some(other) => {
+            let other: String = other.chars().take(40).collect();
+            let warning =
+                format!("mismatch policy {other:?} is not known: recreate or upsert; the node's own counts");
+            (policy, Some(warning))
+        }
+    };
+    match policy {
+        Mismatch::Recreate => (Decision::Recreate, warning),
+        Mismatch::Upsert => (Decision::Upsert, warning),
+    }
+}
+
+/// Whether a delete is of the object that is here: not one for an older uid that comes late.
+/// `here_rev` and `delete_rev` are changes of one life of the source's feed.
+pub fn delete_applies(here: Local<'_>, here_rev: u64, deleted_uid: &str, delete_rev: u64) -> bool {
+    here.source_uid == Some(deleted_uid) || delete_rev > here_rev
+}
+
+/// An annotation of a JSON manifest: the first of these names that it has.
+pub fn annotation<'a>(manifest: &'a Value, names: &[&str]) -> Option<&'a str> {
+    let annotations = manifest.get("metadata")?.get("annotations")?;
+    names.iter().find_map(|name| annotations.get(name)?.as_str())
+}
+
+/// The source's uid that a manifest records.
+pub fn source_uid(manifest: &Value) -> Option<&str> {
+    annotation(manifest, &SOURCE_UID).filter(|uid| !uid.is_empty())
+}
+
+/// The policy that a manifest asks for, as written.
+pub fn policy_annotation(manifest: &Value) -> Option<&str> {
+    annotation(manifest, &MISMATCH_POLICY)
+}

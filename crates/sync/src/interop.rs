@@ -1,0 +1,55 @@
+//! The resync of the source document (SYN-6): who asks, with what, and who answers.
+
+use model::digest::Hasher;
+use model::{Digest, ObjectKey};
+
+use crate::frame::Interop;
+use crate::mode::{Mode, Role};
+
+/// The inventory checksum: SHA-256 over the sorted `kind/name/uid`, joined without a sign in
+/// between. The namespace is left out, as it may differ between the sides.
+pub fn inventory_checksum<'a>(objects: impl Iterator<Item = (&'a ObjectKey, &'a str)>) -> Digest {
+    let mut lines: Vec<String> =
+        objects.map(|(key, uid)| format!("{}/{}/{}", key.section.kind, key.name, uid)).collect();
+    lines.sort_unstable();
+    let mut hasher = Hasher::new();
+    for line in &lines {
+        hasher.update(line.as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Who holds the truth of a node's objects; `None` when none are synchronized.
+pub fn source(mode: Mode) -> Option<Role> {
+    match mode {
+        Mode::Off => None,
+        Mode::Managed => Some(Role::Principal),
+        Mode::Autonomous => Some(Role::Agent),
+    }
+}
+
+/// What a side says first after a restart of `restarted`: the source of truth asks the other
+/// to begin, the replica begins by itself. `None` when nothing is synchronized.
+pub fn first_word(mode: Mode, restarted: Role) -> Option<Opening> {
+    let source = source(mode)?;
+    Some(if restarted == source { Opening::AskToBegin } else { Opening::Begin })
+}
+
+/// How a resync is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// `request-resource-resync`: from the source of truth.
+    AskToBegin,
+    /// `request-update` for each object with its checksum, then
+    /// `request-synced-resource-list`: from the replica.
+    Begin,
+}
+
+/// Which side may say a word of the resync about the objects of the source of truth.
+pub fn sayer(word: &Interop, mode: Mode) -> Option<Role> {
+    let source = source(mode)?;
+    Some(match word {
+        Interop::RequestResync | Interop::Listed(_) => source,
+        Interop::RequestList { .. } | Interop::RequestUpdate(_) => source.other(),
+    })
+}

@@ -1,0 +1,110 @@
+//! [`Batch`]: changes for the shell to apply and to make durable together with the cursor.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::log::Cursor;
+use model::{ObjectKey, Stub};
+
+use crate::durable::{Content, Write};
+
+/// One change for the backend.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Which object.
+    pub key: ObjectKey,
+    /// The change in the source's feed.
+    pub rev: u64,
+    /// What to do.
+    pub change: ItemChange,
+    /// W3C trace context.
+    pub trace: Option<String>,
+    /// When the source accepted it: milliseconds since 1970.
+    pub at: i64,
+    pub(super) place: u64,
+}
+
+/// What to do with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemChange {
+    /// Make it like this.
+    Put {
+        /// Uid, digest, size.
+        stub: Stub,
+        /// The content; its digest was compared.
+        content: Bytes,
+        /// It came into being at the source since the cursor.
+        created: bool,
+    },
+    /// Take it away.
+    Delete {
+        /// The uid that ended at the source.
+        uid: Arc<str>,
+    },
+}
+
+/// What became of an item (SYN-12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Applied; it is in the [`Write`] that was made durable.
+    Done,
+    /// It may work later: retried with growing waits, others go on.
+    Temporary(String),
+    /// What is here does not fit: fetched anew, a bounded number of times, then permanent.
+    Recoverable(String),
+    /// Never: the source of truth is told, and the object is shown as diverged.
+    Permanent {
+        /// A stable code.
+        code: String,
+        /// Why, for people.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Nothing more will be done about it.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self, Outcome::Done | Outcome::Permanent { .. })
+    }
+}
+
+/// A batch: at most one is under way on a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// Comes back with [`super::Input::Applied`].
+    pub id: u64,
+    /// What to apply, in this order; may be empty, when only the cursor moves.
+    pub items: Vec<Item>,
+    /// The first place outside the batch that is not settled.
+    pub(super) barrier: u64,
+    /// Cursors, each good once all places up to its own are settled.
+    pub(super) uptos: Vec<(u64, Cursor)>,
+    /// The cursor when none of those is good.
+    pub(super) base: Option<Cursor>,
+}
+
+impl Batch {
+    /// The cursor that is good with these outcomes; `None` when it does not move.
+    pub fn cursor(&self, outcomes: &[Outcome]) -> Option<Cursor> {
+        let stuck = self.items.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_settled());
+        let block = stuck.map_or(self.barrier, |(item, _)| item.place.min(self.barrier));
+        let good = self.uptos.iter().rev().find(|(place, _)| *place < block);
+        good.map(|(_, cursor)| cursor.clone()).or_else(|| self.base.clone())
+    }
+
+    /// What to make durable once every item has an outcome: items done, and the cursor.
+    pub fn write(&self, outcomes: &[Outcome]) -> Write {
+        let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Done);
+        let theirs = done.map(|(item, _)| {
+            let new = match &item.change {
+                ItemChange::Put { stub, content, .. } => {
+                    let content = Content { bytes: content.clone(), trace: item.trace.clone(), at: item.at };
+                    Some((stub.clone(), item.rev, content))
+                }
+                ItemChange::Delete { .. } => None,
+            };
+            (item.key.clone(), new)
+        });
+        Write { theirs: theirs.collect(), cursor: self.cursor(outcomes), ..Write::default() }
+    }
+}

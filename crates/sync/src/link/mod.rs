@@ -1,0 +1,452 @@
+//! [`Link`]: one connection between the two sides, as a state machine without IO.
+//!
+//! A link is the same at both ends. It says the own feed's changes after the other side's
+//! durable cursor, takes those of the other side into batches, and compares roots when all is
+//! said. A shell feeds it [`Input`]s and carries out its [`Output`]s in order; one link at a
+//! time belongs to a node's feed and replica. Nothing here reads a clock: `now` may be any
+//! instant that never goes back.
+
+mod batch;
+mod inbox;
+mod mark;
+mod outbox;
+mod serve;
+mod survey;
+mod types;
+mod walk;
+
+use model::log::Cursor;
+use model::{Incarnation, ObjectSet, Timestamp};
+
+use crate::feed::{Feed, Resume};
+use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Ping};
+use crate::replica::Replica;
+
+pub use batch::{Batch, Item, ItemChange, Outcome};
+pub use types::{Counters, Input, Limits, LinkConfig, LinkStatus, Note, Output, Standing};
+
+use inbox::Inbox;
+use outbox::{Flow, Outbox};
+use serve::Server;
+use walk::{Permit, Resync};
+
+/// One connection.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    peer: Option<Box<Hello>>,
+    both: Capabilities,
+    out: Outbox,
+    inbox: Inbox,
+    resync: Resync,
+    server: Server,
+    permit: Permit,
+    counters: Counters,
+    loads: u64,
+    opened: Timestamp,
+    heard: Timestamp,
+    spoke: Timestamp,
+    pings: u64,
+    stopping: Option<Timestamp>,
+    closing: Option<()>,
+    feed_life: Option<Incarnation>,
+}
+
+/// What an input may touch, and where its outputs go.
+struct Cx<'a> {
+    feed: &'a mut Feed,
+    replica: &'a mut Replica,
+    now: Timestamp,
+    out: Vec<Output>,
+}
+
+impl Cx<'_> {
+    fn send(&mut self, frame: Frame) {
+        self.out.push(Output::Send(frame));
+    }
+
+    fn note(&mut self, note: Note) {
+        self.out.push(Output::Note(note));
+    }
+}
+
+/// Whether a frame may be sent before data that waits: the control lane (SYN-4).
+pub fn may_overtake(frame: &Frame) -> bool {
+    matches!(
+        frame,
+        Frame::Ack(_)
+            | Frame::Refused(_)
+            | Frame::Ping(_)
+            | Frame::CheckIn(_)
+            | Frame::Answer(_)
+            | Frame::StateUpdated
+    )
+}
+
+impl Link {
+    /// A link before its transport is up.
+    pub fn new(config: LinkConfig, now: Timestamp) -> Link {
+        Link {
+            both: config.capabilities,
+            config,
+            peer: None,
+            out: Outbox::new(now),
+            inbox: Inbox::default(),
+            resync: Resync::new(now),
+            server: Server::default(),
+            permit: Permit::default(),
+            counters: Counters::default(),
+            loads: 0,
+            opened: now,
+            heard: now,
+            spoke: now,
+            pings: 0,
+            stopping: None,
+            closing: None,
+            feed_life: None,
+        }
+    }
+
+    /// Takes an input; what is to be done is returned, in order.
+    pub fn handle(
+        &mut self,
+        input: Input,
+        feed: &mut Feed,
+        replica: &mut Replica,
+        now: Timestamp,
+    ) -> Vec<Output> {
+        let mut cx = Cx { feed, replica, now, out: Vec::new() };
+        self.take(input, &mut cx);
+        self.go_on(&mut cx);
+        if cx.out.iter().any(|output| matches!(output, Output::Send(_))) {
+            self.spoke = now;
+        }
+        cx.out
+    }
+
+    fn take(&mut self, input: Input, cx: &mut Cx<'_>) {
+        match input {
+            Input::Open => self.open(cx),
+            Input::Frame(frame) => self.frame(frame, cx),
+            Input::FeedChanged | Input::Tick => {}
+            Input::Loaded { id, contents } => {
+                if self.out.loads(id) {
+                    self.stream_loaded(contents, cx);
+                } else {
+                    self.answers_loaded(id, contents, cx);
+                }
+            }
+            Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
+            Input::Admitted => self.admitted(cx),
+            Input::NotAdmitted { wait } => self.not_admitted(wait, cx),
+            Input::Approve => self.resync_now(true, cx),
+            Input::Resync => self.resync_now(false, cx),
+            Input::Say(frame) => cx.send(frame),
+            Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
+            Input::Disconnected => {
+                self.closing = Some(());
+                self.permit.give_back(cx);
+            }
+        }
+    }
+
+    /// All that follows from what is known now.
+    fn go_on(&mut self, cx: &mut Cx<'_>) {
+        if self.closing.is_some() {
+            // What came is still processed to the end (SYN-14).
+            self.form_batch(cx);
+            return;
+        }
+        if self.feed_life.as_ref().is_some_and(|life| life != cx.feed.life()) {
+            self.go_away("refounded", "the source began a new life", Some(0), cx);
+            return;
+        }
+        self.time(cx);
+        if self.closing.is_some() {
+            return;
+        }
+        self.step_resync(cx);
+        self.form_batch(cx);
+        self.compare_mark(cx);
+        // A mark that fits moves the cursor, or a difference begins a resync.
+        self.step_resync(cx);
+        self.form_batch(cx);
+        if self.stopping.is_none() {
+            self.answer(cx);
+            self.pump(cx);
+        }
+        self.send_ack(cx);
+        self.stop(cx);
+    }
+
+    fn open(&mut self, cx: &mut Cx<'_>) {
+        (self.opened, self.heard) = (cx.now, cx.now);
+        self.feed_life = Some(cx.feed.life().clone());
+        let known = !cx.replica.is_empty() || !cx.replica.unfit().is_empty();
+        let nowhere = || Cursor { incarnation: cx.feed.life().clone(), seq: 0 };
+        let have = match cx.replica.cursor().cloned() {
+            None if !known => None,
+            cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
+        };
+        cx.send(Frame::Hello(Box::new(Hello {
+            versions: self.config.versions,
+            capabilities: self.config.capabilities,
+            role: self.config.role,
+            mode: self.config.mode,
+            instance: self.config.instance.clone(),
+            head: cx.feed.cursor(),
+            have,
+        })));
+        if let Some(cursor) = self.config.assumed.clone()
+            && let Resume::From(_) = cx.feed.can_resume(&cursor)
+        {
+            self.resume(Some((cursor, false)), None, cx);
+        }
+    }
+
+    fn hello(&mut self, hello: Box<Hello>, cx: &mut Cx<'_>) {
+        if self.peer.is_some() {
+            self.counters.ignored += 1;
+            return;
+        }
+        let (ours, theirs) = (self.config.versions, hello.versions);
+        if ours.0.max(theirs.0) > ours.1.min(theirs.1) {
+            let message =
+                format!("versions {} to {} and {} to {} do not meet", ours.0, ours.1, theirs.0, theirs.1);
+            return self.go_away("version", &message, Some(3600), cx);
+        }
+        if hello.role == self.config.role {
+            return self.go_away("role", "both sides stand at the same end", Some(3600), cx);
+        }
+        if hello.mode != self.config.mode {
+            let message = format!("the mode is {:?} here and {:?} there", self.config.mode, hello.mode);
+            return self.go_away("mode", &message.to_lowercase(), Some(30), cx);
+        }
+        self.both = self.config.capabilities.and(hello.capabilities);
+        if cx.replica.is_of(&hello.head.incarnation) {
+            cx.replica.begin_life(&hello.head.incarnation);
+        }
+        cx.out.push(Output::Hello(hello.clone()));
+        let have = hello.have.clone();
+        self.peer = Some(hello);
+        let empty = |have: &Have| have.root == ObjectSet::new().root();
+        let goes_on = self.out.flow == Flow::Open
+            && have.as_ref().is_some_and(|have| {
+                let known = self.out.acked.as_ref();
+                !empty(have) && known.is_some_and(|known| *known == have.cursor)
+            });
+        if !goes_on {
+            self.resume(have.map(|have| (have.cursor.clone(), empty(&have))), None, cx);
+        }
+    }
+
+    fn frame(&mut self, frame: Frame, cx: &mut Cx<'_>) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.heard = cx.now;
+        let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
+        if early {
+            self.counters.ignored += 1;
+            return;
+        }
+        match frame {
+            Frame::Hello(hello) => self.hello(hello, cx),
+            Frame::Event(event) if self.stopping.is_none() => self.event(*event, cx),
+            Frame::Event(_) => self.counters.ignored += 1,
+            Frame::Ack(ack) => self.take_ack(ack, cx),
+            Frame::Refused(refused) => {
+                self.counters.refused_there += 1;
+                let refused = *refused;
+                cx.note(Note::RefusedThere {
+                    key: refused.key,
+                    code: refused.code,
+                    message: refused.message,
+                });
+            }
+            Frame::Mark(mark) => self.marked(mark, cx),
+            Frame::Rewind(rewind) => self.rewound(rewind, cx),
+            Frame::Ask(ask) => self.asked(*ask, cx),
+            Frame::Tell(tell) => self.told(*tell, cx),
+            Frame::Interop(interop) => self.interop(*interop, cx),
+            Frame::Ping(ping) => self.pinged(ping),
+            Frame::Pong(pong) => self.ponged(pong, cx),
+            Frame::GoAway(away) => {
+                self.closing = Some(());
+                self.permit.give_back(cx);
+                let message = format!("{}: {}", away.code, away.message);
+                cx.out.push(Output::Close { code: "went-away", message, retry_after: away.retry_after });
+            }
+            Frame::CheckIn(_) | Frame::Answer(_) | Frame::StateUpdated => {
+                cx.out.push(Output::Received(frame))
+            }
+            Frame::Unknown(_) => self.counters.ignored += 1,
+        }
+    }
+
+    /// Tells the other side why, and ends the link.
+    fn go_away(&mut self, code: &'static str, message: &str, retry_after: Option<u64>, cx: &mut Cx<'_>) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.closing = Some(());
+        self.permit.give_back(cx);
+        cx.send(Frame::GoAway(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }));
+        cx.out.push(Output::Close { code, message: message.to_owned(), retry_after });
+    }
+
+    /// What is due by time alone.
+    fn time(&mut self, cx: &mut Cx<'_>) {
+        let limits = self.config.limits;
+        if self.peer.is_none() && cx.now.since(self.opened) >= limits.hello_within {
+            return self.go_away("no-hello", "the other side did not say hello", Some(1), cx);
+        }
+        if cx.now.since(self.heard) >= limits.dead_after {
+            return self.go_away("silence", "nothing was heard for too long", Some(1), cx);
+        }
+        self.resend(cx);
+        self.expire_snapshot(cx);
+        if self.closing.is_none() && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
+            self.pings += 1;
+            cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head() }));
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        let Some(since) = self.stopping else { return };
+        let late = cx.now.since(since) >= self.config.limits.shutdown_within;
+        if self.inbox.is_drained() || late {
+            self.go_away("shutdown", "this side stops", Some(1), cx);
+        }
+    }
+
+    /// The next instant at which [`Input::Tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        if self.closing.is_some() {
+            return self.inbox_deadline();
+        }
+        let limits = &self.config.limits;
+        let hello = self.peer.is_none().then(|| self.opened.plus(limits.hello_within));
+        let ping = self.peer.is_some().then(|| self.spoke.plus(limits.ping_every));
+        let dead = Some(self.heard.plus(limits.dead_after));
+        let stop = self.stopping.map(|since| since.plus(limits.shutdown_within));
+        [
+            hello,
+            ping,
+            dead,
+            stop,
+            self.outbox_deadline(),
+            self.inbox_deadline(),
+            self.resync_deadline(),
+            self.server.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether the shell may read more from the transport. When it may not, it does not, and
+    /// the other side is held back.
+    pub fn wants_input(&self) -> bool {
+        let limits = &self.config.limits;
+        // What is sent again may lie beside what is waiting: so twice the window.
+        !self.inbox.is_full(2 * limits.window_events, 2 * limits.window_bytes)
+            && !self.server.is_full(limits.answers)
+    }
+
+    /// Nothing is waited for from the shell, and nothing more would be sent now: a poll can
+    /// be answered.
+    pub fn is_quiet(&self) -> bool {
+        !self.inbox.is_flying()
+            && !self.out.is_loading()
+            && self.server.is_idle()
+            && self.permit.is_wanted().is_none()
+    }
+
+    /// The link is over; only batches under way may still come to an end.
+    pub fn is_closed(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// The other side's hello.
+    pub fn peer(&self) -> Option<&Hello> {
+        self.peer.as_deref()
+    }
+
+    /// How far the other side has our feed, durably.
+    pub fn acked(&self) -> Option<&Cursor> {
+        self.out.acked.as_ref()
+    }
+
+    /// Events sent and not acknowledged.
+    pub fn in_flight(&self) -> usize {
+        self.out.in_flight()
+    }
+
+    /// Objects received that are not settled: under way, or kept for a retry.
+    pub fn under_way(&self) -> usize {
+        self.inbox.under_way()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Where both directions stand. Costs in proportion to what is behind.
+    pub fn status(&self, feed: &Feed, replica: &Replica) -> LinkStatus {
+        LinkStatus { ours: self.ours(feed), theirs: self.theirs(replica) }
+    }
+
+    fn ours(&self, feed: &Feed) -> Standing {
+        match self.out.flow {
+            Flow::Unknown => Standing::Connecting,
+            Flow::Stuck | Flow::Walk => Standing::Resyncing,
+            Flow::Open if self.out.refused_there > 0 => {
+                Standing::Diverged(format!("{} objects were refused there", self.out.refused_there))
+            }
+            Flow::Open => {
+                let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.life());
+                match feed.count_after(from.map_or(0, |cursor| cursor.seq)) {
+                    0 if self.out.is_through(feed) => Standing::InSync,
+                    behind => Standing::Behind(behind.max(1)),
+                }
+            }
+        }
+    }
+
+    fn theirs(&self, replica: &Replica) -> Standing {
+        if self.peer.is_none() {
+            return Standing::Connecting;
+        }
+        if let Some((kept, all)) = self.resync.kept {
+            return Standing::Diverged(format!(
+                "{kept} of {all} objects are gone at the source; an operator must confirm their removal"
+            ));
+        }
+        if let Some((key, unfit)) = replica.unfit().first_key_value() {
+            return Standing::Diverged(format!("{key}: {} ({})", unfit.message, unfit.code));
+        }
+        if self.resync.is_busy() || (self.resync.is_wanted() && !self.resync.has_failed()) {
+            return Standing::Resyncing;
+        }
+        if self.resync.has_failed() && !self.inbox.verified {
+            return Standing::Diverged("resyncs do not make the sets equal".to_owned());
+        }
+        match self.inbox.under_way() {
+            0 if self.inbox.verified || self.inbox.n > 0 => Standing::InSync,
+            0 => Standing::Behind(0),
+            waiting => Standing::Behind(waiting),
+        }
+    }
+
+    /// The life of the other side's feed; `None` before its hello.
+    fn peer_life(&self) -> Option<&Incarnation> {
+        self.peer.as_ref().map(|hello| &hello.head.incarnation)
+    }
+
+    fn next_load(&mut self) -> u64 {
+        self.loads += 1;
+        self.loads
+    }
+}

@@ -1,0 +1,478 @@
+//! The sending half of a link: events of the own feed through a bounded window.
+//!
+//! Changes are said in *passes*: all that the feed changed up to some head, puts kind by kind
+//! in the declared order, then deletes in the opposite order. Only the last event of a pass
+//! moves the other side's cursor. A change that is overtaken during its pass is left to the
+//! next one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use model::log::Cursor;
+use model::{Kind, ObjectKey, Timestamp};
+
+use super::{Cx, Link};
+use crate::durable::Content;
+use crate::feed::{Feed, Resume, State};
+use crate::frame::{Ack, Event, Frame, Interop, Mark, Op, RUN, Rewind};
+use crate::link::types::{Note, Output};
+
+/// Whether events flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Where the other side stands is not known.
+    Unknown,
+    /// They do.
+    Open,
+    /// The other side cannot go on by changes; it is to resync.
+    Stuck,
+    /// The other side resyncs from a snapshot.
+    Walk,
+}
+
+/// One way through the changes of the feed.
+#[derive(Debug)]
+struct Pass {
+    from: u64,
+    to: u64,
+    stages: Vec<(Kind, bool)>,
+    stage: usize,
+    at: u64,
+    said: u64,
+}
+
+impl Pass {
+    fn begin(feed: &Feed, from: u64, rank: impl Fn(&Kind) -> (usize, Kind)) -> Pass {
+        let mut kinds: Vec<Kind> = feed.kinds().cloned().collect();
+        kinds.sort_by_key(|kind| rank(kind));
+        let puts = kinds.iter().cloned().map(|kind| (kind, true));
+        let stages = puts.chain(kinds.iter().rev().cloned().map(|kind| (kind, false))).collect();
+        Pass { from, to: feed.head(), stages, stage: 0, at: from, said: 0 }
+    }
+
+    /// The next change, without taking it; moves over stages that are through.
+    fn peek<'f>(&mut self, feed: &'f Feed) -> Option<(u64, &'f ObjectKey)> {
+        while let Some((kind, live)) = self.stages.get(self.stage) {
+            if let Some(next) = feed.by_kind_after(kind, *live, self.at, self.to) {
+                return Some(next);
+            }
+            self.stage += 1;
+            self.at = self.from;
+        }
+        None
+    }
+}
+
+/// An event before it has its content.
+#[derive(Clone, Debug)]
+struct Planned {
+    key: ObjectKey,
+    rev: u64,
+    state: State,
+    upto: u64,
+    created: bool,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub flow: Flow,
+    run: u64,
+    n: u64,
+    /// Everything up to here was said, or passed over by what comes later.
+    done: u64,
+    /// From here the other side can go on, as far as it said.
+    base: u64,
+    pass: Option<Pass>,
+    window: VecDeque<(u64, u64)>,
+    window_bytes: u64,
+    /// The other side's durable cursor in our feed.
+    pub acked: Option<Cursor>,
+    moved: Timestamp,
+    tries: u32,
+    load: Option<(u64, Vec<Planned>)>,
+    marked: bool,
+    mark_at: Timestamp,
+    said_since_mark: bool,
+    /// How many of our objects the other side could not take.
+    pub refused_there: u64,
+}
+
+impl Outbox {
+    pub fn new(now: Timestamp) -> Outbox {
+        Outbox {
+            flow: Flow::Unknown,
+            run: 0,
+            n: 0,
+            done: 0,
+            base: 0,
+            pass: None,
+            window: VecDeque::new(),
+            window_bytes: 0,
+            acked: None,
+            moved: now,
+            tries: 0,
+            load: None,
+            marked: false,
+            mark_at: now,
+            said_since_mark: false,
+            refused_there: 0,
+        }
+    }
+
+    /// Goes on after `rev` in a new run.
+    fn restart(&mut self, rev: u64, run: u64, now: Timestamp) {
+        (self.run, self.n) = (run, 0);
+        (self.done, self.base) = (rev, rev);
+        (self.pass, self.load) = (None, None);
+        self.window.clear();
+        self.window_bytes = 0;
+        (self.marked, self.moved) = (false, now);
+        self.flow = Flow::Open;
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Whether a question for contents is the stream's.
+    pub fn loads(&self, id: u64) -> bool {
+        self.load.as_ref().is_some_and(|(ours, _)| *ours == id)
+    }
+
+    pub fn is_loading(&self) -> bool {
+        self.load.is_some()
+    }
+
+    /// Everything was said, and is acknowledged.
+    pub fn is_through(&self, feed: &Feed) -> bool {
+        self.flow == Flow::Open && self.done == feed.head() && self.window.is_empty() && self.load.is_none()
+    }
+
+    fn resend_due(&self, after: Duration) -> Option<Timestamp> {
+        let waits = !self.window.is_empty() || matches!(self.flow, Flow::Stuck | Flow::Walk);
+        waits.then(|| self.moved.plus(after * (1 << self.tries.min(6))))
+    }
+}
+
+impl Link {
+    /// The other side says where it stands in our feed.
+    pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, run: Option<u64>, cx: &mut Cx<'_>) {
+        let run = match run {
+            Some(run) if run > self.out.run => run,
+            _ if self.out.flow == Flow::Unknown => self.out.run,
+            _ => self.out.run + 1,
+        };
+        let resume = match &have {
+            // Who has nothing needs no tombstones.
+            None | Some((_, true)) => Resume::From(0),
+            Some((cursor, false)) => cx.feed.can_resume(cursor),
+        };
+        self.out.acked = have.filter(|(_, empty)| !empty).map(|(cursor, _)| cursor);
+        match resume {
+            // It got a part of the first pass: the walk brings just the rest.
+            Resume::From(0) if self.out.acked.is_some() && self.both.walk && cx.feed.head() > 0 => {
+                self.stuck(run, cx);
+            }
+            Resume::From(rev) => self.out.restart(rev, run, cx.now),
+            Resume::Behind | Resume::OtherLife => self.stuck(run, cx),
+            Resume::AheadOfHead => {
+                cx.out.push(Output::Refound);
+                self.go_away("refounded", "the source went back and begins a new life", Some(0), cx);
+            }
+        }
+    }
+
+    /// Changes alone do not lead on: the other side compares the root, and resyncs.
+    fn stuck(&mut self, run: u64, cx: &mut Cx<'_>) {
+        let head = cx.feed.head();
+        self.out.restart(head, run, cx.now);
+        self.out.flow = Flow::Stuck;
+        if !self.both.walk {
+            cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
+        }
+        self.send_mark(cx);
+    }
+
+    fn send_mark(&mut self, cx: &mut Cx<'_>) {
+        let mark =
+            Mark { seq: self.out.run * RUN + self.out.n, cursor: cx.feed.cursor(), root: cx.feed.root() };
+        cx.send(Frame::Mark(mark));
+        self.out.marked = true;
+        self.out.mark_at = cx.now;
+        self.out.said_since_mark = false;
+    }
+
+    /// Nothing is said while the other side walks over a snapshot.
+    pub(super) fn pause_for_walk(&mut self, now: Timestamp) {
+        let run = self.out.run;
+        self.out.restart(self.out.base, run + 1, now);
+        self.out.flow = Flow::Walk;
+    }
+
+    /// The walk ended without a word on where to go on.
+    pub(super) fn unpause(&mut self, cx: &mut Cx<'_>) {
+        if self.out.flow == Flow::Walk {
+            let at = self.out.acked.clone().map(|cursor| (cursor, false));
+            self.resume(at, None, cx);
+        }
+    }
+
+    /// Says what may be said now.
+    pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
+        if self.closing.is_some() || self.peer.is_none() && self.out.flow != Flow::Open {
+            return;
+        }
+        while self.out.flow == Flow::Open && self.out.load.is_none() {
+            let planned = self.plan(cx);
+            if planned.is_empty() {
+                break;
+            }
+            let wants: Vec<(ObjectKey, u64)> = planned
+                .iter()
+                .filter(|one| matches!(one.state, State::Live { .. }))
+                .map(|one| (one.key.clone(), one.rev))
+                .collect();
+            if wants.is_empty() {
+                self.say(planned, Vec::new(), cx);
+                continue;
+            }
+            let id = self.next_load();
+            self.out.load = Some((id, planned));
+            cx.out.push(Output::Load { id, wants });
+        }
+        self.mark(cx);
+    }
+
+    fn plan(&mut self, cx: &mut Cx<'_>) -> Vec<Planned> {
+        let limits = &self.config.limits;
+        let mut planned = Vec::new();
+        let mut bytes = self.out.window_bytes;
+        loop {
+            let in_flight = self.out.window.len() + planned.len();
+            if in_flight >= limits.window_events || planned.len() >= limits.load_events {
+                return planned;
+            }
+            if self.out.pass.is_none() {
+                if cx.feed.head() <= self.out.done {
+                    return planned;
+                }
+                let kinds = &self.config.kinds;
+                self.out.pass = Some(Pass::begin(cx.feed, self.out.done, |kind| rank(kind, kinds)));
+            }
+            let Some(pass) = self.out.pass.as_mut() else { return planned };
+            let Some((rev, key)) = pass.peek(cx.feed) else {
+                self.counters.coalesced += (pass.to - pass.from).saturating_sub(pass.said);
+                self.out.done = pass.to;
+                self.out.pass = None;
+                continue;
+            };
+            let Some((_, state)) = cx.feed.get(key) else { return planned };
+            let size = if let State::Live { stub, .. } = state { stub.size } else { 0 };
+            if bytes + size > limits.window_bytes && in_flight > 0 {
+                return planned;
+            }
+            bytes += size;
+            let created = matches!(state, State::Live { born, .. } if *born > pass.from);
+            let (key, state) = (key.clone(), state.clone());
+            pass.at = rev;
+            pass.said += 1;
+            let upto = if pass.peek(cx.feed).is_some() { pass.from } else { pass.to };
+            planned.push(Planned { key, rev, state, upto, created });
+        }
+    }
+
+    /// Contents came: sends what is still the newest.
+    pub(super) fn stream_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        if let Some((_, planned)) = self.out.load.take() {
+            self.say(planned, contents, cx);
+        }
+    }
+
+    fn say(&mut self, planned: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        let mut contents = contents.into_iter();
+        for one in planned {
+            let content = match &one.state {
+                State::Live { .. } => contents.next().flatten(),
+                State::Gone { .. } => None,
+            };
+            if cx.feed.get(&one.key).is_none_or(|(rev, _)| rev != one.rev) {
+                self.counters.coalesced += 1;
+                continue;
+            }
+            let Some(event) = event_of(&one.key, one.rev, &one.state, content, one.upto, one.created) else {
+                cx.note(Note::Missing(one.key));
+                continue;
+            };
+            self.send_numbered(event, cx);
+        }
+    }
+
+    fn send_numbered(&mut self, mut event: Event, cx: &mut Cx<'_>) {
+        let size = content_len(&event);
+        if self.out.window.is_empty() {
+            self.out.moved = cx.now;
+        }
+        self.out.n += 1;
+        self.out.window.push_back((self.out.n, size));
+        self.out.window_bytes += size;
+        self.out.said_since_mark = true;
+        event.seq = self.out.run * RUN + self.out.n;
+        self.counters.sent += 1;
+        self.counters.sent_bytes += size;
+        cx.send(Frame::Event(Box::new(event)));
+    }
+
+    fn mark(&mut self, cx: &mut Cx<'_>) {
+        let out = &self.out;
+        if out.flow != Flow::Open || out.done < cx.feed.head() || out.load.is_some() {
+            return;
+        }
+        let since = cx.now.since(out.mark_at);
+        let quiet = out.said_since_mark && out.window.is_empty() && since >= self.config.limits.mark_after;
+        if !out.marked || quiet || since >= self.config.limits.periodic {
+            self.send_mark(cx);
+        }
+    }
+
+    /// The other side acknowledges.
+    pub(super) fn take_ack(&mut self, ack: Ack, cx: &mut Cx<'_>) {
+        self.counters.acks_received += 1;
+        let (run, n) = (ack.seq / RUN, ack.seq % RUN);
+        let ahead = |cursor: &Cursor| cursor.incarnation == *cx.feed.life() && cursor.seq > cx.feed.head();
+        // A run whose rewind is still on its way may be named, but has no events yet.
+        let unsent = if run == self.out.run { n > self.out.n } else { run > self.out.run && n > 0 };
+        if unsent || ack.cursor.as_ref().is_some_and(ahead) {
+            self.go_away("ack-of-unsent", "what was never sent was acknowledged", None, cx);
+            return;
+        }
+        self.out.refused_there = ack.refused;
+        self.out.moved = cx.now;
+        while run == self.out.run && self.out.window.front().is_some_and(|(first, _)| *first <= n) {
+            if let Some((_, size)) = self.out.window.pop_front() {
+                self.out.window_bytes -= size;
+            }
+            self.out.tries = 0;
+        }
+        if let Some(cursor) = ack.cursor
+            && let Resume::From(rev) = cx.feed.can_resume(&cursor)
+        {
+            let newer = self
+                .out
+                .acked
+                .as_ref()
+                .is_none_or(|old| old.incarnation != cursor.incarnation || old.seq < cursor.seq);
+            if newer {
+                self.out.acked = Some(cursor);
+                self.out.tries = 0;
+            }
+            self.out.base = self.out.base.max(rev);
+            if self.out.flow == Flow::Stuck {
+                let run = self.out.run + 1;
+                self.out.restart(rev, run, cx.now);
+            }
+        }
+    }
+
+    /// The other side wants to go on from elsewhere.
+    pub(super) fn rewound(&mut self, rewind: Rewind, cx: &mut Cx<'_>) {
+        self.counters.rewinds_received += 1;
+        if rewind.run <= self.out.run && self.out.flow == Flow::Open {
+            // Already sent again from there or before.
+            return;
+        }
+        self.stop_serving(cx);
+        if self.counters.rewinds_received > self.most_rewinds() {
+            self.go_away("too-many-rewinds", "the other side cannot follow", Some(30), cx);
+            return;
+        }
+        self.resume(rewind.from.map(|cursor| (cursor, false)), Some(rewind.run), cx);
+    }
+
+    fn most_rewinds(&self) -> u64 {
+        MAX_REWINDS + self.counters.acks_received
+    }
+
+    /// Sends again what is not acknowledged, when it is time.
+    pub(super) fn resend(&mut self, cx: &mut Cx<'_>) {
+        let limits = &self.config.limits;
+        if self.out.resend_due(limits.resend_after).is_none_or(|due| cx.now < due) {
+            return;
+        }
+        if self.out.flow == Flow::Walk {
+            // The walk may be over, and the word from where to go on lost.
+            self.out.moved = cx.now;
+            if !self.server.is_serving() {
+                self.unpause(cx);
+            }
+            return;
+        }
+        self.out.tries += 1;
+        if self.out.flow == Flow::Stuck {
+            // It may wait for a permit or an operator: no reason to close.
+            self.out.tries = self.out.tries.min(limits.resends);
+            self.out.moved = cx.now;
+            self.send_mark(cx);
+            return;
+        }
+        if self.out.tries > limits.resends {
+            self.go_away("no-acknowledgement", "nothing was acknowledged for too long", Some(1), cx);
+            return;
+        }
+        self.counters.resends += 1;
+        let (tries, base, run) = (self.out.tries, self.out.base, self.out.run + 1);
+        self.out.restart(base, run, cx.now);
+        self.out.tries = tries;
+    }
+
+    pub(super) fn outbox_deadline(&self) -> Option<Timestamp> {
+        let limits = &self.config.limits;
+        let resend = self.out.resend_due(limits.resend_after);
+        let mark = (self.out.flow == Flow::Open).then(|| {
+            let quiet = self.out.said_since_mark && self.out.window.is_empty();
+            self.out.mark_at.plus(if quiet { limits.mark_after } else { limits.periodic })
+        });
+        resend.into_iter().chain(mark).min()
+    }
+}
+
+/// The most rewinds on a link beyond one for each acknowledgement.
+const MAX_REWINDS: u64 = 64;
+
+/// The place of a kind in the order of application: declared kinds, their statuses, others.
+pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {
+    let status = crate::object::of_kind_of_status(kind);
+    let declared = |kind: &Kind| kinds.iter().position(|one| one == kind);
+    let place = declared(kind)
+        .or_else(|| status.as_ref().and_then(declared).map(|at| at + kinds.len()))
+        .unwrap_or(usize::MAX);
+    (place, kind.clone())
+}
+
+/// The event of a change; `None` when its content is lacking.
+pub(super) fn event_of(
+    key: &ObjectKey,
+    rev: u64,
+    state: &State,
+    content: Option<Content>,
+    upto: u64,
+    created: bool,
+) -> Option<Event> {
+    let (op, trace, at) = match (state, content) {
+        (State::Live { stub, .. }, Some(content)) => {
+            let op = Op::Put { stub: stub.clone(), content: content.bytes, created };
+            (op, content.trace, content.at)
+        }
+        (State::Live { .. }, None) => return None,
+        (State::Gone { uid }, _) => (Op::Delete { uid: uid.clone() }, None, 0),
+    };
+    Some(Event { seq: 0, rev, upto, key: key.clone(), op, trace, at })
+}
+
+/// Bytes of content in an event.
+pub(super) fn content_len(event: &Event) -> u64 {
+    match &event.op {
+        Op::Put { content, .. } => content.len() as u64,
+        Op::Delete { .. } => 0,
+    }
+}

@@ -1,0 +1,296 @@
+//! The answering half of a resync: from one snapshot of the own feed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use model::trie::Top as TrieTop;
+use model::{ObjectKey, ObjectSet, Timestamp};
+
+use super::outbox::{content_len, event_of};
+use super::survey::{key_of, resource};
+use super::types::{Note, Output};
+use super::{Cx, Link};
+use crate::durable::Content;
+use crate::feed::State;
+use crate::frame::{Ask, Event, Frame, Interop, MAX_ASKED, Op, Ping, Resource, Tell, Top};
+use crate::interop;
+use crate::mode::Role;
+
+/// A snapshot that nobody asks about is let go after this.
+const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
+/// How long an agent waits when the principal is busy with the other direction.
+const BUSY_WAIT_SECS: u64 = 1;
+
+/// An answer that waits for its content, or for its turn.
+#[derive(Clone, Debug)]
+enum Answer {
+    Object { key: ObjectKey, uid: String },
+    Objects(u64),
+    Listed(Resource),
+    Pong(u64),
+}
+
+/// An object that was asked for, as it was when its content was asked of the shell.
+type Wanted = (ObjectKey, u64, State);
+
+/// The answering half.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    snapshot: Option<(ObjectSet, Timestamp)>,
+    waits: bool,
+    answers: VecDeque<Answer>,
+    load: Option<(u64, Vec<Wanted>)>,
+}
+
+impl Server {
+    /// A snapshot is held, or will be.
+    pub fn is_serving(&self) -> bool {
+        self.snapshot.is_some() || self.waits
+    }
+
+    pub fn is_full(&self, most: usize) -> bool {
+        self.answers.len() >= most
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.answers.is_empty() && self.load.is_none()
+    }
+
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.snapshot.as_ref().map(|(_, at)| at.plus(SNAPSHOT_IDLE))
+    }
+}
+
+impl Link {
+    /// A question of the walk about our feed.
+    pub(super) fn asked(&mut self, ask: Ask, cx: &mut Cx<'_>) {
+        self.counters.walk_frames += 1;
+        match ask {
+            Ask::Sections => self.asked_sections(cx),
+            Ask::Tops { section, paths } => {
+                let Some((snapshot, at)) = &mut self.server.snapshot else { return };
+                *at = cx.now;
+                let trie = snapshot.section(&section);
+                let paths = paths.into_iter().take(MAX_ASKED);
+                let sane = |path: &Vec<u8>| path.len() <= 64 && path.iter().all(|nibble| *nibble < 16);
+                let tops = paths.filter(sane).map(|path| {
+                    let top = top_of(&trie.at(&path));
+                    (path, top)
+                });
+                let tell = Tell::Tops { section, tops: tops.collect() };
+                self.tell(tell, cx);
+            }
+            Ask::Objects(keys) => {
+                let Some((_, at)) = &mut self.server.snapshot else { return };
+                *at = cx.now;
+                let keys: Vec<_> = keys.into_iter().take(MAX_ASKED).collect();
+                let count = keys.len() as u64;
+                let objects = keys.into_iter().map(|key| Answer::Object { key, uid: String::new() });
+                self.server.answers.extend(objects.chain([Answer::Objects(count)]));
+            }
+            Ask::Done => self.stop_serving(cx),
+        }
+    }
+
+    fn asked_sections(&mut self, cx: &mut Cx<'_>) {
+        self.server.snapshot = None;
+        if self.config.role == Role::Agent || self.permit.is_held_for_serving() {
+            self.serve(cx);
+        } else if self.permit.is_free() {
+            self.server.waits = true;
+            self.permit.want_for_serving(cx);
+        } else if !self.server.waits {
+            self.tell(Tell::Wait(BUSY_WAIT_SECS), cx);
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Cx<'_>) {
+        self.server.waits = false;
+        self.counters.resyncs_served += 1;
+        self.pause_for_walk(cx.now);
+        let snapshot = cx.feed.set().clone();
+        let sections = snapshot.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
+        self.server.snapshot = Some((snapshot, cx.now));
+        self.tell(Tell::Sections { cursor: cx.feed.cursor(), sections }, cx);
+    }
+
+    fn tell(&mut self, tell: Tell, cx: &mut Cx<'_>) {
+        self.counters.walk_frames += 1;
+        cx.send(Frame::Tell(Box::new(tell)));
+    }
+
+    /// The word of the fleet-wide admission.
+    pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
+        let asking = self.permit.is_wanted();
+        self.permit.admitted();
+        match asking {
+            Some(true) => self.begin_resync(cx),
+            Some(false) if self.server.waits => self.serve(cx),
+            Some(false) => self.permit.give_back(cx),
+            // A permit that nobody wants any more goes back.
+            None => cx.out.push(Output::ReturnPermit),
+        }
+    }
+
+    /// No permit now.
+    pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
+        let asking = self.permit.is_wanted();
+        self.permit.denied();
+        match asking {
+            Some(true) => self.resync.stage = super::walk::Stage::Wanted(cx.now.plus(wait)),
+            Some(false) => {
+                self.server.waits = false;
+                self.tell(Tell::Wait(wait.as_secs().max(1)), cx);
+            }
+            None => {}
+        }
+    }
+
+    /// The snapshot is no longer needed.
+    pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
+        self.server.snapshot = None;
+        self.server.waits = false;
+        if self.permit.is_held_for_serving() || self.permit.is_wanted() == Some(false) {
+            self.permit.give_back(cx);
+        }
+    }
+
+    /// Lets go of a snapshot that nobody asks about.
+    pub(super) fn expire_snapshot(&mut self, cx: &mut Cx<'_>) {
+        if self.server.deadline().is_some_and(|at| at <= cx.now) {
+            self.stop_serving(cx);
+            self.unpause(cx);
+        }
+    }
+
+    /// The resync of the source document, as asked of us.
+    pub(super) fn interop(&mut self, interop: Interop, cx: &mut Cx<'_>) {
+        match interop {
+            Interop::RequestResync => {
+                if !self.resync.is_busy() {
+                    self.want_resync(cx);
+                }
+            }
+            Interop::RequestList { checksum } => {
+                let ours =
+                    interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
+                if ours != checksum {
+                    let listed =
+                        cx.feed.objects().map(|(key, stub)| Answer::Listed(resource(key, &stub.uid, None)));
+                    self.server.answers.extend(listed);
+                }
+            }
+            Interop::Listed(resource) => self.listed(&resource, cx),
+            Interop::RequestUpdate(resource) => {
+                let key = key_of(&resource);
+                let same = cx
+                    .feed
+                    .stub(&key)
+                    .is_some_and(|stub| Some(stub.digest) == resource.checksum && *stub.uid == *resource.uid);
+                if !same {
+                    self.server.answers.push_back(Answer::Object { key, uid: resource.uid });
+                }
+            }
+        }
+    }
+
+    /// A ping comes back once the answers before it were sent.
+    pub(super) fn pinged(&mut self, ping: Ping) {
+        self.server.answers.push_back(Answer::Pong(ping.number));
+    }
+
+    /// Sends answers, as far as no content is waited for.
+    pub(super) fn answer(&mut self, cx: &mut Cx<'_>) {
+        while self.server.load.is_none() {
+            let mut wanted = Vec::new();
+            let mut bytes = 0;
+            while let Some(Answer::Object { key, uid }) = self.server.answers.front() {
+                let (rev, state) = match cx.feed.get(key) {
+                    Some((rev, state)) => (rev, state.clone()),
+                    None => (cx.feed.head(), State::Gone { uid: uid.as_str().into() }),
+                };
+                let size = if let State::Live { stub, .. } = &state { stub.size } else { 0 };
+                let limits = &self.config.limits;
+                if !wanted.is_empty()
+                    && (wanted.len() >= limits.load_events || bytes + size > limits.batch_bytes)
+                {
+                    break;
+                }
+                bytes += size;
+                wanted.push((key.clone(), rev, state));
+                self.server.answers.pop_front();
+            }
+            if !wanted.is_empty() {
+                self.load_answers(wanted, cx);
+                continue;
+            }
+            match self.server.answers.pop_front() {
+                Some(Answer::Objects(count)) => self.tell(Tell::Objects(count), cx),
+                Some(Answer::Listed(resource)) => {
+                    cx.send(Frame::Interop(Box::new(Interop::Listed(resource))))
+                }
+                Some(Answer::Pong(number)) => cx.send(Frame::Pong(Ping { number, head: cx.feed.head() })),
+                Some(Answer::Object { .. }) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn load_answers(&mut self, wanted: Vec<Wanted>, cx: &mut Cx<'_>) {
+        let live = wanted.iter().filter(|(.., state)| matches!(state, State::Live { .. }));
+        let wants: Vec<_> = live.map(|(key, rev, _)| (key.clone(), *rev)).collect();
+        if wants.is_empty() {
+            self.send_answers(wanted, Vec::new(), cx);
+            return;
+        }
+        let id = self.next_load();
+        self.server.load = Some((id, wanted));
+        cx.out.push(Output::Load { id, wants });
+    }
+
+    /// Contents for answers came.
+    pub(super) fn answers_loaded(&mut self, id: u64, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        match self.server.load.take() {
+            Some((ours, wanted)) if ours == id => self.send_answers(wanted, contents, cx),
+            other => self.server.load = other,
+        }
+    }
+
+    fn send_answers(&mut self, wanted: Vec<Wanted>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        let mut contents = contents.into_iter();
+        let mut again = Vec::new();
+        for (key, rev, state) in wanted {
+            let live = matches!(state, State::Live { .. });
+            let content = if live { contents.next().flatten() } else { None };
+            // Overtaken while its content was fetched: asked for once more.
+            if live && cx.feed.get(&key).is_none_or(|(now, _)| now != rev) {
+                again.push(Answer::Object { key, uid: String::new() });
+                continue;
+            }
+            let Some(event) = event_of(&key, rev, &state, content, 0, false) else {
+                cx.note(Note::Missing(key));
+                continue;
+            };
+            self.send_answer(event, cx);
+        }
+        for answer in again.into_iter().rev() {
+            self.server.answers.push_front(answer);
+        }
+    }
+
+    fn send_answer(&mut self, event: Event, cx: &mut Cx<'_>) {
+        debug_assert!(event.seq == 0 && (event.upto == 0 || matches!(event.op, Op::Delete { .. })));
+        self.counters.sent += 1;
+        self.counters.sent_bytes += content_len(&event);
+        cx.send(Frame::Event(Box::new(event)));
+    }
+}
+
+fn top_of(trie: &model::trie::Trie) -> Top {
+    match trie.top() {
+        TrieTop::Bucket(leaves) => {
+            Top::Bucket(leaves.iter().map(|leaf| (leaf.name.clone(), leaf.stub.clone())).collect())
+        }
+        TrieTop::Branch(children) => Top::Branch(children.iter().map(|child| child.hash()).collect()),
+    }
+}

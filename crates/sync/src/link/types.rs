@@ -1,0 +1,342 @@
+//! What goes into a link and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::log::Cursor;
+use model::replication::SyncPolicy;
+use model::{Kind, ObjectKey};
+
+use super::batch::{Batch, Outcome};
+use crate::durable::Content;
+use crate::frame::{Capabilities, Frame, Hello, MAX_ASKED, VERSIONS};
+use crate::mode::{Mode, Role};
+
+/// What a link is made with.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// At which end this side stands.
+    pub role: Role,
+    /// The mode that this side takes the node to be in.
+    pub mode: Mode,
+    /// One life of this side's process.
+    pub instance: String,
+    /// What this side can do.
+    pub capabilities: Capabilities,
+    /// Lowest and highest version that this side speaks.
+    pub versions: (u32, u32),
+    /// The kinds that may be synchronized, in the order in which they are applied.
+    pub kinds: Vec<Kind>,
+    /// Orphans beyond this share of the replica wait for an operator, in percent.
+    pub max_delete_percent: u8,
+    /// Where the other side stands in our feed, if that is known before it says so: a poll
+    /// then sends events with its first request. What the other side says goes before it.
+    pub assumed: Option<Cursor>,
+    /// Bounds and waits.
+    pub limits: Limits,
+}
+
+impl LinkConfig {
+    /// A link with the usual bounds.
+    pub fn new(role: Role, mode: Mode, instance: &str, kinds: Vec<Kind>) -> LinkConfig {
+        LinkConfig {
+            role,
+            mode,
+            instance: instance.to_owned(),
+            capabilities: Capabilities::ALL,
+            versions: VERSIONS,
+            kinds,
+            max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+            assumed: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Bounds and waits of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most events sent and not acknowledged.
+    pub window_events: usize,
+    /// The most bytes of content in them; one event may always go.
+    pub window_bytes: u64,
+    /// The most items of a batch.
+    pub batch_events: usize,
+    /// The most bytes of content in a batch; one item may always go.
+    pub batch_bytes: u64,
+    /// The most contents asked of the shell at once.
+    pub load_events: usize,
+    /// The most objects that wait for a retry without holding up acknowledgements.
+    pub parked: usize,
+    /// Without progress for so long what is not acknowledged is sent again.
+    pub resend_after: Duration,
+    /// So often it is sent again, with doubling waits, before the link is closed.
+    pub resends: u32,
+    /// The other side must say hello within this.
+    pub hello_within: Duration,
+    /// A ping is sent after so long a silence of this side.
+    pub ping_every: Duration,
+    /// The link is closed after so long a silence of the other side.
+    pub dead_after: Duration,
+    /// Roots are compared at least so often.
+    pub periodic: Duration,
+    /// Roots are compared so long after changes were said.
+    pub mark_after: Duration,
+    /// A question of a resync is repeated after this.
+    pub answer_within: Duration,
+    /// So often a question is repeated before the resync is given up for now.
+    pub questions: u32,
+    /// The first wait before a retry; doubles.
+    pub retry_first: Duration,
+    /// The longest wait before a retry.
+    pub retry_longest: Duration,
+    /// So often an object is fetched anew before its error is permanent.
+    pub refetches: u32,
+    /// The most places or objects in one question of a resync, up to
+    /// [`crate::frame::MAX_ASKED`].
+    pub asked: usize,
+    /// The most answers to questions that wait to be sent.
+    pub answers: usize,
+    /// A shutdown waits no longer than this for what is under way.
+    pub shutdown_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            window_events: 4096,
+            window_bytes: 8 * 1024 * 1024,
+            batch_events: 1024,
+            batch_bytes: 4 * 1024 * 1024,
+            load_events: 512,
+            parked: 1024,
+            resend_after: Duration::from_secs(10),
+            resends: 5,
+            hello_within: Duration::from_secs(15),
+            ping_every: Duration::from_secs(30),
+            dead_after: Duration::from_secs(100),
+            periodic: Duration::from_secs(600),
+            mark_after: Duration::from_secs(30),
+            answer_within: Duration::from_secs(15),
+            questions: 3,
+            retry_first: Duration::from_secs(1),
+            retry_longest: Duration::from_secs(60),
+            refetches: 5,
+            asked: MAX_ASKED,
+            answers: 4096,
+            shutdown_within: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The transport is up.
+    Open,
+    /// A frame came.
+    Frame(Frame),
+    /// The own feed has new changes.
+    FeedChanged,
+    /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
+    Loaded {
+        /// Which question.
+        id: u64,
+        /// The contents.
+        contents: Vec<Option<Content>>,
+    },
+    /// A batch was applied, and [`Batch::write`] of these outcomes is durable.
+    Applied {
+        /// Which batch.
+        id: u64,
+        /// One for each item.
+        outcomes: Vec<Outcome>,
+    },
+    /// The permit for a resync that was wanted.
+    Admitted,
+    /// No permit now; ask again after the wait.
+    NotAdmitted {
+        /// How long.
+        wait: Duration,
+    },
+    /// An operator confirms that orphans be deleted, however many: good for one resync.
+    Approve,
+    /// An operator wants roots compared by a resync now.
+    Resync,
+    /// Send this: a check-in, an answer, a notice.
+    Say(Frame),
+    /// Time passed.
+    Tick,
+    /// End in order: take nothing new, finish what came, go away.
+    Shutdown,
+    /// The transport is gone: the last input.
+    Disconnected,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
+    Send(Frame),
+    /// Bring these contents of the own feed, each at this change or newer.
+    Load {
+        /// Comes back with them.
+        id: u64,
+        /// Object, change.
+        wants: Vec<(ObjectKey, u64)>,
+    },
+    /// Apply these, then make [`Batch::write`] durable, then say [`Input::Applied`].
+    Apply(Arc<Batch>),
+    /// A resync wants a permit from [`crate::admission::Admission`].
+    WantPermit,
+    /// The permit is no longer needed.
+    ReturnPermit,
+    /// The own feed went back behind what it said before: begin it in a new life with
+    /// [`crate::Feed::refound`], durably. The link closes; the next one goes on.
+    Refound,
+    /// A frame that is not the link's own: a check-in, its answer, a notice.
+    Received(Frame),
+    /// The other side's hello; its instance tells two agents with one identity apart.
+    Hello(Box<Hello>),
+    /// Something to count or to show.
+    Note(Note),
+    /// Close the transport after what was sent.
+    Close {
+        /// A stable code.
+        code: &'static str,
+        /// Why, for people.
+        message: String,
+        /// Come back after as many seconds at the earliest.
+        retry_after: Option<u64>,
+    },
+}
+
+/// Something to count or to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// So many items of a batch were applied; the oldest was accepted at the source at this
+    /// time: a sample of the latency of propagation.
+    Applied {
+        /// How many.
+        items: usize,
+        /// Milliseconds since 1970.
+        oldest: i64,
+    },
+    /// The other side will never apply this object of ours.
+    RefusedThere {
+        /// Which.
+        key: ObjectKey,
+        /// A stable code.
+        code: String,
+        /// Why.
+        message: String,
+    },
+    /// An object of the other side cannot be applied here.
+    RefusedHere {
+        /// Which.
+        key: ObjectKey,
+        /// A stable code.
+        code: String,
+        /// Why.
+        message: String,
+    },
+    /// A resync ended.
+    Resynced {
+        /// Questions and answers.
+        frames: u64,
+        /// Objects fetched.
+        fetched: usize,
+        /// Orphans deleted.
+        deleted: usize,
+        /// Orphans kept until an operator confirms.
+        kept: usize,
+        /// How long it took.
+        took: Duration,
+    },
+    /// The shell has no content for an object of the own feed.
+    Missing(ObjectKey),
+    /// The roots were compared and are equal.
+    InSync,
+}
+
+/// Where one direction stands (for people).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing is known yet.
+    Connecting,
+    /// Equal.
+    InSync,
+    /// So many changes are under way.
+    Behind(usize),
+    /// A resync is under way or waits for its turn.
+    Resyncing,
+    /// Not equal, and it will stay so without help.
+    Diverged(String),
+}
+
+/// Where a link stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// The other side's replica of our feed.
+    pub ours: Standing,
+    /// Our replica of the other side's feed.
+    pub theirs: Standing,
+}
+
+/// What a link counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events sent, resends and answers of resyncs among them.
+    pub sent: u64,
+    /// Events received.
+    pub received: u64,
+    /// Bytes of content sent.
+    pub sent_bytes: u64,
+    /// Bytes of content received.
+    pub received_bytes: u64,
+    /// Acknowledgements sent.
+    pub acks_sent: u64,
+    /// Acknowledgements received.
+    pub acks_received: u64,
+    /// Changes that a newer one of the same object replaced before they were sent: where a
+    /// queue would have grown or evicted.
+    pub coalesced: u64,
+    /// Events that a newer one of the same object replaced before they were applied.
+    pub superseded: u64,
+    /// Times that what was not acknowledged was sent again.
+    pub resends: u64,
+    /// Rewinds asked of the other side: what it sent had gaps.
+    pub rewinds_sent: u64,
+    /// Rewinds that the other side asked for.
+    pub rewinds_received: u64,
+    /// Events that were here already.
+    pub duplicates: u64,
+    /// Items applied.
+    pub applied: u64,
+    /// Temporary errors.
+    pub temporary: u64,
+    /// Recoverable errors.
+    pub recoverable: u64,
+    /// Objects of the other side that could not be taken.
+    pub refused_here: u64,
+    /// Objects of ours that the other side could not take.
+    pub refused_there: u64,
+    /// Resyncs begun here.
+    pub resyncs: u64,
+    /// Resyncs served.
+    pub resyncs_served: u64,
+    /// Questions and answers of resyncs, sent and received.
+    pub walk_frames: u64,
+    /// Objects that resyncs brought here.
+    pub walk_objects: u64,
+    /// Orphans deleted here.
+    pub orphans: u64,
+    /// Marks whose root was equal.
+    pub marks_equal: u64,
+    /// Marks whose root was different.
+    pub marks_different: u64,
+    /// Frames that were not understood or came out of turn.
+    pub ignored: u64,
+    /// Batches applied.
+    pub batches: u64,
+}

@@ -1,0 +1,199 @@
+//! [`Replica`]: what the other side authors, as far as it came here.
+//!
+//! The replica holds what is durable and applied here. What was told but can never be applied
+//! is remembered beside it, for as long as the process lives, so that roots can be compared:
+//! the set *as told* is the objects with the refused ones laid over them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::log::Cursor;
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
+
+use crate::durable::SavedReplica;
+
+/// An object of the source that could not be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// What it is at the source; `None` when its removal failed.
+    pub stub: Option<Stub>,
+    /// The change that could not be applied.
+    pub rev: u64,
+    /// A stable code.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// A replica of the other side's feed.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    cursor: Option<Cursor>,
+    /// The life of the feed whose changes are taken as they come.
+    life: Option<Incarnation>,
+    objects: BTreeMap<ObjectKey, (Stub, u64)>,
+    uids: BTreeMap<(Kind, Arc<str>), ObjectKey>,
+    unfit: BTreeMap<ObjectKey, Unfit>,
+    set: ObjectSet,
+    unsettled: Vec<ObjectKey>,
+}
+
+/// The most changes that wait to be worked into the set; then all are, in one go.
+const MAX_UNSETTLED: usize = 8192;
+
+impl Replica {
+    /// A replica of which nothing is known.
+    pub fn new() -> Replica {
+        Replica::default()
+    }
+
+    /// The replica as it was kept.
+    pub fn restore(saved: SavedReplica) -> Replica {
+        let life = saved.cursor.as_ref().map(|cursor| cursor.incarnation.clone());
+        let mut replica = Replica { cursor: saved.cursor, life, ..Replica::default() };
+        for (key, stub, rev) in saved.objects {
+            replica.put(key, stub, rev);
+        }
+        replica
+    }
+
+    /// What is to be kept of it.
+    pub fn saved(&self) -> SavedReplica {
+        let objects =
+            self.objects.iter().map(|(key, (stub, rev))| (key.clone(), stub.clone(), *rev)).collect();
+        SavedReplica { cursor: self.cursor.clone(), objects }
+    }
+
+    /// Everything of the source up to here is in it, durably.
+    pub fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// There is no object.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// An object and the revision that it is of.
+    pub fn get(&self, key: &ObjectKey) -> Option<(&Stub, u64)> {
+        self.objects.get(key).map(|(stub, rev)| (stub, *rev))
+    }
+
+    /// All objects in the order of their keys.
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
+        self.objects.iter().map(|(key, (stub, _))| (key, stub))
+    }
+
+    /// What could not be taken, and why.
+    pub fn unfit(&self) -> &BTreeMap<ObjectKey, Unfit> {
+        &self.unfit
+    }
+
+    /// The key under which an object of a kind with this uid is here.
+    pub fn holder(&self, kind: &Kind, uid: &Arc<str>) -> Option<&ObjectKey> {
+        self.uids.get(&(kind.clone(), uid.clone()))
+    }
+
+    /// The set as told: with what could not be taken laid over it. Changes are worked in
+    /// here, many at once; a clone is cheap and stays.
+    pub fn set(&mut self) -> &ObjectSet {
+        self.settle();
+        &self.set
+    }
+
+    /// The root of the set as told.
+    pub fn root(&mut self) -> Digest {
+        self.set().root()
+    }
+
+    /// Whether changes of this life can be taken as they come.
+    pub(crate) fn is_of(&self, life: &Incarnation) -> bool {
+        self.life.as_ref() == Some(life) || (self.objects.is_empty() && self.unfit.is_empty())
+    }
+
+    /// Changes of this life are taken from now on.
+    pub(crate) fn begin_life(&mut self, life: &Incarnation) {
+        self.life = Some(life.clone());
+    }
+
+    pub(crate) fn set_cursor(&mut self, cursor: Cursor) {
+        self.cursor = Some(cursor);
+    }
+
+    pub(crate) fn put(&mut self, key: ObjectKey, stub: Stub, rev: u64) {
+        self.unfit.remove(&key);
+        match self.objects.get_mut(&key) {
+            Some((old, old_rev)) => {
+                if old.uid != stub.uid {
+                    let kind = key.section.kind.clone();
+                    self.uids.remove(&(kind.clone(), old.uid.clone()));
+                    self.uids.insert((kind, stub.uid.clone()), key.clone());
+                }
+                (*old, *old_rev) = (stub, rev);
+            }
+            None => {
+                self.uids.insert((key.section.kind.clone(), stub.uid.clone()), key.clone());
+                self.objects.insert(key.clone(), (stub, rev));
+            }
+        }
+        self.changed(key);
+    }
+
+    pub(crate) fn remove(&mut self, key: &ObjectKey) {
+        self.unfit.remove(key);
+        if let Some((old, _)) = self.objects.remove(key) {
+            self.uids.remove(&(key.section.kind.clone(), old.uid));
+        }
+        self.changed(key.clone());
+    }
+
+    pub(crate) fn refuse(&mut self, key: ObjectKey, unfit: Unfit) {
+        self.unfit.insert(key.clone(), unfit);
+        self.changed(key);
+    }
+
+    /// Forgets refusals for a uid that no other object has any more; whether there were any.
+    pub(crate) fn forget_twins(&mut self) -> bool {
+        let free = |key: &ObjectKey, unfit: &Unfit| {
+            let uid = unfit.stub.as_ref().map(|stub| &stub.uid);
+            unfit.code == crate::refusal::UID_TWICE
+                && uid
+                    .is_some_and(|uid| self.holder(&key.section.kind, uid).is_none_or(|holder| holder == key))
+        };
+        let free: Vec<ObjectKey> =
+            self.unfit.iter().filter(|(key, unfit)| free(key, unfit)).map(|(key, _)| key.clone()).collect();
+        let any = !free.is_empty();
+        for key in free {
+            self.unfit.remove(&key);
+            self.changed(key);
+        }
+        any
+    }
+
+    fn changed(&mut self, key: ObjectKey) {
+        self.unsettled.push(key);
+        if self.unsettled.len() > MAX_UNSETTLED {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.unsettled.is_empty() {
+            return;
+        }
+        let keys = std::mem::take(&mut self.unsettled);
+        let (objects, unfit) = (&self.objects, &self.unfit);
+        self.set.edit_all(keys.into_iter().map(|key| {
+            let stub = match unfit.get(&key) {
+                Some(unfit) => unfit.stub.clone(),
+                None => objects.get(&key).map(|(stub, _)| stub.clone()),
+            };
+            (key, stub)
+        }));
+    }
+}

@@ -1,0 +1,225 @@
+//! Two links joined by a wire that loses nothing, with shells that work at once.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use sync::durable::Content;
+use sync::frame::Frame;
+use sync::link::{Item, Note, Outcome};
+use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role};
+
+pub const PRINCIPAL: usize = 0;
+pub const AGENT: usize = 1;
+
+pub struct Side {
+    pub config: LinkConfig,
+    pub feed: Feed,
+    pub replica: Replica,
+    pub link: Option<Link>,
+    pub contents: BTreeMap<ObjectKey, Bytes>,
+    /// Applied, in order.
+    pub applied: Vec<ObjectKey>,
+    pub frames: Vec<Frame>,
+    pub notes: Vec<Note>,
+    pub closed: Option<(&'static str, Option<u64>)>,
+    pub outcome: fn(&Item, u32) -> Outcome,
+    pub tries: BTreeMap<ObjectKey, u32>,
+    /// Applies wait here while this is set.
+    pub slow: bool,
+    pub held: VecDeque<Input>,
+    pub lives: u32,
+}
+
+pub struct Pair {
+    pub now: Timestamp,
+    pub sides: [Side; 2],
+    pub wires: [VecDeque<Frame>; 2],
+    /// Frames the wire drops on the way to a side.
+    pub drops: fn(usize, &Frame) -> bool,
+}
+
+pub fn key(kind: &str, name: &str) -> ObjectKey {
+    ObjectKey { section: SectionKey { kind: Kind::new(kind), namespace: "ns".into() }, name: name.into() }
+}
+
+impl Pair {
+    pub fn new(mode: Mode) -> Pair {
+        let side = |role, life: &str| Side {
+            config: LinkConfig::new(
+                role,
+                mode,
+                "i",
+                vec![Kind::new("AppProject"), Kind::new("Application"), Kind::new("Repository")],
+            ),
+            feed: Feed::new(life.parse::<Incarnation>().unwrap()),
+            replica: Replica::new(),
+            link: None,
+            contents: BTreeMap::new(),
+            applied: Vec::new(),
+            frames: Vec::new(),
+            notes: Vec::new(),
+            closed: None,
+            outcome: |_, _| Outcome::Done,
+            tries: BTreeMap::new(),
+            slow: false,
+            held: VecDeque::new(),
+            lives: 0,
+        };
+        Pair {
+            now: Timestamp(0),
+            sides: [side(Role::Principal, "p"), side(Role::Agent, "a")],
+            wires: [VecDeque::new(), VecDeque::new()],
+            drops: |_, _| false,
+        }
+    }
+
+    pub fn put(&mut self, at: usize, key: &ObjectKey, uid: &str, content: &str) {
+        let content = Bytes::from(content.to_owned());
+        let stub = Stub { uid: uid.into(), ..Stub::of(&content) };
+        let side = &mut self.sides[at];
+        side.contents.insert(key.clone(), content);
+        if let Some(change) = side.feed.plan_put(key, &stub) {
+            side.feed.commit(change).unwrap();
+        }
+        self.give(at, Input::FeedChanged);
+    }
+
+    pub fn remove(&mut self, at: usize, key: &ObjectKey) {
+        let side = &mut self.sides[at];
+        if let Some(change) = side.feed.plan_remove(key) {
+            side.feed.commit(change).unwrap();
+        }
+        self.give(at, Input::FeedChanged);
+    }
+
+    pub fn connect(&mut self) {
+        self.wires.iter_mut().for_each(VecDeque::clear);
+        for side in &mut self.sides {
+            side.link = Some(Link::new(side.config.clone(), self.now));
+            (side.closed, side.frames) = (None, Vec::new());
+        }
+        self.give(AGENT, Input::Open);
+        self.give(PRINCIPAL, Input::Open);
+        self.run();
+    }
+
+    pub fn disconnect(&mut self) {
+        for at in [PRINCIPAL, AGENT] {
+            self.give(at, Input::Disconnected);
+            self.sides[at].link = None;
+            self.sides[at].held.clear();
+        }
+    }
+
+    /// The process starts again: what it had in memory beyond the disk is gone.
+    pub fn restart(&mut self, at: usize) {
+        self.disconnect();
+        let side = &mut self.sides[at];
+        side.feed = Feed::restore(side.feed.saved());
+        side.replica = Replica::restore(side.replica.saved());
+    }
+
+    pub fn reconnect(&mut self) {
+        self.disconnect();
+        self.connect();
+    }
+
+    pub fn give(&mut self, at: usize, input: Input) {
+        let side = &mut self.sides[at];
+        let Some(link) = side.link.as_mut() else { return };
+        let mut outs: VecDeque<Output> =
+            link.handle(input, &mut side.feed, &mut side.replica, self.now).into();
+        while let Some(out) = outs.pop_front() {
+            let side = &mut self.sides[at];
+            match out {
+                Output::Send(frame) => {
+                    side.frames.push(frame.clone());
+                    if !(self.drops)(1 - at, &frame) {
+                        self.wires[1 - at].push_back(frame);
+                    }
+                }
+                Output::Load { id, wants } => {
+                    let content = |key| {
+                        side.contents.get(key).map(|bytes: &Bytes| Content {
+                            bytes: bytes.clone(),
+                            trace: None,
+                            at: 1,
+                        })
+                    };
+                    let contents = wants.iter().map(|(key, _)| content(key)).collect();
+                    side.held.push_front(Input::Loaded { id, contents });
+                }
+                Output::Apply(batch) => {
+                    let mut outcomes = Vec::new();
+                    for item in &batch.items {
+                        let tries = side.tries.entry(item.key.clone()).or_default();
+                        *tries += 1;
+                        let outcome = (side.outcome)(item, *tries);
+                        if outcome == Outcome::Done {
+                            side.applied.push(item.key.clone());
+                        }
+                        outcomes.push(outcome);
+                    }
+                    side.held.push_back(Input::Applied { id: batch.id, outcomes });
+                }
+                Output::WantPermit => side.held.push_front(Input::Admitted),
+                Output::Refound => {
+                    side.lives += 1;
+                    side.feed = side.feed.refound(format!("x{}", side.lives).parse().unwrap());
+                }
+                Output::Close { code, retry_after, .. } => side.closed = Some((code, retry_after)),
+                Output::Note(note) => side.notes.push(note),
+                Output::ReturnPermit | Output::Received(_) | Output::Hello(_) => {}
+            }
+        }
+    }
+
+    /// Until nothing is on its way.
+    pub fn run(&mut self) {
+        for _ in 0..1_000_000 {
+            let mut busy = false;
+            for at in [PRINCIPAL, AGENT] {
+                let side = &mut self.sides[at];
+                let next =
+                    side.held.iter().position(|input| !side.slow || !matches!(input, Input::Applied { .. }));
+                if let Some(input) = next.and_then(|next| side.held.remove(next)) {
+                    self.give(at, input);
+                    busy = true;
+                }
+                if self.sides[at].link.as_ref().is_some_and(Link::wants_input)
+                    && let Some(frame) = self.wires[at].pop_front()
+                {
+                    self.give(at, Input::Frame(frame));
+                    busy = true;
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("the pair does not come to rest");
+    }
+
+    pub fn pass(&mut self, secs: u64) {
+        for _ in 0..secs {
+            self.now = self.now.plus(Duration::from_secs(1));
+            for at in [PRINCIPAL, AGENT] {
+                self.give(at, Input::Tick);
+            }
+            self.run();
+        }
+    }
+
+    pub fn link(&self, at: usize) -> &Link {
+        self.sides[at].link.as_ref().unwrap()
+    }
+
+    /// Roots of what one side authors and of what the other has of it.
+    pub fn is_equal(&mut self, source: usize) -> bool {
+        let root = self.sides[source].feed.root();
+        self.sides[1 - source].replica.root() == root
+    }
+}

@@ -1,0 +1,946 @@
+//! Two sides with their disks, and the wire between them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::log::Cursor;
+use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use sync::durable::{Content, SavedReplica, Write};
+use sync::feed::{Change, SavedFeed, State};
+use sync::frame::{Frame, RUN, Tell};
+use sync::link::{Batch, ItemChange, Limits, Note, Outcome, Standing};
+use sync::object::status_key;
+use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
+
+const PRINCIPAL: usize = 0;
+const AGENT: usize = 1;
+const TOMBSTONES: usize = 4;
+const WINDOW: usize = 5;
+const BATCH: usize = 3;
+const PARKED: usize = 2;
+
+/// One thing that happens; `u64` chooses the details.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    Change(usize, u64),
+    Local(usize, u64),
+    Deliver(usize, u64),
+    Work(usize, u64),
+    Time(u64),
+    Restart(usize),
+    Cut(u64),
+    Connect(u64),
+    Backup(usize),
+    Restore(usize),
+    Approve(usize),
+    Shutdown(usize),
+}
+
+#[derive(Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// The history of a seed: at least 300 operations, 3 restarts and a partition among them.
+pub fn history(seed: u64) -> Vec<Op> {
+    let mut rng = Rng::new(seed ^ 0x5eed);
+    let mut ops = Vec::new();
+    for _ in 0..300 {
+        let roll = rng.next();
+        let side = rng.below(2) as usize;
+        ops.push(match rng.below(100) {
+            0..=29 => Op::Change(side, roll),
+            30..=59 => Op::Deliver(side, roll),
+            60..=84 => Op::Work(side, roll),
+            85..=91 => Op::Time([5, 100, 900, 4000, 20_000, 65_000][(roll % 6) as usize]),
+            92..=94 => Op::Connect(roll),
+            95 => Op::Local(side, roll),
+            96 => {
+                if roll.is_multiple_of(3) {
+                    Op::Restart(side)
+                } else {
+                    Op::Connect(roll)
+                }
+            }
+            97 => match roll % 4 {
+                0 => Op::Backup(side),
+                1 => Op::Restore(side),
+                _ => Op::Connect(roll),
+            },
+            98 => {
+                if roll.is_multiple_of(4) {
+                    Op::Cut(roll)
+                } else {
+                    Op::Approve(side)
+                }
+            }
+            _ => {
+                if roll.is_multiple_of(4) {
+                    Op::Shutdown(side)
+                } else {
+                    Op::Connect(roll)
+                }
+            }
+        });
+    }
+    for op in [Op::Restart(0), Op::Restart(1), Op::Restart(rng.below(2) as usize), Op::Cut(rng.next())] {
+        let at = rng.below(ops.len() as u64) as usize;
+        ops.insert(at, op);
+    }
+    ops
+}
+
+#[derive(Clone)]
+struct Disk {
+    life: Incarnation,
+    head: u64,
+    horizon: u64,
+    ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
+    theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
+    cursor: Option<Cursor>,
+}
+
+impl Disk {
+    fn write(&mut self, write: Write) {
+        if let Some(life) = write.found {
+            self.life = life;
+            (self.head, self.horizon) = (0, 0);
+            self.ours.clear();
+        }
+        for (change, content) in write.ours {
+            self.head = change.rev;
+            self.ours.insert(change.key.clone(), (change, content));
+        }
+        if let Some(horizon) = write.horizon {
+            self.horizon = horizon;
+            self.ours
+                .retain(|_, (change, _)| change.rev > horizon || matches!(change.state, State::Live { .. }));
+        }
+        for (key, new) in write.theirs {
+            match new {
+                Some(new) => drop(self.theirs.insert(key, new)),
+                None => drop(self.theirs.remove(&key)),
+            }
+        }
+        self.cursor = write.cursor.or(self.cursor.take());
+    }
+
+    fn feed(&self) -> Feed {
+        let changes = self.ours.values().map(|(change, _)| change.clone()).collect();
+        let saved = SavedFeed { life: self.life.clone(), head: self.head, horizon: self.horizon, changes };
+        Feed::restore(saved).keeping_tombstones(TOMBSTONES)
+    }
+
+    fn replica(&self) -> Replica {
+        let objects =
+            self.theirs.iter().map(|(key, (stub, rev, _))| (key.clone(), stub.clone(), *rev)).collect();
+        Replica::restore(SavedReplica { cursor: self.cursor.clone(), objects })
+    }
+}
+
+enum Job {
+    Load(u64, Vec<(ObjectKey, u64)>),
+    Apply(Arc<Batch>),
+    Applied(u64, Vec<Outcome>),
+    Permit,
+}
+
+/// An object, and its uid and content, or nothing.
+type Edit = (ObjectKey, Option<(Arc<str>, String)>);
+
+struct Side {
+    role: Role,
+    disk: Disk,
+    backup: Option<Disk>,
+    feed: Feed,
+    replica: Replica,
+    horizon: Option<u64>,
+    link: Option<Link>,
+    jobs: VecDeque<Job>,
+    backend: BTreeMap<ObjectKey, Bytes>,
+    permits: i64,
+    walk: bool,
+    last_ack: (u64, Option<Cursor>),
+    known: Option<Cursor>,
+    instance: u64,
+}
+
+pub struct World {
+    now: Timestamp,
+    mode: Mode,
+    lossy: bool,
+    healed: bool,
+    sides: [Side; 2],
+    wires: [VecDeque<Frame>; 2],
+    cut_until: Timestamp,
+    uids: u64,
+    lives: u64,
+    delivered: BTreeMap<ObjectKey, Bytes>,
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+fn life(n: u64) -> Incarnation {
+    format!("l{n}").parse().unwrap()
+}
+
+fn key(kind: &str, name: u64) -> ObjectKey {
+    let section = SectionKey { kind: Kind::new(kind), namespace: "ns".into() };
+    ObjectKey { section, name: format!("n{name}").into() }
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let mode = match rng.below(20) {
+            0 => Mode::Off,
+            1..=10 => Mode::Managed,
+            _ => Mode::Autonomous,
+        };
+        let interop = rng.chance(25);
+        let side = |at: usize, rng: &mut Rng| {
+            let life = life(at as u64);
+            let disk = Disk {
+                life: life.clone(),
+                head: 0,
+                horizon: 0,
+                ours: BTreeMap::new(),
+                theirs: BTreeMap::new(),
+                cursor: None,
+            };
+            Side {
+                role: if at == PRINCIPAL { Role::Principal } else { Role::Agent },
+                disk,
+                backup: None,
+                feed: Feed::new(life).keeping_tombstones(TOMBSTONES),
+                replica: Replica::new(),
+                horizon: None,
+                link: None,
+                jobs: VecDeque::new(),
+                backend: BTreeMap::new(),
+                permits: 0,
+                walk: !interop || rng.chance(40),
+                last_ack: (0, None),
+                known: None,
+                instance: 0,
+            }
+        };
+        let mut sides = [side(0, &mut rng), side(1, &mut rng)];
+        if interop && sides[0].walk {
+            sides[1].walk = false;
+        }
+        let lossy = rng.chance(50);
+        let mut world = World {
+            now: Timestamp(1_000_000),
+            mode,
+            lossy,
+            healed: false,
+            sides,
+            wires: [VecDeque::new(), VecDeque::new()],
+            cut_until: Timestamp(0),
+            uids: 0,
+            lives: 2,
+            delivered: BTreeMap::new(),
+            reached: BTreeMap::new(),
+        };
+        world.reach(match mode {
+            Mode::Off => "off",
+            Mode::Managed => "managed",
+            Mode::Autonomous => "autonomous",
+        });
+        world.reach(if interop { "interop" } else { "walk" });
+        if lossy {
+            world.reach("lossy");
+        }
+        world
+    }
+
+    fn reach(&mut self, what: &'static str) {
+        self.reach_n(what, 1);
+    }
+
+    fn reach_n(&mut self, what: &'static str, n: u64) {
+        if n > 0 {
+            *self.reached.entry(what).or_default() += n;
+        }
+    }
+
+    pub fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Change(side, roll) => self.change(side, &mut Rng::new(roll)),
+            Op::Local(side, roll) => self.local_edit(side, &mut Rng::new(roll)),
+            Op::Deliver(to, roll) => {
+                let mut rng = Rng::new(roll);
+                self.redial(&mut rng);
+                for _ in 0..=rng.below(10) {
+                    self.deliver(to, &mut rng);
+                }
+            }
+            Op::Work(side, roll) => {
+                let mut rng = Rng::new(roll);
+                for _ in 0..=rng.below(6) {
+                    self.work(side, &mut rng);
+                }
+            }
+            Op::Time(ms) => {
+                self.now = self.now.plus(Duration::from_millis(ms));
+                self.tick();
+            }
+            Op::Restart(side) => self.restart(side),
+            Op::Cut(roll) => {
+                self.reach("partition");
+                if roll.is_multiple_of(2) {
+                    self.disconnect(&mut Rng::new(roll));
+                }
+                self.cut_until = self.now.plus(Duration::from_millis(roll % 40_000));
+            }
+            Op::Connect(roll) => self.connect(&mut Rng::new(roll)),
+            Op::Backup(side) => self.sides[side].backup = Some(self.sides[side].disk.clone()),
+            Op::Restore(side) => {
+                if let Some(disk) = self.sides[side].backup.clone() {
+                    self.reach("backup restored");
+                    self.sides[side].disk = disk;
+                    self.restart(side);
+                }
+            }
+            Op::Approve(side) => self.give(side, Input::Approve),
+            Op::Shutdown(side) => {
+                self.reach("shutdown");
+                self.give(side, Input::Shutdown);
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ changes of own sets
+
+    fn change(&mut self, at: usize, rng: &mut Rng) {
+        let objects = match (at, self.mode) {
+            (PRINCIPAL, Mode::Managed) | (AGENT, Mode::Autonomous) => true,
+            (PRINCIPAL, _) => false,
+            (_, Mode::Off) => return,
+            (_, Mode::Managed | Mode::Autonomous) => false,
+        };
+        if at == PRINCIPAL && (!objects || rng.chance(15)) {
+            return self.action(rng);
+        }
+        if at == AGENT && (!objects || rng.chance(40)) {
+            return self.status(rng);
+        }
+        let kind = match rng.below(60) {
+            0 => "Evil",
+            1..=20 => "Proj",
+            _ => "App",
+        };
+        let key = key(kind, rng.below(4));
+        let old = self.sides[at].feed.stub(&key).map(|stub| stub.uid.clone());
+        if old.is_some() && rng.chance(30) {
+            self.reach("remove");
+            self.commit(at, vec![(key, None)], rng);
+            return;
+        }
+        let uid: Arc<str> = match old {
+            Some(old) if rng.chance(70) => old,
+            Some(_) => {
+                self.reach("recreate");
+                self.uid()
+            }
+            None if rng.chance(2) => {
+                let other = self.sides[at].feed.objects().find(|(k, _)| k.section == key.section);
+                match other.map(|(_, stub)| stub.uid.clone()) {
+                    Some(uid) => {
+                        self.reach("uid twice");
+                        uid
+                    }
+                    None => self.uid(),
+                }
+            }
+            None => self.uid(),
+        };
+        self.reach("put");
+        let cursed = if rng.chance(4) { "!" } else { "" };
+        let content = format!("{cursed}{}", rng.below(6));
+        self.commit(at, vec![(key, Some((uid, content)))], rng);
+    }
+
+    fn uid(&mut self) -> Arc<str> {
+        self.uids += 1;
+        format!("u{}", self.uids).into()
+    }
+
+    fn action(&mut self, rng: &mut Rng) {
+        let done: Vec<ObjectKey> = self.sides[PRINCIPAL]
+            .feed
+            .objects()
+            .filter(|(key, _)| key.section.kind.as_str() == "Action" && self.delivered.contains_key(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        if !done.is_empty() && rng.chance(60) {
+            self.reach("action done");
+            let done = done.into_iter().map(|key| (key, None)).collect();
+            return self.commit(PRINCIPAL, done, rng);
+        }
+        if self.sides[PRINCIPAL].feed.len() > 24 {
+            return;
+        }
+        self.reach("action");
+        let uid = self.uid();
+        self.commit(
+            PRINCIPAL,
+            vec![(ObjectKey::of("Action", &uid), Some((uid.clone(), format!("do {uid}"))))],
+            rng,
+        );
+    }
+
+    fn status(&mut self, rng: &mut Rng) {
+        self.reach("status");
+        let key = status_key(&key(if rng.chance(30) { "Proj" } else { "App" }, rng.below(4)));
+        if rng.chance(10) {
+            return self.commit(AGENT, vec![(key, None)], rng);
+        }
+        let uid = self.sides[AGENT].feed.stub(&key).map_or_else(|| "".into(), |stub| stub.uid.clone());
+        let uid = if uid.is_empty() || rng.chance(10) { self.uid() } else { uid };
+        self.commit(AGENT, vec![(key, Some((uid, format!("s{}", rng.below(9)))))], rng);
+    }
+
+    fn commit(&mut self, at: usize, edits: Vec<Edit>, rng: &mut Rng) {
+        let now = self.now.0;
+        let side = &mut self.sides[at];
+        let mut planner = side.feed.planner();
+        let mut ours = Vec::new();
+        for (key, new) in edits {
+            match new {
+                Some((uid, content)) => {
+                    let content = Bytes::from(content);
+                    let stub = Stub { uid, ..Stub::of(&content) };
+                    let change = planner.put(&key, &stub);
+                    ours.extend(
+                        change.map(|change| (change, Some(Content { bytes: content, trace: None, at: now }))),
+                    );
+                }
+                None => ours.extend(planner.remove(&key).map(|change| (change, None))),
+            }
+        }
+        if ours.is_empty() {
+            return;
+        }
+        let changes: Vec<Change> = ours.iter().map(|(change, _)| change.clone()).collect();
+        let horizon = side.horizon.take();
+        side.disk.write(Write { ours, horizon, ..Write::default() });
+        if !self.healed && rng.chance(1) {
+            self.reach("crash before commit");
+            return self.restart(at);
+        }
+        let mut forgot = 0;
+        for change in changes {
+            if let Some(horizon) = self.sides[at].feed.commit(change).unwrap() {
+                self.sides[at].horizon = Some(horizon);
+                forgot += 1;
+            }
+        }
+        assert!(self.sides[at].feed.tombstones() <= TOMBSTONES);
+        self.reach_n("horizon", forgot);
+        self.give(at, Input::FeedChanged);
+    }
+
+    /// Somebody edits or deletes what was applied; the shell puts it right from the replica.
+    fn local_edit(&mut self, at: usize, rng: &mut Rng) {
+        let keys: Vec<ObjectKey> = self.sides[at].backend.keys().cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
+        self.reach("local edit");
+        let key = keys[rng.below(keys.len() as u64) as usize].clone();
+        let side = &mut self.sides[at];
+        side.backend.insert(key.clone(), Bytes::from("edited"));
+        if let Some((.., content)) = side.disk.theirs.get(&key) {
+            side.backend.insert(key, content.bytes.clone());
+        }
+    }
+
+    // ------------------------------------------------------------------ the wire
+
+    fn connect(&mut self, rng: &mut Rng) {
+        if self.now < self.cut_until || self.sides.iter().any(|side| side.link.is_some()) {
+            return;
+        }
+        self.wires.iter_mut().for_each(VecDeque::clear);
+        for at in [AGENT, PRINCIPAL] {
+            let side = &mut self.sides[at];
+            let kinds = ["Proj", "App"].iter().map(|kind| Kind::new(kind)).collect();
+            let mut config = LinkConfig::new(side.role, self.mode, &format!("i{}", side.instance), kinds);
+            config.capabilities.walk = side.walk;
+            config.max_delete_percent = 40;
+            config.limits = Limits {
+                window_events: WINDOW,
+                window_bytes: 40,
+                batch_events: BATCH,
+                batch_bytes: 20,
+                load_events: 2,
+                parked: PARKED,
+                refetches: 3,
+                asked: 2,
+                ..Limits::default()
+            };
+            if rng.chance(20) {
+                config.limits.resend_after = Duration::from_secs(1);
+                config.limits.resends = 2;
+            }
+            if rng.chance(20) {
+                config.assumed = side.known.clone();
+                if config.assumed.is_some() {
+                    self.reach("polls ahead");
+                }
+            }
+            let side = &mut self.sides[at];
+            side.link = Some(Link::new(config, self.now));
+            side.last_ack = (0, None);
+        }
+        self.give(AGENT, Input::Open);
+        self.give(PRINCIPAL, Input::Open);
+    }
+
+    /// An agent dials again by itself.
+    fn redial(&mut self, rng: &mut Rng) {
+        if self.sides.iter().all(|side| side.link.is_none()) && rng.chance(50) {
+            self.connect(rng);
+        }
+    }
+
+    fn disconnect(&mut self, rng: &mut Rng) {
+        self.wires.iter_mut().for_each(VecDeque::clear);
+        for at in [PRINCIPAL, AGENT] {
+            self.hang_up(at, rng);
+        }
+    }
+
+    /// One side's transport ends: batches under way come to their end, or the replica is read
+    /// again.
+    fn hang_up(&mut self, at: usize, rng: &mut Rng) {
+        if self.sides[at].link.is_none() {
+            return;
+        }
+        self.give(at, Input::Disconnected);
+        let finish = rng.chance(60);
+        while finish && let Some(job) = self.sides[at].jobs.pop_front() {
+            if matches!(job, Job::Apply(_) | Job::Applied(..)) {
+                self.sides[at].jobs.push_front(job);
+                self.work(at, rng);
+            }
+        }
+        let Some(link) = self.sides[at].link.take() else { return };
+        self.count(&link);
+        let side = &mut self.sides[at];
+        side.known = link.acked().cloned();
+        let unsure = !side.jobs.is_empty();
+        side.jobs.clear();
+        assert_eq!(side.permits, 0, "a permit was not returned");
+        if unsure {
+            side.replica = side.disk.replica();
+        }
+    }
+
+    fn count(&mut self, link: &Link) {
+        let c = *link.counters();
+        for (what, n) in [
+            ("resends", c.resends),
+            ("rewinds sent", c.rewinds_sent),
+            ("rewinds received", c.rewinds_received),
+            ("duplicates", c.duplicates),
+            ("coalesced", c.coalesced),
+            ("superseded", c.superseded),
+            ("resyncs", c.resyncs),
+            ("resyncs served", c.resyncs_served),
+            ("walk objects", c.walk_objects),
+            ("orphans", c.orphans),
+            ("marks equal", c.marks_equal),
+            ("marks different", c.marks_different),
+            ("refused there", c.refused_there),
+            ("refused here", c.refused_here),
+            ("events", c.received),
+            ("events sent", c.sent),
+            ("acks", c.acks_sent),
+            ("batches", c.batches),
+            ("ignored", c.ignored),
+        ] {
+            self.reach_n(what, n);
+        }
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.reach("restart");
+        let mut rng = Rng::new(at as u64);
+        let side = &mut self.sides[at];
+        let applied = side.jobs.iter().any(|job| matches!(job, Job::Applied(..)));
+        side.jobs.clear();
+        if let Some(mut link) = side.link.take() {
+            // The process dies; what a permit is worth dies with its server or is returned.
+            link.handle(Input::Disconnected, &mut side.feed, &mut side.replica, self.now);
+            side.permits = 0;
+            self.count(&link);
+        }
+        let side = &mut self.sides[at];
+        side.instance += 1;
+        side.known = None;
+        side.horizon = None;
+        side.feed = side.disk.feed();
+        side.replica = side.disk.replica();
+        side.backend = side
+            .disk
+            .theirs
+            .iter()
+            .map(|(key, (.., content))| (key.clone(), content.bytes.clone()))
+            .collect();
+        if applied {
+            self.reach("crash before applied");
+        }
+        self.wires.iter_mut().for_each(VecDeque::clear);
+        self.hang_up(1 - at, &mut rng);
+    }
+
+    fn deliver(&mut self, to: usize, rng: &mut Rng) {
+        if self.sides[to].link.is_none() || self.now < self.cut_until {
+            return;
+        }
+        if self.sides[to].link.as_ref().is_some_and(|link| !link.wants_input()) {
+            self.reach("held back");
+            return;
+        }
+        let Some(frame) = self.wires[to].pop_front() else { return };
+        if self.lossy && !self.healed {
+            match rng.below(100) {
+                0..=2 => return,
+                3..=5 => self.wires[to].push_front(frame.clone()),
+                6..=8 if !self.wires[to].is_empty() => {
+                    let at = rng.below(self.wires[to].len() as u64) as usize + 1;
+                    return self.wires[to].insert(at, frame);
+                }
+                _ => {}
+            }
+        }
+        self.give(to, Input::Frame(frame));
+    }
+
+    fn give(&mut self, at: usize, input: Input) {
+        let side = &mut self.sides[at];
+        let Some(link) = side.link.as_mut() else { return };
+        let outs = link.handle(input, &mut side.feed, &mut side.replica, self.now);
+        assert!(link.in_flight() <= WINDOW, "window");
+        assert!(link.under_way() <= PARKED + 4 * WINDOW + 16, "under way: {}", link.under_way());
+        let mut close = false;
+        for out in outs {
+            match out {
+                Output::Send(frame) => self.sent(at, frame),
+                Output::Load { id, wants } => self.sides[at].jobs.push_back(Job::Load(id, wants)),
+                Output::Apply(batch) => {
+                    assert!(batch.items.len() <= BATCH, "batch");
+                    self.sides[at].jobs.push_back(Job::Apply(batch));
+                }
+                Output::WantPermit => {
+                    assert_eq!(at, PRINCIPAL);
+                    self.reach("permit wanted");
+                    self.sides[at].permits += 1;
+                    assert_eq!(self.sides[at].permits, 1, "one permit at a time");
+                    self.sides[at].jobs.push_back(Job::Permit);
+                }
+                Output::ReturnPermit => {
+                    self.sides[at].permits -= 1;
+                    self.sides[at].jobs.retain(|job| !matches!(job, Job::Permit));
+                    assert_eq!(self.sides[at].permits, 0);
+                }
+                Output::Refound => self.refound(at),
+                Output::Close { code, .. } => {
+                    self.reach(match code {
+                        "no-hello" => "closed no-hello",
+                        "silence" => "closed silence",
+                        "no-acknowledgement" => "closed no-acknowledgement",
+                        "no-answer" => "closed no-answer",
+                        "went-away" => "closed went-away",
+                        "refounded" => "closed refounded",
+                        "shutdown" => "closed shutdown",
+                        "too-many-rewinds" => "closed too-many-rewinds",
+                        other => panic!("closed: {other}"),
+                    });
+                    close = true;
+                }
+                Output::Note(note) => self.noted(note),
+                Output::Received(_) | Output::Hello(_) => {}
+            }
+        }
+        if close {
+            self.hang_up(at, &mut Rng::new(self.now.0 as u64));
+        }
+    }
+
+    fn noted(&mut self, note: Note) {
+        if let Note::Resynced { kept, .. } = note
+            && kept > 0
+        {
+            self.reach("kept orphans");
+        }
+    }
+
+    fn sent(&mut self, at: usize, frame: Frame) {
+        match &frame {
+            Frame::Ack(ack) => {
+                let side = &mut self.sides[at];
+                assert!(
+                    ack.seq >= side.last_ack.0,
+                    "acknowledgements go back: {} after {}",
+                    ack.seq,
+                    side.last_ack.0
+                );
+                if let (Some(new), Some(old)) = (&ack.cursor, &side.last_ack.1)
+                    && new.incarnation == old.incarnation
+                {
+                    assert!(new.seq >= old.seq, "the cursor goes back");
+                }
+                let later = side.jobs.iter().any(|job| matches!(job, Job::Applied(..)));
+                assert!(later || ack.cursor == side.disk.cursor, "an acknowledgement of what is not durable");
+                side.last_ack = (ack.seq, ack.cursor.clone());
+            }
+            Frame::Event(event) if event.seq > 0 => assert!(event.seq % RUN > 0),
+            Frame::Tell(tell) if matches!(**tell, Tell::Wait(_)) => self.reach("tell wait"),
+            _ => {}
+        }
+        self.wires[1 - at].push_back(frame);
+    }
+
+    fn refound(&mut self, at: usize) {
+        self.reach("refounded");
+        self.lives += 1;
+        let side = &mut self.sides[at];
+        let new = side.feed.refound(life(self.lives));
+        let contents: BTreeMap<ObjectKey, Option<Content>> =
+            side.disk.ours.iter().map(|(key, (_, content))| (key.clone(), content.clone())).collect();
+        let ours = new.changes_after(0, usize::MAX);
+        let ours = ours.into_iter().map(|change| {
+            let content = contents[&change.key].clone();
+            (change, content)
+        });
+        side.disk.write(Write { found: Some(new.life().clone()), ours: ours.collect(), ..Write::default() });
+        side.horizon = None;
+        side.feed = new;
+    }
+
+    // ------------------------------------------------------------------ the shell's work
+
+    fn work(&mut self, at: usize, rng: &mut Rng) {
+        let Some(job) = self.sides[at].jobs.pop_front() else { return };
+        match job {
+            Job::Load(id, wants) => {
+                let ours = &self.sides[at].disk.ours;
+                let contents =
+                    wants.iter().map(|(key, _)| ours.get(key).and_then(|(_, content)| content.clone()));
+                let contents = contents.collect();
+                self.give(at, Input::Loaded { id, contents });
+            }
+            Job::Apply(batch) => {
+                let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.apply(item, rng)).collect();
+                let write = batch.write(&outcomes);
+                for (key, new) in &write.theirs {
+                    match new {
+                        Some((.., content)) => {
+                            if at == AGENT && key.section.kind.as_str() == "Action" {
+                                self.delivered.insert(key.clone(), content.bytes.clone());
+                            }
+                            self.sides[at].backend.insert(key.clone(), content.bytes.clone());
+                        }
+                        None => drop(self.sides[at].backend.remove(key)),
+                    }
+                }
+                self.sides[at].disk.write(write);
+                self.sides[at].jobs.push_front(Job::Applied(batch.id, outcomes));
+            }
+            Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
+            Job::Permit => {
+                if !self.healed && rng.chance(30) {
+                    self.reach("permit denied");
+                    self.sides[at].permits -= 1;
+                    self.give(at, Input::NotAdmitted { wait: Duration::from_secs(rng.below(5)) });
+                } else {
+                    self.give(at, Input::Admitted);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, item: &sync::link::Item, rng: &mut Rng) -> Outcome {
+        if let ItemChange::Put { content, .. } = &item.change
+            && content.starts_with(b"!")
+        {
+            self.reach("permanent");
+            return Outcome::Permanent {
+                code: "cursed".to_owned(),
+                message: "the content is cursed".to_owned(),
+            };
+        }
+        if self.healed {
+            return Outcome::Done;
+        }
+        match rng.below(100) {
+            0..=5 => {
+                self.reach("temporary");
+                Outcome::Temporary("busy".to_owned())
+            }
+            6..=9 => {
+                self.reach("recoverable");
+                Outcome::Recoverable("conflict".to_owned())
+            }
+            _ => Outcome::Done,
+        }
+    }
+
+    fn tick(&mut self) {
+        for at in [PRINCIPAL, AGENT] {
+            let due = self.sides[at].link.as_ref().and_then(Link::next_deadline);
+            if due.is_some_and(|due| due <= self.now) {
+                self.give(at, Input::Tick);
+            }
+        }
+        for at in [PRINCIPAL, AGENT] {
+            let side = &self.sides[at];
+            let Some(link) = &side.link else { continue };
+            let what = match link.status(&side.feed, &side.replica).theirs {
+                Standing::Connecting => "connecting",
+                Standing::InSync => "in sync",
+                Standing::Behind(_) => "behind",
+                Standing::Resyncing => "resyncing",
+                Standing::Diverged(_) => "diverged",
+            };
+            self.reach(what);
+        }
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    /// Everything works from now on; the world must come to rest with equal sets.
+    pub fn heal(&mut self) {
+        self.healed = true;
+        self.cut_until = self.now;
+        self.restart(PRINCIPAL);
+        self.restart(AGENT);
+        let mut rng = Rng::new(7);
+        let mut approvals = 0;
+        for round in 0..4000 {
+            self.connect(&mut rng);
+            let busy = (0..2).any(|at| !self.wires[at].is_empty() || !self.sides[at].jobs.is_empty());
+            if busy {
+                for at in [PRINCIPAL, AGENT] {
+                    while !self.sides[at].jobs.is_empty() {
+                        self.work(at, &mut rng);
+                    }
+                    for _ in 0..self.wires[at].len() {
+                        self.deliver(at, &mut rng);
+                    }
+                }
+                continue;
+            }
+            if self.is_at_rest() {
+                return self.verify();
+            }
+            for at in [PRINCIPAL, AGENT] {
+                let side = &self.sides[at];
+                let kept = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica).theirs);
+                if matches!(kept, Some(Standing::Diverged(why)) if why.contains("operator")) {
+                    approvals += 1;
+                    assert!(approvals < 20, "approval does not help");
+                    self.reach("approved");
+                    self.give(at, Input::Approve);
+                }
+            }
+            let due = self.sides.iter().filter_map(|side| side.link.as_ref()?.next_deadline()).min();
+            self.now = due.unwrap_or(self.now).max(self.now);
+            self.tick();
+            assert!(round < 3999, "the world does not come to rest: {:?}", self.told());
+        }
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.sides
+            .iter()
+            .map(|side| {
+                let status = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica));
+                format!(
+                    "{:?} {status:?} feed {:?} replica {:?}",
+                    side.role,
+                    side.feed.cursor(),
+                    side.replica.cursor()
+                )
+            })
+            .collect()
+    }
+
+    fn is_at_rest(&mut self) -> bool {
+        let [a, b] = &mut self.sides;
+        let settled = |side: &Side| {
+            let Some(link) = &side.link else { return false };
+            let theirs = link.status(&side.feed, &side.replica).theirs;
+            let fine = theirs == Standing::InSync
+                || (!side.replica.unfit().is_empty()
+                    && matches!(theirs, Standing::Diverged(why) if !why.contains("operator")));
+            fine && link.under_way() == 0
+        };
+        settled(a)
+            && settled(b)
+            && a.feed.root() == b.replica.root()
+            && b.feed.root() == a.replica.root()
+            && b.replica.cursor() == Some(&a.feed.cursor())
+            && a.replica.cursor() == Some(&b.feed.cursor())
+    }
+
+    /// Equal, with the source of truth's content, on disk and in the backend.
+    fn verify(&mut self) {
+        for at in [PRINCIPAL, AGENT] {
+            let (source, replica) = (&self.sides[at], &self.sides[1 - at]);
+            let mut fit = BTreeSet::new();
+            for (key, stub) in source.feed.objects() {
+                let content = source.disk.ours[key].1.as_ref().unwrap().bytes.clone();
+                if let Some(unfit) = replica.replica.unfit().get(key) {
+                    assert_eq!(unfit.stub.as_ref().map(|s| s.digest), Some(stub.digest), "{key}");
+                    let cursed = content.starts_with(b"!");
+                    let expected = match unfit.code.as_str() {
+                        refusal::KIND => key.section.kind.as_str() == "Evil",
+                        refusal::UID_TWICE => {
+                            // One that is gone at the source may still hold it, where its removal is refused.
+                            replica.replica.objects().any(|(other, s)| other != key && s.uid == stub.uid)
+                        }
+                        code => cursed && code == "cursed",
+                    };
+                    assert!(expected, "{key} is refused: {}", unfit.code);
+                    continue;
+                }
+                fit.insert(key.clone());
+                let kept = replica.disk.theirs.get(key);
+                assert_eq!(kept.map(|(s, _, c)| (s, &c.bytes)), Some((stub, &content)), "{key} on disk");
+                assert_eq!(replica.backend.get(key), Some(&content), "{key} in the backend");
+                if key.section.kind.as_str() == "Action" {
+                    assert_eq!(self.delivered.get(key), Some(&content), "{key} was not delivered");
+                }
+            }
+            let extra = replica
+                .disk
+                .theirs
+                .keys()
+                .find(|key| !fit.contains(*key) && !replica.replica.unfit().contains_key(*key));
+            assert_eq!(extra, None, "gone at the source");
+        }
+    }
+}

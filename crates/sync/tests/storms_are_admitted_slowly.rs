@@ -1,0 +1,71 @@
+//! SYN-6, SYN-11, SYN-13: resyncs and connections of a whole fleet are admitted at a bounded
+//! rate; waits have jitter and bounds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::time::Duration;
+
+use model::Timestamp;
+use sync::admission::{Admission, Pace, TURN_KEPT, Turn};
+use sync::backoff::{Backoff, POLL_WITHOUT_STREAM, poll_at};
+
+#[test]
+fn permits_go_in_the_order_of_asking() {
+    let mut admission = Admission::new(2);
+    let now = Timestamp(0);
+    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now) == Turn::Now).collect();
+    assert_eq!(asked, [true, true, false, false, false]);
+    assert_eq!(admission.ask(&0, now), Turn::Now, "who holds one has it");
+    admission.give_back(&0);
+    assert!(
+        matches!(admission.ask(&4, now), Turn::Later(wait) if wait >= Duration::from_secs(1)),
+        "not before 2"
+    );
+    assert_eq!(admission.ask(&2, now), Turn::Now);
+    assert_eq!((admission.held(), admission.waiting()), (2, 2));
+    // Who does not come back loses the turn.
+    let later = now.plus(TURN_KEPT);
+    admission.give_back(&1);
+    assert_eq!(admission.ask(&9, later), Turn::Now);
+    assert_eq!(admission.waiting(), 0);
+}
+
+#[test]
+fn connections_take_tokens() {
+    let mut pace = Pace::new(100, 5, Timestamp(0));
+    let admitted = (0..20).filter(|_| pace.take(Timestamp(0)).is_ok()).count();
+    assert_eq!(admitted, 5);
+    assert_eq!(pace.take(Timestamp(0)), Err(Duration::from_millis(10)));
+    assert_eq!(pace.take(Timestamp(10)), Ok(()));
+    let admitted = (0..10_000).filter(|ms| pace.take(Timestamp(10 + ms)).is_ok()).count();
+    assert!((990..=1005).contains(&admitted), "{admitted} in 10 s");
+    assert!(pace.take(Timestamp(0)).is_err(), "a clock that goes back fills nothing");
+}
+
+#[test]
+fn waits_double_from_one_second_to_sixty_with_a_quarter_of_jitter() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        let mut backoff = Backoff::new(seed);
+        for full in [1_u64, 2, 4, 8, 16, 32, 60, 60, 60] {
+            let wait = backoff.failed(None);
+            let reach = Duration::from_millis(full * 250);
+            let full = Duration::from_secs(full);
+            assert!(wait >= full - reach && wait <= full + reach, "{wait:?} of {full:?}");
+            seen.insert(wait);
+        }
+        backoff.succeeded();
+        assert!(backoff.failed(None) <= Duration::from_millis(1250));
+        assert!(backoff.failed(Some(Duration::from_secs(3600))) >= Duration::from_secs(3600));
+    }
+    assert!(seen.len() > 1000, "spread");
+}
+
+#[test]
+fn without_a_stream_a_node_polls() {
+    let (lost, interval) = (Timestamp(0), Duration::from_secs(60));
+    assert_eq!(poll_at(true, lost, None, interval), None);
+    assert_eq!(poll_at(false, lost, None, interval), Some(lost.plus(POLL_WITHOUT_STREAM)));
+    let last = lost.plus(Duration::from_secs(400));
+    assert_eq!(poll_at(false, lost, Some(last), interval), Some(last.plus(interval)));
+}

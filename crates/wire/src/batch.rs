@@ -1,0 +1,82 @@
+//! Frames in one request and one answer: `POST /v1/agent/events` (SYN-1).
+//!
+//! A poll is a very short link. Each side's frames begin with a hello, and what the node asks
+//! for in one poll is answered in the same one.
+
+use bytes::Bytes;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+use sync::Frame;
+
+use crate::cloudevents::json::{AllSeed, Key, MAX_FRAMES, encode_all, not_json};
+use crate::cloudevents::{Origin, ReadFrameError, WriteFrameError};
+
+/// The longest request, in bytes, as sent and as unpacked: one object of the largest size
+/// fits in base64.
+pub const MAX_REQUEST: usize = crate::cloudevents::MAX_UP;
+/// The longest answer, in bytes, as unpacked.
+pub const MAX_ANSWER: usize = crate::cloudevents::MAX_DOWN;
+/// Frames are added to a batch until it is this long, in bytes; then the rest waits for the
+/// next poll, which `more` asks for.
+pub const FULL: usize = 512 * 1024;
+
+/// What one side says in a poll.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Frames in their order, at most [`MAX_FRAMES`].
+    pub frames: Vec<Frame>,
+    /// The sender has more to say: poll again at once.
+    pub more: bool,
+}
+
+/// Writes a batch.
+///
+/// # Errors
+/// [`WriteFrameError`] says what cannot be written.
+pub fn encode(origin: &mut Origin, batch: &Batch) -> Result<Vec<u8>, WriteFrameError> {
+    let mut out = br#"{"frames":"#.to_vec();
+    encode_all(origin, &batch.frames, &mut out)?;
+    out.extend_from_slice(if batch.more { br#","more":true}"# } else { b"}" });
+    Ok(out)
+}
+
+/// Reads a batch of at most `limit` bytes. With `source`, a frame that says to come from
+/// another is refused.
+///
+/// # Errors
+/// [`ReadFrameError`] says what is wrong; nothing of a batch with one bad frame is given.
+pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Batch, ReadFrameError> {
+    if bytes.len() > limit {
+        return Err(ReadFrameError::TooLarge { limit });
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let visitor = BatchVisitor { frames: AllSeed { whole: bytes, source } };
+    let batch = json.deserialize_map(visitor).and_then(|batch| json.end().map(|()| batch));
+    batch.map_err(not_json)?
+}
+
+struct BatchVisitor<'b> {
+    frames: AllSeed<'b>,
+}
+
+impl<'de> Visitor<'de> for BatchVisitor<'_> {
+    type Value = Result<Batch, ReadFrameError>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with at most {MAX_FRAMES} frames")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut frames, mut more) = (Ok(Vec::new()), false);
+        while let Some(Key(name)) = map.next_key()? {
+            match &*name {
+                "frames" => frames = map.next_value_seed(self.frames)?,
+                "more" => more = map.next_value()?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(frames.map(|frames| Batch { frames, more }))
+    }
+}

@@ -1,0 +1,374 @@
+//! What frames carry as JSON, apart from contents of objects.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+use model::log::Cursor;
+use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sync::frame::{Ask, Capabilities, GoAway, Have, Hello, Interop, MAX_ASKED, Resource, Tell, Top};
+use sync::{Frame, Mode, Role, events};
+
+use super::names::Name;
+use super::{MAX_ATTRIBUTE, ReadFrameError, WriteFrameError};
+
+/// The longest message for people and the longest code that are read, in bytes.
+const MAX_MESSAGE: usize = 4096;
+/// The most capabilities that are read.
+const MAX_CAPABILITIES: usize = 64;
+/// The nibbles of a digest: no path in a trie is longer.
+const MAX_PATH: usize = 64;
+/// The children of a branch.
+const CHILDREN: usize = 16;
+
+pub(super) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, WriteFrameError> {
+    serde_json::to_vec(value).map_err(|error| WriteFrameError::Payload(error.to_string()))
+}
+
+pub(super) fn read<T: DeserializeOwned>(name: &'static str, data: &[u8]) -> Result<T, ReadFrameError> {
+    serde_json::from_slice(data).map_err(|error| ReadFrameError::Payload { name, what: error.to_string() })
+}
+
+fn wrong(name: &'static str, what: &str) -> ReadFrameError {
+    ReadFrameError::Payload { name, what: what.to_owned() }
+}
+
+fn bounded(what: &'static str, count: usize, limit: usize) -> Result<(), ReadFrameError> {
+    if count > limit { Err(ReadFrameError::TooMany { what, limit }) } else { Ok(()) }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HelloData {
+    versions: (u32, u32),
+    #[serde(default)]
+    capabilities: Vec<Cow<'static, str>>,
+    role: Role,
+    mode: Mode,
+    instance: String,
+    head: Cursor,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    have: Option<HaveData>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HaveData {
+    cursor: Cursor,
+    root: Digest,
+}
+
+/// What a side can do, by name.
+pub(crate) fn capability_names(capabilities: Capabilities) -> impl Iterator<Item = &'static str> {
+    let Capabilities { walk, gzip, checkin } = capabilities;
+    let all = [("walk", walk), ("gzip", gzip), ("checkin", checkin)];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
+}
+
+/// The capabilities of these names; unknown ones are a newer peer's.
+pub(crate) fn capabilities<'a>(names: impl Iterator<Item = &'a str>) -> Capabilities {
+    let mut found = Capabilities::default();
+    for name in names {
+        match name {
+            "walk" => found.walk = true,
+            "gzip" => found.gzip = true,
+            "checkin" => found.checkin = true,
+            _ => {}
+        }
+    }
+    found
+}
+
+pub(super) fn write_hello(hello: &Hello) -> Result<Vec<u8>, WriteFrameError> {
+    write(&HelloData {
+        versions: hello.versions,
+        capabilities: capability_names(hello.capabilities).map(Cow::Borrowed).collect(),
+        role: hello.role,
+        mode: hello.mode,
+        instance: hello.instance.clone(),
+        head: hello.head.clone(),
+        have: hello.have.as_ref().map(|have| HaveData { cursor: have.cursor.clone(), root: have.root }),
+    })
+}
+
+pub(super) fn hello(data: &[u8]) -> Result<Frame, ReadFrameError> {
+    let hello: HelloData = read(events::HELLO, data)?;
+    bounded("capabilities", hello.capabilities.len(), MAX_CAPABILITIES)?;
+    if hello.instance.len() > MAX_ATTRIBUTE {
+        return Err(wrong(events::HELLO, "the instance is too long"));
+    }
+    Ok(Frame::Hello(Box::new(Hello {
+        versions: hello.versions,
+        capabilities: capabilities(hello.capabilities.iter().map(|name| &**name)),
+        role: hello.role,
+        mode: hello.mode,
+        instance: hello.instance,
+        head: hello.head,
+        have: hello.have.map(|have| Have { cursor: have.cursor, root: have.root }),
+    })))
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReasonData {
+    code: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+impl ReasonData {
+    fn read(name: &'static str, data: &[u8]) -> Result<ReasonData, ReadFrameError> {
+        let reason: ReasonData = read(name, data)?;
+        if reason.code.len().max(reason.message.len()) > MAX_MESSAGE {
+            return Err(wrong(name, "the code or the message is too long"));
+        }
+        Ok(reason)
+    }
+}
+
+pub(super) fn write_reason(code: &str, message: &str) -> Result<Vec<u8>, WriteFrameError> {
+    write(&ReasonData { code: code.to_owned(), message: message.to_owned(), retry_after: None })
+}
+
+pub(super) fn reason(data: &[u8]) -> Result<(String, String), ReadFrameError> {
+    ReasonData::read(events::ERROR, data).map(|reason| (reason.code, reason.message))
+}
+
+pub(super) fn write_go_away(go: &GoAway) -> Result<Vec<u8>, WriteFrameError> {
+    let (code, message) = (go.code.clone(), go.message.clone());
+    write(&ReasonData { code, message, retry_after: go.retry_after })
+}
+
+pub(super) fn go_away(data: &[u8]) -> Result<Frame, ReadFrameError> {
+    let ReasonData { code, message, retry_after } = ReasonData::read(events::GO_AWAY, data)?;
+    Ok(Frame::GoAway(GoAway { code, message, retry_after }))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SectionData {
+    kind: Kind,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    namespace: Arc<str>,
+}
+
+impl From<&SectionKey> for SectionData {
+    fn from(key: &SectionKey) -> SectionData {
+        SectionData { kind: key.kind.clone(), namespace: key.namespace.clone() }
+    }
+}
+
+impl From<SectionData> for SectionKey {
+    fn from(data: SectionData) -> SectionKey {
+        SectionKey { kind: data.kind, namespace: data.namespace }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "camelCase")]
+enum AskData {
+    Sections,
+    Tops { section: SectionData, paths: Vec<String> },
+    Objects { keys: Vec<ObjectKey> },
+    Done,
+}
+
+pub(super) fn write_ask(ask: &Ask) -> Result<Vec<u8>, WriteFrameError> {
+    write(&match ask {
+        Ask::Sections => AskData::Sections,
+        Ask::Tops { section, paths } => AskData::Tops {
+            section: section.into(),
+            paths: paths.iter().map(|path| path_text(path)).collect(),
+        },
+        Ask::Objects(keys) => AskData::Objects { keys: keys.clone() },
+        Ask::Done => AskData::Done,
+    })
+}
+
+pub(super) fn ask(data: &[u8]) -> Result<Frame, ReadFrameError> {
+    let ask = match read(events::WALK_ASK, data)? {
+        AskData::Sections => Ask::Sections,
+        AskData::Tops { section, paths } => {
+            bounded("paths", paths.len(), MAX_ASKED)?;
+            let paths = paths.iter().map(|text| path(events::WALK_ASK, text)).collect::<Result<_, _>>()?;
+            Ask::Tops { section: section.into(), paths }
+        }
+        AskData::Objects { keys } => {
+            bounded("keys", keys.len(), MAX_ASKED)?;
+            Ask::Objects(keys)
+        }
+        AskData::Done => Ask::Done,
+    };
+    Ok(Frame::Ask(Box::new(ask)))
+}
+
+/// A path as text, one hex digit a nibble; what is no nibble makes a text that is refused.
+fn path_text(path: &[u8]) -> String {
+    path.iter().map(|nibble| char::from_digit(u32::from(*nibble), 16).unwrap_or('?')).collect()
+}
+
+fn path(name: &'static str, text: &str) -> Result<Vec<u8>, ReadFrameError> {
+    let nibble = |c: char| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let path: Option<Vec<u8>> = text.chars().take(MAX_PATH + 1).map(nibble).collect();
+    path.filter(|path| path.len() <= MAX_PATH).ok_or_else(|| wrong(name, "a path is at most 64 hex digits"))
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "tell", rename_all = "camelCase")]
+enum TellData {
+    Sections { cursor: Cursor, sections: Vec<SectionRoot> },
+    Tops { section: SectionData, tops: Vec<TopData> },
+    Objects { count: u64 },
+    Wait { seconds: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct SectionRoot {
+    #[serde(flatten)]
+    section: SectionData,
+    root: Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TopData {
+    path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    branch: Option<Vec<Digest>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bucket: Option<Vec<Leaf>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Leaf {
+    name: Arc<str>,
+    #[serde(flatten)]
+    stub: Stub,
+}
+
+pub(super) fn write_tell(tell: &Tell) -> Result<Vec<u8>, WriteFrameError> {
+    write(&match tell {
+        Tell::Sections { cursor, sections } => TellData::Sections {
+            cursor: cursor.clone(),
+            sections: sections
+                .iter()
+                .map(|(key, root)| SectionRoot { section: key.into(), root: *root })
+                .collect(),
+        },
+        Tell::Tops { section, tops } => {
+            TellData::Tops { section: section.into(), tops: tops.iter().map(top_data).collect() }
+        }
+        Tell::Objects(count) => TellData::Objects { count: *count },
+        Tell::Wait(seconds) => TellData::Wait { seconds: *seconds },
+    })
+}
+
+fn top_data((path, top): &(Vec<u8>, Top)) -> TopData {
+    let path = path_text(path);
+    match top {
+        Top::Branch(children) => TopData { path, branch: Some(children.clone()), bucket: None },
+        Top::Bucket(leaves) => {
+            let leaf = |(name, stub): &(Arc<str>, Stub)| Leaf { name: name.clone(), stub: stub.clone() };
+            TopData { path, branch: None, bucket: Some(leaves.iter().map(leaf).collect()) }
+        }
+    }
+}
+
+pub(super) fn tell(data: &[u8]) -> Result<Frame, ReadFrameError> {
+    let tell = match read(events::WALK_TELL, data)? {
+        TellData::Sections { cursor, sections } => {
+            bounded("sections", sections.len(), model::set::MAX_SECTIONS)?;
+            let sections = sections.into_iter().map(|one| (one.section.into(), one.root)).collect();
+            Tell::Sections { cursor, sections }
+        }
+        TellData::Tops { section, tops } => {
+            bounded("places", tops.len(), MAX_ASKED)?;
+            Tell::Tops { section: section.into(), tops: tops.into_iter().map(top).collect::<Result<_, _>>()? }
+        }
+        TellData::Objects { count } => Tell::Objects(count),
+        TellData::Wait { seconds } => Tell::Wait(seconds),
+    };
+    Ok(Frame::Tell(Box::new(tell)))
+}
+
+fn top(data: TopData) -> Result<(Vec<u8>, Top), ReadFrameError> {
+    let place = path(events::WALK_TELL, &data.path)?;
+    let top = match (data.branch, data.bucket) {
+        (Some(children), None) if children.len() == CHILDREN => Top::Branch(children),
+        (None, Some(leaves)) if leaves.len() <= model::trie::BUCKET => {
+            Top::Bucket(leaves.into_iter().map(|leaf| (leaf.name, leaf.stub)).collect())
+        }
+        _ => return Err(wrong(events::WALK_TELL, "a place is a branch of 16 or a bucket of at most 8")),
+    };
+    Ok((place, top))
+}
+
+#[derive(Serialize, Deserialize)]
+struct ListData {
+    checksum: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ResourceData {
+    name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(default)]
+    uid: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
+}
+
+fn checksum(digest: &Digest) -> String {
+    BASE64.encode(digest.as_bytes())
+}
+
+/// A checksum in base64, as the source document's peers write it, or in hex.
+fn read_checksum(name: &'static str, text: &str) -> Result<Digest, ReadFrameError> {
+    if let Ok(digest) = text.parse() {
+        return Ok(digest);
+    }
+    let bytes = BASE64.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.map(Digest).ok_or_else(|| wrong(name, "a checksum is SHA-256 in base64"))
+}
+
+pub(super) fn write_interop(interop: &Interop) -> Result<(Name, Vec<u8>), WriteFrameError> {
+    let resource = |resource: &Resource| {
+        let Resource { name, namespace, uid, kind, checksum: sum } = resource.clone();
+        write(&ResourceData { name, namespace, uid, kind, checksum: sum.as_ref().map(checksum) })
+    };
+    Ok(match interop {
+        Interop::RequestResync => (Name::RequestResourceResync, b"{}".to_vec()),
+        Interop::RequestList { checksum: sum } => {
+            (Name::RequestSyncedResourceList, write(&ListData { checksum: checksum(sum) })?)
+        }
+        Interop::Listed(one) => (Name::ResponseSyncedResource, resource(one)?),
+        Interop::RequestUpdate(one) => (Name::RequestUpdate, resource(one)?),
+    })
+}
+
+pub(super) fn interop(name: Name, data: &[u8]) -> Result<Frame, ReadFrameError> {
+    let text = name.as_str();
+    let resource = || {
+        let data: ResourceData = read(text, data)?;
+        if data.name.is_empty() || data.kind.is_empty() {
+            return Err(wrong(text, "a resource has a name and a kind"));
+        }
+        // A null or empty checksum means that the sender has none.
+        let sum = data.checksum.filter(|sum| !sum.is_empty());
+        let checksum = sum.map(|sum| read_checksum(text, &sum)).transpose()?;
+        let ResourceData { name, namespace, uid, kind, .. } = data;
+        Ok(Resource { name, namespace, uid, kind, checksum })
+    };
+    Ok(Frame::Interop(Box::new(match name {
+        Name::RequestSyncedResourceList => {
+            let list: ListData = read(text, data)?;
+            Interop::RequestList { checksum: read_checksum(text, &list.checksum)? }
+        }
+        Name::ResponseSyncedResource => Interop::Listed(resource()?),
+        Name::RequestUpdate => Interop::RequestUpdate(resource()?),
+        _ => Interop::RequestResync,
+    })))
+}

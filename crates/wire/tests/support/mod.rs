@@ -1,0 +1,274 @@
+//! Frames of every sort, made at random, and a few fixed ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::exchange::{Answer, CheckIn, Held};
+use model::log::{Cursor, Fact, FactBody};
+use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use sync::frame::{
+    Ack, Ask, Capabilities, Event, GoAway, Have, Hello, Interop, Mark, Op, Ping, Refused, Resource, Rewind,
+    Tell, Top,
+};
+use sync::{Frame, Mode, Role};
+use wire::cloudevents::names::Name;
+
+pub fn cursor(life: &str, seq: u64) -> Cursor {
+    Cursor { incarnation: life.parse().unwrap(), seq }
+}
+
+pub fn put(name: &str, content: &[u8]) -> Event {
+    let stub = Stub { uid: "u-1".into(), ..Stub::of(content) };
+    Event {
+        seq: 1,
+        rev: 7,
+        upto: 9,
+        key: ObjectKey {
+            section: SectionKey { kind: Kind::new("Site"), namespace: "web".into() },
+            name: name.into(),
+        },
+        op: Op::Put { stub, content: Bytes::copy_from_slice(content), created: false },
+        trace: None,
+        at: 1_800_000_000_000,
+    }
+}
+
+pub fn hello(role: Role) -> Frame {
+    Frame::Hello(Box::new(Hello {
+        versions: sync::frame::VERSIONS,
+        capabilities: Capabilities::ALL,
+        role,
+        mode: Mode::Managed,
+        instance: "p1".to_owned(),
+        head: cursor("i1", 9),
+        have: None,
+    }))
+}
+
+fn digests() -> impl Strategy<Value = Digest> {
+    any::<[u8; 32]>().prop_map(Digest)
+}
+
+fn cursors() -> impl Strategy<Value = Cursor> {
+    ("[a-z0-9][a-z0-9_-]{0,20}", any::<u64>()).prop_map(|(life, seq)| cursor(&life, seq))
+}
+
+/// Texts without a slash, of any characters that JSON and protobuf have.
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z][a-z0-9.-]{0,12}", "[^/]{1,12}", Just("\"\\\u{1}\u{7f}\u{10ffff}é".to_owned())]
+}
+
+fn keys() -> impl Strategy<Value = ObjectKey> {
+    let kinds = prop_oneof![
+        Just("Site".to_owned()),
+        Just("Site:status".to_owned()),
+        Just("Action".to_owned()),
+        Just("Policy".to_owned()),
+        Just("Peer".to_owned()),
+        texts()
+    ];
+    (kinds, option::of(texts()), texts(), any::<bool>()).prop_map(|(kind, namespace, name, slash)| {
+        ObjectKey {
+            section: SectionKey { kind: Kind::new(&kind), namespace: namespace.unwrap_or_default().into() },
+            name: if slash { format!("{name}/x").into() } else { name.into() },
+        }
+    })
+}
+
+fn sections() -> impl Strategy<Value = SectionKey> {
+    keys().prop_map(|key| key.section)
+}
+
+pub fn json_values() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<i32>().prop_map(Into::into),
+        any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(Into::into),
+        ".{0,12}".prop_map(Into::into),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Into::into),
+            proptest::collection::btree_map(".{0,6}", inner, 0..4)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Canonical JSON, JSON that is not, and bytes that are no text.
+pub fn contents() -> impl Strategy<Value = Bytes> {
+    prop_oneof![
+        json_values().prop_map(|value| serde_json_canonicalizer::to_vec(&value).unwrap().into()),
+        json_values().prop_map(|value| serde_json::to_vec_pretty(&value).unwrap().into()),
+        json_values().prop_map(|value| serde_json::to_vec(&value).unwrap().into()),
+        vec(any::<u8>(), 0..200).prop_map(Bytes::from),
+        Just(Bytes::from_static(b"{\"b\":1,\"a\":2}")),
+        Just(Bytes::from_static(b"{\"a\":1,\"a\":2}")),
+        Just(Bytes::from_static(b" 1 ")),
+        Just(Bytes::from_static(b"1.0")),
+        Just(Bytes::from_static(b"-0")),
+        Just(Bytes::from_static(b"1e3")),
+        Just(Bytes::from_static(b"12345678901234567890")),
+        Just(Bytes::from_static(b"\"\\u00e9\"")),
+        Just(Bytes::from_static(b"\"\\/\"")),
+    ]
+}
+
+fn events() -> impl Strategy<Value = Frame> {
+    let op = prop_oneof![
+        4 => (texts(), contents(), any::<bool>()).prop_map(|(uid, content, created)| {
+            let stub = Stub { uid: uid.into(), ..Stub::of(&content) };
+            Op::Put { stub, content, created }
+        }),
+        1 => texts().prop_map(|uid| Op::Delete { uid: uid.into() }),
+    ];
+    let trace = option::of("00-[0-9a-f]{32}-[0-9a-f]{16}-01");
+    (any::<u64>(), any::<u64>(), any::<u64>(), keys(), op, trace, any::<i64>()).prop_map(
+        |(seq, rev, upto, key, op, trace, at)| {
+            Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at }))
+        },
+    )
+}
+
+fn hellos() -> impl Strategy<Value = Frame> {
+    let modes = prop_oneof![Just(Mode::Off), Just(Mode::Managed), Just(Mode::Autonomous)];
+    let roles = prop_oneof![Just(Role::Principal), Just(Role::Agent)];
+    let capabilities =
+        any::<[bool; 3]>().prop_map(|[walk, gzip, checkin]| Capabilities { walk, gzip, checkin });
+    let have = (cursors(), digests()).prop_map(|(cursor, root)| Have { cursor, root });
+    ((any::<u32>(), any::<u32>()), capabilities, roles, modes, ".{0,20}", cursors(), option::of(have))
+        .prop_map(|(versions, capabilities, role, mode, instance, head, have)| {
+            Frame::Hello(Box::new(Hello { versions, capabilities, role, mode, instance, head, have }))
+        })
+}
+
+fn paths() -> impl Strategy<Value = Vec<u8>> {
+    vec(0..16_u8, 0..=64)
+}
+
+fn asks() -> impl Strategy<Value = Ask> {
+    prop_oneof![
+        Just(Ask::Sections),
+        (sections(), vec(paths(), 0..5)).prop_map(|(section, paths)| Ask::Tops { section, paths }),
+        vec(keys(), 0..5).prop_map(Ask::Objects),
+        Just(Ask::Done),
+    ]
+}
+
+fn tells() -> impl Strategy<Value = Tell> {
+    let leaf =
+        (texts(), option::of(texts()), digests(), any::<u64>()).prop_map(|(name, uid, digest, size)| {
+            let stub = Stub { uid: uid.unwrap_or_default().into(), digest, size };
+            (Arc::<str>::from(name), stub)
+        });
+    let top = prop_oneof![vec(digests(), 16).prop_map(Top::Branch), vec(leaf, 0..=8).prop_map(Top::Bucket)];
+    prop_oneof![
+        (cursors(), vec((sections(), digests()), 0..4))
+            .prop_map(|(cursor, sections)| Tell::Sections { cursor, sections }),
+        (sections(), vec((paths(), top), 0..3)).prop_map(|(section, tops)| Tell::Tops { section, tops }),
+        any::<u64>().prop_map(Tell::Objects),
+        any::<u64>().prop_map(Tell::Wait),
+    ]
+}
+
+fn interops() -> impl Strategy<Value = Interop> {
+    let resource = || {
+        (texts(), option::of(texts()), option::of(texts()), texts(), option::of(digests())).prop_map(
+            |(name, namespace, uid, kind, checksum)| Resource {
+                name,
+                namespace: namespace.unwrap_or_default(),
+                uid: uid.unwrap_or_default(),
+                kind,
+                checksum,
+            },
+        )
+    };
+    prop_oneof![
+        Just(Interop::RequestResync),
+        digests().prop_map(|checksum| Interop::RequestList { checksum }),
+        resource().prop_map(Interop::Listed),
+        resource().prop_map(Interop::RequestUpdate),
+    ]
+}
+
+fn check_ins() -> impl Strategy<Value = Frame> {
+    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| Held {
+        channel: "main".parse().unwrap(),
+        seq,
+        header,
+        root,
+    });
+    let fact = (any::<u64>(), ".{0,20}").prop_map(|(seq, message)| Fact {
+        seq,
+        at: Timestamp(1_800_000_000_000),
+        body: FactBody::Repaired { message },
+    });
+    (option::of(held), vec(fact, 0..3), any::<bool>(), option::of(any::<u64>())).prop_map(
+        |(held, facts, full, pushed)| {
+            let incarnation = "i1".parse().unwrap();
+            Frame::CheckIn(Box::new(CheckIn {
+                held,
+                incarnation,
+                facts,
+                run: None,
+                traits: None,
+                full,
+                pushed,
+            }))
+        },
+    )
+}
+
+fn answers() -> impl Strategy<Value = Frame> {
+    (any::<u64>(), option::of(cursors()), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
+        |(next_checkin_secs, acked, push, stream_requested, want_traits)| {
+            let offer = None;
+            Frame::Answer(Box::new(Answer {
+                next_checkin_secs,
+                acked,
+                offer,
+                push,
+                stream_requested,
+                want_traits,
+            }))
+        },
+    )
+}
+
+/// Every sort of frame.
+pub fn frames() -> impl Strategy<Value = Frame> {
+    let small = (any::<u64>(), option::of(cursors()), any::<u64>(), digests(), cursors());
+    let pings = (any::<u64>(), any::<u64>()).prop_map(|(number, head)| Ping { number, head });
+    prop_oneof![
+        6 => events(),
+        1 => hellos(),
+        1 => (any::<u64>(), option::of(cursors()), any::<u64>())
+            .prop_map(|(seq, cursor, refused)| Frame::Ack(Ack { seq, cursor, refused })),
+        1 => (any::<u64>(), keys(), "[a-z_]{1,20}", ".{0,40}").prop_map(|(rev, key, code, message)| {
+            Frame::Refused(Box::new(Refused { rev, key, code, message }))
+        }),
+        1 => small.prop_map(|(seq, from, run, root, cursor)| match from {
+            Some(from) => Frame::Rewind(Rewind { from: Some(from), run }),
+            None if run % 2 == 0 => Frame::Rewind(Rewind { from: None, run }),
+            None => Frame::Mark(Mark { seq, cursor, root }),
+        }),
+        1 => asks().prop_map(|ask| Frame::Ask(Box::new(ask))),
+        1 => tells().prop_map(|tell| Frame::Tell(Box::new(tell))),
+        1 => interops().prop_map(|interop| Frame::Interop(Box::new(interop))),
+        1 => pings.clone().prop_map(Frame::Ping),
+        1 => pings.prop_map(Frame::Pong),
+        1 => ("[a-z_]{1,20}", ".{0,40}", option::of(any::<u64>()))
+            .prop_map(|(code, message, retry_after)| Frame::GoAway(GoAway { code, message, retry_after })),
+        1 => check_ins(),
+        1 => answers(),
+        1 => Just(Frame::StateUpdated),
+        1 => "[a-z.-]{1,30}".prop_filter("not known", |name| Name::parse(name).is_none())
+            .prop_map(Frame::Unknown),
+    ]
+}

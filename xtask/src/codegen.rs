@@ -1,0 +1,86 @@
+//! Code made from the protobuf files of the wire crate: written once, committed, and held
+//! current by a test, so that no build needs the compiler of such files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::Outcome;
+
+/// Where the protobuf files are.
+const PROTO: &str = "crates/wire/proto";
+const FILES: &[&str] = &["cloudevents.proto", "muster.proto"];
+/// Where the messages go that the wire crate reads and writes.
+const MESSAGES: &str = "crates/wire/src/generated";
+/// Where the standard client goes that a test calls Muster's server with.
+const CLIENT: &str = "crates/net/tests/generated";
+const HEADER: &str = "//! Made from crates/wire/proto by `cargo xtask codegen`; not to be edited.\n\n";
+
+/// Writes every generated file.
+///
+/// # Errors
+/// When a protobuf file is wrong or a file cannot be written.
+pub fn write(root: &Path) -> Outcome {
+    for (path, text) in generate(root)? {
+        let path = root.join(path);
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Every generated file, by its path from the root.
+///
+/// # Errors
+/// When a protobuf file is wrong.
+pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
+    let set = protox::compile(FILES, [root.join(PROTO)]).map_err(|error| error.to_string())?;
+    let mut made = BTreeMap::new();
+    let out = Scratch::new()?;
+    prost_build::Config::new()
+        .out_dir(&out.0)
+        .btree_map(["."])
+        .compile_fds(set.clone())
+        .map_err(|error| error.to_string())?;
+    out.take(MESSAGES, &mut made)?;
+    let out = Scratch::new()?;
+    tonic_prost_build::configure()
+        .build_server(false)
+        .out_dir(&out.0)
+        .compile_fds(set)
+        .map_err(|error| error.to_string())?;
+    out.take(CLIENT, &mut made)?;
+    Ok(made)
+}
+
+/// A directory that the generators write into, removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, String> {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("muster-codegen-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Scratch(path))
+    }
+
+    fn take(&self, to: &str, made: &mut BTreeMap<PathBuf, String>) -> Outcome {
+        for path in crate::files(&self.0, "rs") {
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().replace('.', "_");
+            // The modules lie side by side, not one below the other as the packages do.
+            let text = text.replace("super::super::io::cloudevents::v1::", "super::io_cloudevents_v1::");
+            made.insert(Path::new(to).join(format!("{name}.rs")), format!("{HEADER}{text}"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
