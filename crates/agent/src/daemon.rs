@@ -2,7 +2,7 @@
 //!
 //! One thread runs the step and the network; a run and the collecting of traits have
 //! threads of their own and report back as inputs. All inputs come through one channel,
-//! so that every cause of a wake-up is an [`Input`].
+//! so that every cause of a wake-up is a [`Word`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,27 +12,54 @@ use std::time::Duration;
 use converge::Mode;
 use host::Cancel;
 use lang::Value;
-use model::exchange::{Answer, CheckIn, TraitReport};
-use model::log::{Cursor, FactBody, MAX_FACT_BYTES, MAX_FACTS};
+use model::exchange::{CheckIn, TraitReport};
+use model::log::{Cursor, FactBody};
 use model::{Digest, Timestamp};
 use node::{Adoption, Effect, Input, Node, RunOrder};
 use resources::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use wire::route;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::exchange::Exchange;
 use crate::fetch;
 use crate::machine::Machine;
+use crate::opening::Opener;
 use crate::render::chain;
 use crate::runner::Runner;
-use crate::session::{CallError, Session};
+use crate::session::Session;
 use crate::state::Durable;
+use crate::sync::{self, Synchronization};
 
 /// How long a stop waits for a run under way before it ends the run's commands (LIF-3).
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long it then waits for the run to end.
 const CANCEL: Duration = Duration::from_secs(10);
+
+/// Facts of work go up over an open stream this long after the first of them.
+const FLUSH: Duration = Duration::from_millis(200);
+/// How long the last facts may take at a stop.
+const LAST_FACTS: Duration = Duration::from_secs(5);
+
+/// What the daemon hears from its tasks and threads.
+#[derive(Debug)]
+pub enum Word {
+    /// For the node's step.
+    Input(Input),
+    /// Facts of work wait to be delivered.
+    Facts,
+    /// There is reason to check in now.
+    Contact,
+    /// Facts were delivered over a stream.
+    Flushed {
+        /// How far; `None`: they were not.
+        acked: Option<Cursor>,
+        /// There is reason to check in now.
+        contact: bool,
+    },
+}
 
 /// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
 ///
@@ -41,8 +68,8 @@ const CANCEL: Duration = Duration::from_secs(10);
 pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut daemon, inputs) = Daemon::start(machine)?;
-        daemon.serve(inputs).await;
+        let (mut daemon, words) = Daemon::start(machine)?;
+        daemon.serve(words).await;
         Ok(())
     })
 }
@@ -55,7 +82,14 @@ struct Daemon {
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
     traits: Value,
-    inputs: UnboundedSender<Input>,
+    words: UnboundedSender<Word>,
+    sync: Arc<Synchronization>,
+    exchange: Arc<Exchange>,
+    /// What the last check-in said, facts and traits apart.
+    said: Option<CheckIn>,
+    /// When facts of work go up.
+    flush_at: Option<Instant>,
+    flushing: bool,
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
@@ -64,27 +98,44 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(machine: Machine) -> Result<(Daemon, UnboundedReceiver<Input>), Box<dyn std::error::Error>> {
+    fn start(machine: Machine) -> Result<(Daemon, UnboundedReceiver<Word>), Box<dyn std::error::Error>> {
         let session = machine.session()?;
+        let signer = session.signer().clone();
+        let session = Arc::new(tokio::sync::Mutex::new(session));
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
-        // Unbounded, but every input answers one effect, and the step has few under way.
-        let (inputs, receiver) = unbounded_channel();
+        // Unbounded, but every word answers one effect or tells of one fact, and few are under way.
+        let (words, receiver) = unbounded_channel();
         let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
         kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
         let runner = Runner::new(kinds, durable.clone(), membership.hostname.to_string());
+        let sync = Synchronization::start(sync::Parts {
+            durable: durable.clone(),
+            host: host.clone(),
+            signer,
+            opener: Opener::new(session.clone(), membership.hostname.clone()),
+            words: words.clone(),
+            seed,
+        })?;
+        let sync = Arc::new(sync);
+        let exchange = Exchange::new(session.clone(), sync.clone(), durable.clone(), words.clone());
         let daemon = Daemon {
             node,
             durable,
-            session: Arc::new(tokio::sync::Mutex::new(session)),
+            session,
             runner: Arc::new(runner),
             collectors: Arc::new(Mutex::new(Collectors::new(&options))),
             host,
             traits: Value::Map(Default::default()),
-            inputs,
+            words,
+            sync,
+            exchange: Arc::new(exchange),
+            said: None,
+            flush_at: None,
+            flushing: false,
             observed: Arc::default(),
             cancel,
             running: false,
@@ -93,7 +144,7 @@ impl Daemon {
         Ok((daemon, receiver))
     }
 
-    async fn serve(&mut self, mut inputs: UnboundedReceiver<Input>) {
+    async fn serve(&mut self, mut words: UnboundedReceiver<Word>) {
         let signals =
             (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
@@ -104,44 +155,124 @@ impl Daemon {
         self.take(Input::Tick);
         loop {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
+            let flush = self.flush_at;
             tokio::select! {
-                Some(input) = inputs.recv() => self.take(input),
+                Some(word) = words.recv() => self.hear(word),
                 () = sleep_until(deadline) => self.take(Input::Tick),
+                () = sleep_to(flush) => self.flush(),
                 _ = hangup.recv() => self.take(Input::Nudge),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
-        self.drain(&mut inputs).await;
+        self.drain(&mut words).await;
     }
 
-    /// Lets a run under way end, within its bound, then ends its commands; its facts are
-    /// then in the log.
-    async fn drain(&mut self, inputs: &mut UnboundedReceiver<Input>) {
+    /// Lets a run and actions under way end, within their bound, then ends their commands;
+    /// their facts are then in the log. What can be said is said, then the link ends (SYN-14).
+    async fn drain(&mut self, words: &mut UnboundedReceiver<Word>) {
         tracing::info!("stopping");
         self.stopping = true;
-        if !self.ran_within(DRAIN, inputs).await {
-            tracing::warn!("a run is still under way; its commands are ended");
+        let sync = self.sync.clone();
+        let mut work = tokio::spawn(async move { sync.drain().await });
+        if !self.ended_within(DRAIN, &mut work, words).await {
+            tracing::warn!("work is still under way; its commands are ended");
             self.cancel.cancel();
-            self.ran_within(CANCEL, inputs).await;
+            self.ended_within(CANCEL, &mut work, words).await;
         }
+        self.last_facts(words).await;
+        self.sync.stop().await;
     }
 
-    /// Waits for the run under way; says whether it ended.
-    async fn ran_within(&mut self, time: Duration, inputs: &mut UnboundedReceiver<Input>) -> bool {
+    /// Waits for what is under way; says whether it ended.
+    async fn ended_within(
+        &mut self,
+        time: Duration,
+        work: &mut JoinHandle<()>,
+        words: &mut UnboundedReceiver<Word>,
+    ) -> bool {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(deadline);
-        while self.running {
+        while self.running || !work.is_finished() {
+            let flush = self.flush_at;
             tokio::select! {
-                Some(input) = inputs.recv() => {
-                    if matches!(input, Input::Ran(_) | Input::RunFailed(_)) {
-                        self.take(input);
-                    }
-                }
+                Some(word) = words.recv() => self.hear_stopping(word),
+                () = sleep_to(flush) => self.flush(),
+                // Its end is looked at by the loop. A panic was printed where it happened.
+                _ = &mut *work, if !work.is_finished() => {}
                 () = &mut deadline => return false,
             }
         }
         true
+    }
+
+    fn hear_stopping(&mut self, word: Word) {
+        match word {
+            Word::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
+            Word::Facts | Word::Flushed { .. } if self.sync.is_open() => self.hear(word),
+            Word::Flushed { .. } => self.flushing = false,
+            Word::Input(_) | Word::Facts | Word::Contact => {}
+        }
+    }
+
+    /// Delivers what is left over the open stream. What it cannot deliver waits in the log.
+    async fn last_facts(&mut self, words: &mut UnboundedReceiver<Word>) {
+        let deadline = tokio::time::sleep(LAST_FACTS);
+        tokio::pin!(deadline);
+        while self.sync.is_open() && self.durable.facts_waiting() > 0 {
+            if !self.flushing {
+                self.flush();
+            }
+            if !self.flushing {
+                return;
+            }
+            tokio::select! {
+                Some(word) = words.recv() => {
+                    let failed = matches!(word, Word::Flushed { acked: None, .. });
+                    self.hear_stopping(word);
+                    if failed {
+                        return;
+                    }
+                }
+                () = &mut deadline => return,
+            }
+        }
+    }
+
+    fn hear(&mut self, word: Word) {
+        match word {
+            Word::Input(input) => self.take(input),
+            Word::Contact => self.take(Input::FactsWait),
+            Word::Facts if self.sync.is_open() => {
+                self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
+            }
+            Word::Facts => self.take(Input::FactsWait),
+            Word::Flushed { acked, contact } => {
+                self.flushing = false;
+                let waits = acked.is_some_and(|cursor| self.ack(&cursor).is_some());
+                if waits {
+                    self.flush_at = self.flush_at.or(Some(Instant::now()));
+                }
+                if contact && !self.stopping {
+                    self.take(Input::FactsWait);
+                }
+            }
+        }
+    }
+
+    /// Sends the facts that wait over the open stream, beside the node's own check-ins.
+    fn flush(&mut self) {
+        self.flush_at = None;
+        if self.flushing {
+            // What waits by then goes when this one is done.
+            self.flush_at = Some(Instant::now() + FLUSH);
+            return;
+        }
+        let Some(said) = self.said.clone() else { return self.take(Input::FactsWait) };
+        let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..said };
+        self.flushing = true;
+        let exchange = self.exchange.clone();
+        tokio::spawn(async move { exchange.flush(message).await });
     }
 
     fn say_started(&mut self) {
@@ -163,6 +294,9 @@ impl Daemon {
         while let Some(input) = queue.pop_front() {
             if matches!(input, Input::Ran(_) | Input::RunFailed(_)) {
                 self.running = false;
+            }
+            if matches!(&input, Input::Answered(answer) if answer.stream_requested) {
+                self.sync.requested();
             }
             if matches!(input, Input::Traits(_))
                 && let Some(seen) = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -209,7 +343,7 @@ impl Daemon {
 
     fn collect_traits(&self) {
         let (collectors, host) = (self.collectors.clone(), self.host.clone());
-        let (inputs, observed) = (self.inputs.clone(), self.observed.clone());
+        let (words, observed) = (self.words.clone(), self.observed.clone());
         tokio::task::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
             let collected = collectors.collect(&host, now());
@@ -218,42 +352,26 @@ impl Daemon {
             }
             let report = trait_report(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            let _ = inputs.send(Input::Traits(report));
+            let _ = words.send(Word::Input(Input::Traits(report)));
         });
     }
 
-    fn check_in(&self, mut message: CheckIn) {
-        // The log may have begun a new life since the start.
-        message.incarnation = self.durable.incarnation();
-        match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
-            Ok(facts) => message.facts = facts,
-            Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
-        }
-        let (session, inputs) = (self.session.clone(), self.inputs.clone());
-        tokio::spawn(async move {
-            let mut session = session.lock().await;
-            let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
-            let _ = inputs.send(Input::ServerTime(session.server_time()));
-            let _ = inputs.send(match answer {
-                Ok(answer) => Input::Answered(Box::new(answer)),
-                Err(error) => {
-                    let why = chain(&error);
-                    tracing::info!(why, "no check-in");
-                    Input::Unreachable(why)
-                }
-            });
-        });
+    fn check_in(&mut self, message: CheckIn) {
+        let bare = CheckIn { traits: None, full: false, pushed: None, ..message.clone() };
+        self.said = Some(bare);
+        let exchange = self.exchange.clone();
+        tokio::spawn(async move { exchange.check_in(message).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {
         let (session, durable) = (self.session.clone(), self.durable.clone());
-        let inputs = self.inputs.clone();
+        let words = self.words.clone();
         tokio::spawn(async move {
             let fetched = fetch::all(&durable, &session, contents, inline).await;
-            let _ = inputs.send(match fetched {
+            let _ = words.send(Word::Input(match fetched {
                 Ok(()) => Input::Fetched,
                 Err(error) => Input::FetchFailed(chain(&error)),
-            });
+            }));
         });
     }
 
@@ -261,6 +379,8 @@ impl Daemon {
         match self.durable.adopt(adoption) {
             Ok(policy) => {
                 tracing::info!(seq = adoption.seq, root = %adoption.root.short(), "adopted a release");
+                let (sync, adoption, held) = (self.sync.clone(), adoption.clone(), policy.clone());
+                tokio::spawn(async move { sync.held(&adoption, &held).await });
                 Input::Adopted(policy)
             }
             Err(error) => Input::AdoptFailed(chain(&error)),
@@ -272,8 +392,8 @@ impl Daemon {
             return;
         }
         self.running = true;
-        let (runner, inputs, traits) = (self.runner.clone(), self.inputs.clone(), self.traits.clone());
-        let failed = inputs.clone();
+        let (runner, words, traits) = (self.runner.clone(), self.words.clone(), self.traits.clone());
+        let failed = words.clone();
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
             let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, Mode::Apply)));
@@ -285,10 +405,11 @@ impl Daemon {
                 Ok(Err(error)) => Input::RunFailed(chain(&error)),
                 Err(_) => Input::RunFailed("the agent panicked; see its log".to_owned()),
             };
-            let _ = inputs.send(input);
+            let _ = words.send(Word::Input(input));
         });
         if let Err(error) = spawned {
-            let _ = failed.send(Input::RunFailed(format!("no thread could be started: {error}")));
+            let why = format!("no thread could be started: {error}");
+            let _ = failed.send(Word::Input(Input::RunFailed(why)));
         }
     }
 
@@ -324,6 +445,13 @@ fn log_run(report: &model::RunReport) {
         );
     } else {
         tracing::debug!(ok = counts.ok, ms = report.duration_ms, "a run ended");
+    }
+}
+
+async fn sleep_to(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,19 +1,24 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! Threads: one runs the step, the network and the clock ([`daemon`]); a run has one, and
-//! each command that may hang has one more; traits are collected on others. Everything
+//! each command that may hang has one more; traits are collected on others; the world of
+//! synchronized objects ([`sync::world`]) and work ([`work`]) have one each. Everything
 //! durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
 pub mod clock;
 pub mod daemon;
+pub mod exchange;
 mod fetch;
 pub mod identity;
 pub mod join;
 pub mod machine;
+pub mod opening;
 pub mod render;
 pub mod runner;
 pub mod session;
 pub mod state;
 pub mod status;
+pub mod sync;
 pub mod verbs;
+pub mod work;

@@ -7,19 +7,20 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::time::SLACK;
-use model::{NodeId, Timestamp};
+use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use streams::open::Opener;
 use trust::SigningKey;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
 use wire::problem::PROBLEM_JSON;
-use wire::signature::{self, Binding, OpeningHeaders, SignatureHeaders, Target};
+use wire::signature::{self, SignatureHeaders, Target};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
@@ -91,10 +92,11 @@ impl Signer {
         signature::sign(target, &self.node, &self.key, now, number)
     }
 
-    /// Signs the opening of a stream in the TLS session with this binding.
-    pub fn sign_opening(&self, target: Target<'_>, binding: &Binding) -> OpeningHeaders {
+    /// Opens a link of this name, once.
+    pub fn opener<'a>(&'a self, hostname: &'a Hostname, link: &'a str) -> Opener<'a> {
         let (now, number) = self.next();
-        signature::sign_opening(target, binding, &self.node, &self.key, now, number)
+        let version = env!("CARGO_PKG_VERSION");
+        Opener { node: &self.node, hostname, key: &self.key, version, now, number, link }
     }
 
     /// Takes out of a refusal what makes the next try a better one, if it says anything.

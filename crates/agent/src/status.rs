@@ -10,6 +10,7 @@ use spool::{Disk, Slot};
 
 use crate::clock::now;
 use crate::state::{StateDir, StateError};
+use crate::sync::{self, view::SyncView};
 
 /// A node's state as the node itself sees it.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +26,9 @@ pub struct StatusView {
     last_changed_run: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_counts: Option<model::Counts>,
+    /// Synchronization and work, as the daemon said last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<SyncView>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -64,6 +68,7 @@ pub fn read(state: &Path) -> Result<StatusView, StateError> {
         release,
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
+        sync: sync::view::read(state),
     })
 }
 
@@ -90,13 +95,16 @@ impl fmt::Display for StatusView {
             None => writeln!(f, "last run       none yet")?,
             Some(at) => writeln!(f, "runs alike     since {at}")?,
         }
-        match &self.last_counts {
-            None => Ok(()),
-            Some(counts) => writeln!(
+        if let Some(counts) = &self.last_counts {
+            writeln!(
                 f,
                 "each of them   {} ok, {} changed, {} failed, {} skipped, {} would change",
                 counts.ok, counts.changed, counts.failed, counts.skipped, counts.would_change
-            ),
+            )?;
+        }
+        match &self.sync {
+            None => Ok(()),
+            Some(sync) => sync.fmt(f),
         }
     }
 }

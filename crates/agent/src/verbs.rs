@@ -75,8 +75,10 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     },
     /// Say what `apply` would change; touch nothing
     Plan,
-    /// Say what is held and what the last run came to
+    /// Say what is held, what the last run came to and how synchronization stands
     Status,
+    /// Say that manifests which vanished at once are meant to be gone (autonomous nodes)
+    ApproveDeletes,
     /// Print the fingerprint of this machine's key, for `muster token mint --fingerprint`
     Fingerprint {
         /// Of the SSH host key
@@ -140,6 +142,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Apply { once: _ } => run(&place, Mode::Apply, cli.json),
         Verb::Plan => run(&place, Mode::Plan, cli.json),
         Verb::Status => status(&place, cli.json),
+        Verb::ApproveDeletes => approve_deletes(&place),
         Verb::Fingerprint { ssh_host_key } => fingerprint(&place, ssh_host_key),
         Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
             executor_test(&place, &script, Duration::from_secs(timeout))
@@ -241,6 +244,17 @@ fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     } else {
         print(&view.to_string());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn approve_deletes(place: &Place) -> Result<ExitCode, Failure> {
+    let dir = place.state_dir();
+    let held = crate::sync::view::read(&dir).and_then(|view| view.held);
+    let Some(held) = held else {
+        return Err(format!("nothing is held back, as far as {} says", dir.display()).into());
+    };
+    crate::sync::world::approve(&dir)?;
+    print(&format!("approved: {held}\n"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -60,13 +60,24 @@ enum Told {
     Output { id: String, stream: Stream, bytes: Vec<u8> },
     Ended { id: String, outcome: Outcome },
     Stop,
+    /// Nobody has a handle any more.
+    Gone,
 }
 
-/// The way to the thread. Cheap to clone.
+/// The way to the thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
 pub struct WorkHandle {
-    told: SyncSender<Told>,
+    told: Arc<Teller>,
     drained: watch::Receiver<bool>,
+}
+
+struct Teller(SyncSender<Told>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        // The thread takes what is told without waiting for anything but the disk.
+        let _ = self.0.send(Told::Gone);
+    }
 }
 
 /// What the thread needs.
@@ -148,13 +159,13 @@ impl WorkHandle {
     }
 
     fn tell(&self, told: Told) {
-        // The thread ends only with the process.
-        let _ = self.told.send(told);
+        // The thread is there as long as a handle is.
+        let _ = self.told.0.send(told);
     }
 
     async fn tell_later(&self, told: Told) {
         let sender = self.told.clone();
-        let _ = tokio::task::spawn_blocking(move || sender.send(told)).await;
+        let _ = tokio::task::spawn_blocking(move || sender.0.send(told)).await;
     }
 }
 
@@ -165,7 +176,7 @@ impl WorkHandle {
 pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
     let (told, inbox) = sync_channel(DEPTH);
     let (drained, is_drained) = watch::channel(false);
-    let handle = WorkHandle { told: told.clone(), drained: is_drained };
+    let handle = WorkHandle { told: Arc::new(Teller(told.clone())), drained: is_drained };
     let (marks, damaged) = parts.durable.open_actions()?;
     let restored = restored(&parts, &marks, damaged)?;
     let delegations = Arc::new(parts.delegations);
@@ -249,13 +260,12 @@ impl Worker {
         loop {
             self.show();
             match inbox.recv_timeout(self.wait()) {
+                Ok(Told::Gone) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(told) => self.take(told),
                 Err(RecvTimeoutError::Timeout) => {
                     self.give_up_late();
                     self.handle(Input::Tick);
                 }
-                // Every handle is gone: the process ends.
-                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
@@ -287,6 +297,7 @@ impl Worker {
             Told::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
             Told::Ended { id, outcome } => self.ended(id, outcome),
             Told::Stop => self.handle(Input::Stopping),
+            Told::Gone => {}
         }
     }
 
@@ -431,7 +442,7 @@ impl Worker {
                 }
                 Event::Ended(end) => Told::Ended { id: id.clone(), outcome: outcome(end) },
             };
-            // The thread is there as long as the process.
+            // Not heard when the thread is gone: the agent ends.
             let _ = told.send(told_of);
         };
         let command = Command::new(Program::Argv(argv), timeout, 0);

@@ -162,6 +162,14 @@ impl Operator {
         self.client.is_closed()
     }
 
+    /// Changes what the control plane logs.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn set_log_level(&self, level: &str) -> Called<server::api::LogLevel> {
+        self.post("log-level", &server::api::LogLevel { level: level.to_owned() }, CALL).await
+    }
+
     /// How the fleet does.
     pub async fn status(&self) -> Called<StatusView> {
         self.get("/v1/status").await

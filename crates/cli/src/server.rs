@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use server::{Config, Posture, Running, StartError};
+use server::{Config, LogControl, Posture, Running, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::args::Connect;
 use crate::credentials::DATA_DIR;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
@@ -49,6 +50,24 @@ pub struct ServerArgs {
     /// Connections of nodes at once
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
     connections: usize,
+    /// Where scrapers get metrics and health in plain HTTP; the operator port has them anyway
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// What to tell a control plane that runs, instead of running one.
+    #[command(subcommand)]
+    tell: Option<Tell>,
+}
+
+/// What a control plane that runs may be told.
+#[derive(Subcommand, Debug)]
+enum Tell {
+    /// Change what it logs, until it stops
+    LogLevel {
+        /// error, warn, info, debug or trace
+        level: String,
+        #[command(flatten)]
+        connect: Connect,
+    },
 }
 
 /// Why the control plane does not run.
@@ -95,6 +114,11 @@ struct Started {
 /// # Errors
 /// When it cannot start.
 pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
+    if let Some(Tell::LogLevel { level, connect }) = &args.tell {
+        let set = connect.dial().await?.set_log_level(level).await?;
+        screen.result(&set, || format!("the control plane logs {} and above now\n", set.level))?;
+        return Ok(Exit::Ok);
+    }
     let names = if args.names.is_empty() { default_names() } else { args.names.clone() };
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
@@ -105,8 +129,8 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         operator_address: args.operator_listen,
         names,
         connections: args.connections,
-        metrics_address: None,
-        log: None,
+        metrics_address: args.metrics,
+        log: Some(LogControl::new(crate::logs::set)),
     };
     let running = server::start(config).await.map_err(ServerError::Start)?;
     let started = Started {

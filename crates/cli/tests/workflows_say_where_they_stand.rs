@@ -16,7 +16,7 @@ fn view(state: &str) -> WorkflowView {
         name: name.to_owned(),
         state: state.to_owned(),
         tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
-        summary: (!tasks.is_empty()).then(|| Summary { state: TaskState::Halted, why: None, progress }),
+        summary: (!tasks.is_empty()).then_some(Summary { state: TaskState::Halted, why: None, progress }),
     };
     WorkflowView {
         id: "w-1".to_owned(),

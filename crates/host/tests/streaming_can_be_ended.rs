@@ -53,8 +53,14 @@ fn rest(heard: &Receiver<Heard>) -> (String, End) {
     }
 }
 
+/// A time to sleep that no other run of this test on the machine has.
+fn secs(number: u32) -> String {
+    format!("{number}.{}", std::process::id())
+}
+
 /// Whether a `sleep` of this many seconds runs.
-fn sleeps(secs: &str) -> bool {
+fn sleeps(number: u32) -> bool {
+    let secs = secs(number);
     fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok()).any(
         |cmdline| {
             let args: Vec<&[u8]> = cmdline.split(|byte| *byte == 0).collect();
@@ -91,7 +97,8 @@ fn everything_is_told_and_nothing_is_kept() {
 #[test]
 fn a_kill_ends_the_whole_group_and_only_this_command() {
     let host = host_with(Options::default());
-    let (streaming, heard) = start(&host, "sleep 8101 & echo ready; sleep 8102", LONG);
+    let (streaming, heard) =
+        start(&host, &format!("sleep {} & echo ready; sleep {}", secs(8101), secs(8102)), LONG);
     let (other, other_heard) = start(&host, "read x < /dev/null; echo ready; sleep 0.5; echo done", LONG);
     heard.recv_timeout(LONG).unwrap();
     other_heard.recv_timeout(LONG).unwrap();
@@ -100,7 +107,7 @@ fn a_kill_ends_the_whole_group_and_only_this_command() {
     streaming.kill();
     assert_eq!(rest(&heard).1, End::Cancelled);
     assert!(asked.elapsed() < Duration::from_secs(2), "asked to end, it ends at once");
-    assert!(!sleeps("8101") && !sleeps("8102"));
+    assert!(!sleeps(8101) && !sleeps(8102));
     assert_eq!(rest(&other_heard), ("done\n".to_owned(), End::Exited(0)));
     streaming.wait();
     other.wait();
@@ -108,33 +115,38 @@ fn a_kill_ends_the_whole_group_and_only_this_command() {
 
 #[test]
 fn what_does_not_listen_is_killed() {
-    let text = "trap '' TERM; echo ready; while :; do sleep 8111; done";
-    let (streaming, heard) = start(&host_with(Options::default()), text, LONG);
+    let text = format!("trap '' TERM; echo ready; while :; do sleep {}; done", secs(8111));
+    let (streaming, heard) = start(&host_with(Options::default()), &text, LONG);
     heard.recv_timeout(LONG).unwrap();
     streaming.kill();
     assert_eq!(rest(&heard).1, End::Cancelled);
-    assert!(!sleeps("8111"));
+    assert!(!sleeps(8111));
 }
 
 #[test]
 fn time_and_the_stop_of_the_agent_end_it_too() {
-    let (_, heard) = start(&host_with(Options::default()), "sleep 8121", Duration::from_millis(200));
+    let (_, heard) =
+        start(&host_with(Options::default()), &format!("sleep {}", secs(8121)), Duration::from_millis(200));
     assert_eq!(rest(&heard).1, End::TimedOut);
-    assert!(!sleeps("8121"));
+    assert!(!sleeps(8121));
     let cancel = Cancel::default();
     let host = host_with(Options { cancel: cancel.clone(), ..Options::default() });
-    let (_, heard) = start(&host, "echo ready; sleep 8122", LONG);
+    let (_, heard) = start(&host, &format!("echo ready; sleep {}", secs(8122)), LONG);
     heard.recv_timeout(LONG).unwrap();
     cancel.cancel();
     assert_eq!(rest(&heard).1, End::Cancelled);
-    assert!(!sleeps("8122"));
+    assert!(!sleeps(8122));
 }
 
 #[test]
 fn children_that_stay_behind_end_with_it() {
-    let (_, heard) = start(&host_with(Options::default()), "sleep 8131 >/dev/null 2>&1 & echo done", LONG);
+    let (_, heard) = start(
+        &host_with(Options::default()),
+        &format!("sleep {} >/dev/null 2>&1 & echo done", secs(8131)),
+        LONG,
+    );
     assert_eq!(rest(&heard), ("done\n".to_owned(), End::Exited(0)));
-    assert!(!sleeps("8131"));
+    assert!(!sleeps(8131));
 }
 
 #[test]

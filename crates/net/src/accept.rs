@@ -310,7 +310,8 @@ impl One {
             // Boxed, so that the many connections of HTTP/2 have no room for it.
             Box::pin(end.of_http1(http)).await
         } else {
-            end.of(builder(self.limits).serve_connection(io, service), |http| http.graceful_shutdown()).await
+            let http = Box::pin(builder(self.limits).serve_connection(io, service));
+            end.of(http, |http| http.graceful_shutdown()).await
         };
         match ended {
             Some(Ok(())) => {}
@@ -352,9 +353,13 @@ impl End {
         closer.closing.set();
     }
 
-    /// Runs a connection to its end; `None` when it had to be cut.
-    async fn of<C: Future>(mut self, http: C, close: impl FnOnce(Pin<&mut C>)) -> Option<C::Output> {
-        let mut http = std::pin::pin!(http);
+    /// Runs a connection to its end; `None` when it had to be cut. It comes in a box, as a
+    /// future that is handed on would take its room anew at every step.
+    async fn of<C: Future>(
+        mut self,
+        mut http: Pin<Box<C>>,
+        close: impl FnOnce(Pin<&mut C>),
+    ) -> Option<C::Output> {
         tokio::select! {
             ended = http.as_mut() => Some(ended),
             () = End::wanted(&self.closer, self.age, &mut self.shutdown) => {
@@ -388,7 +393,7 @@ impl End {
             }
             ended
         };
-        let ended = self.of(whole, |_| {}).await;
+        let ended = self.of(Box::pin(whole), |_| {}).await;
         closer.cut.set();
         ended
     }

@@ -116,6 +116,14 @@ async fn messages_are_bounded_both_ways_and_as_unpacked() {
     // Small as sent, too large as unpacked.
     soon(tx.send(vec![b' '; wide.write], true)).await.unwrap();
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1009, "too large".to_owned()));
+    // Too large as sent.
+    let client = Http1::dial(&server.url, &server.node(3)).await.unwrap();
+    let Upgraded::Socket(socket) = client.upgrade(request(), wide, PATIENCE).await.unwrap() else {
+        panic!("refused")
+    };
+    let (mut tx, mut rx) = socket.split();
+    soon(tx.send(vec![b' '; BOUNDS.read + 1], false)).await.unwrap();
+    assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1009, "too large".to_owned()));
     let (mut tx, mut rx) = dial(&server, 2).await.unwrap();
     tx.send(vec![b' '; BOUNDS.read + 1], false).await.unwrap_err();
     tx.ping().await.unwrap();

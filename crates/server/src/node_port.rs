@@ -146,7 +146,8 @@ async fn exchange(
     match matched.route.path {
         route::CHECKIN => {
             let (answer, idle) = check_in(plane, &caller, body::decode(&body)?, wait(&parts)).await?;
-            if idle {
+            // A link may be on this very connection.
+            if idle && !plane.hub.lights().has_link(&caller.id) {
                 connection.close_after_answer();
             }
             json(&answer, gzip)

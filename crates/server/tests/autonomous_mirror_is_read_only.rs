@@ -39,8 +39,7 @@ async fn a_change_of_a_mirror_is_refused_and_names_who_may() {
     let results = operator.apply(vec![manifest("own-1", "shop", 1)]).await;
     assert!(refused(&results, Code::ReadOnly).contains("own-1 is the source of truth"));
     let name = json!({"node": "own-1", "kind": "Application", "namespace": "own-1", "name": "shop"});
-    let results: Results =
-        operator.post("/v1/objects-delete", &json!({"objects": [name]})).await.unwrap();
+    let results: Results = operator.post("/v1/objects-delete", &json!({"objects": [name]})).await.unwrap();
     refused(&results, Code::ReadOnly);
     assert!(operator.objects("").await.is_empty());
 }
@@ -54,7 +53,10 @@ async fn an_unknown_kind_is_refused() {
         let results = operator.apply(vec![unknown]).await;
         let why = results.results[0].why.clone().unwrap_or_default();
         assert_eq!(results.results[0].outcome, Became::Refused, "{kind}");
-        assert!(why.starts_with(Code::UnknownKind.as_str()) || why.starts_with(Code::BadBody.as_str()), "{why}");
+        assert!(
+            why.starts_with(Code::UnknownKind.as_str()) || why.starts_with(Code::BadBody.as_str()),
+            "{why}"
+        );
     }
     let mut unknown = manifest("web-1", "x", 1);
     unknown["kind"] = json!("Secret");
@@ -82,7 +84,10 @@ async fn modes_and_states_are_shown() {
         [("new-1", Mode::Off, "off"), ("off-1", Mode::Off, "off"), ("own-1", Mode::Autonomous, "in-sync")];
     assert_eq!(shown, wanted);
     assert_eq!(page.next.as_ref().unwrap().as_str(), "web-1");
-    assert_eq!(page.states, [("behind", 1), ("in-sync", 1), ("off", 2)].map(|(s, n)| (s.to_owned(), n)).into());
+    assert_eq!(
+        page.states,
+        [("behind", 1), ("in-sync", 1), ("off", 2)].map(|(s, n)| (s.to_owned(), n)).into()
+    );
     let page: SyncsView = operator.get("/v1/sync?from=web-1").await.unwrap();
     assert_eq!((page.nodes[0].state.as_str(), page.nodes[0].behind, page.nodes[0].down), ("behind", 1, 1));
 }

@@ -21,7 +21,9 @@ async fn one_uid_under_two_names_is_refused() {
     // In one request, and across two.
     let results = operator.apply(vec![with_uid("a", "u-1"), with_uid("b", "u-1")]).await;
     assert_eq!(results.results[0].outcome, Became::Created);
-    for results in [results.results[1].clone(), operator.apply(vec![with_uid("c", "u-1")]).await.results[0].clone()] {
+    for results in
+        [results.results[1].clone(), operator.apply(vec![with_uid("c", "u-1")]).await.results[0].clone()]
+    {
         assert_eq!(results.outcome, Became::Refused);
         let why = results.why.unwrap();
         assert!(why.starts_with("uid_twice: Application/web-1/a"), "{why}");

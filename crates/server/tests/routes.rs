@@ -11,7 +11,7 @@ use http::Method;
 use model::Digest;
 use support::{Fleet, call, refused};
 use wire::Code;
-use wire::route::{self, ROUTES};
+use wire::route::{self, Access, ROUTES};
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
 
@@ -33,9 +33,12 @@ async fn every_route_of_the_table_is_answered_and_no_other_method() {
                 let status = response.status().as_u16();
                 if allowed {
                     // Answered: well, or refused for what was asked and not for where.
-                    let expected = match route.path {
-                        route::BLOB => Code::NotEntitled.status(),
-                        route::ENROLL => Code::BadBody.status(),
+                    let expected = match (route.path, route.access) {
+                        (route::BLOB, _) => Code::NotEntitled.status(),
+                        (route::ENROLL | route::EVENTS, _) => Code::BadBody.status(),
+                        // Its signature is not one of an opening.
+                        (_, Access::Stream) => Code::Unsigned.status(),
+                        (_, Access::Certificate) => Code::MediaType.status(),
                         _ => 200,
                     };
                     assert_eq!(status, expected, "{method} {path}: {response:?}");
@@ -98,7 +101,7 @@ fn the_table_names_each_route_once() {
     for route in ROUTES {
         for path in [Some(route.path), route.by_node].into_iter().flatten() {
             assert!(seen.insert((route.method, path)), "{path} is in the table twice");
-            assert!(path.starts_with("/v1/"), "{path}");
+            assert!(path.starts_with("/v1/") || path.starts_with("/muster.v1."), "{path}");
             assert_eq!(path.matches('{').count(), usize::from(path.contains('{')), "{path}");
         }
     }

@@ -33,6 +33,7 @@ struct State {
     notes: Vec<Note>,
     counters: Counters,
     acked: u64,
+    refused: u64,
     lives: u64,
     refusing: Option<(ObjectKey, Outcome)>,
 }
@@ -49,6 +50,7 @@ impl MemoryShore {
             notes: Vec::new(),
             counters: Counters::default(),
             acked: 0,
+            refused: 0,
             lives: 0,
             refusing: None,
         };
@@ -115,6 +117,11 @@ impl MemoryShore {
     /// How far the other side has the feed.
     pub fn acked(&self) -> u64 {
         self.state().acked
+    }
+
+    /// How many objects the other side holds otherwise than the feed says, by its word.
+    pub fn refused_there(&self) -> u64 {
+        self.state().refused
     }
 
     /// Frames that were none of the link's own.
@@ -191,6 +198,7 @@ impl Shore for MemoryShore {
         if let Some(acked) = link.acked() {
             state.acked = acked.seq;
         }
+        state.refused = link.refused_there();
         drop(state);
         self.seen.send_modify(|count| *count += 1);
     }

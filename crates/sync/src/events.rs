@@ -61,6 +61,9 @@ pub const CHECK_IN: &str = "check-in";
 /// The answer to a check-in.
 pub const CHECK_IN_ANSWER: &str = "check-in-answer";
 
+/// An operator confirms deletions beyond the share that goes without asking.
+pub const APPROVE_DELETIONS: &str = "approve-deletions";
+
 /// Every name.
 pub const ALL: &[&str] = &[
     CREATE,
@@ -90,6 +93,7 @@ pub const ALL: &[&str] = &[
     GO_AWAY,
     CHECK_IN,
     CHECK_IN_ANSWER,
+    APPROVE_DELETIONS,
 ];
 
 /// The kind of a peer of the mesh.
@@ -119,6 +123,7 @@ pub fn name_of(frame: &Frame, from: Role, mode: Mode) -> Option<&str> {
         Frame::CheckIn(_) => CHECK_IN,
         Frame::Answer(_) => CHECK_IN_ANSWER,
         Frame::StateUpdated => STATE_UPDATED,
+        Frame::Approve => APPROVE_DELETIONS,
         Frame::Unknown(name) => return Some(name),
     };
     may_say(name, from, mode).then_some(name)
@@ -150,7 +155,7 @@ pub fn may_say(name: &str, from: Role, mode: Mode) -> bool {
         }
         STATUS_UPDATE => from == Role::Agent && mode != Mode::Off,
         ACTION_REQUEST | PEER_ADDED | PEER_UPDATED | PEER_REMOVED | POLICY_UPDATED | STATE_UPDATED
-        | ROTATE_KEYS | CHECK_IN_ANSWER => from == Role::Principal,
+        | ROTATE_KEYS | CHECK_IN_ANSWER | APPROVE_DELETIONS => from == Role::Principal,
         CHECK_IN => from == Role::Agent,
         // Either side has a set and a replica: statuses and work are resynced like objects.
         _ => true,

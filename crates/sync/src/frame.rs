@@ -55,6 +55,9 @@ pub enum Frame {
     Answer(Box<Answer>),
     /// What the node is pointed to has changed, or something was pushed: check in now.
     StateUpdated,
+    /// An operator confirms that what the source no longer has is deleted, however much it is:
+    /// good for one resync, which begins now.
+    Approve,
     /// A sort of event that a newer version knows: skipped, and counted.
     Unknown(String),
 }
@@ -160,7 +163,8 @@ pub struct Ack {
     pub seq: u64,
     /// The replica's cursor after them; `None` before the first.
     pub cursor: Option<Cursor>,
-    /// How many objects of the feed the receiver could not take, all in all.
+    /// How many objects the receiver holds otherwise than the feed says: could not be taken, or
+    /// gone at the source and kept until an operator confirms their removal.
     pub refused: u64,
 }
 

@@ -4,10 +4,10 @@ use model::replication::Mismatch;
 use serde_json::Value;
 
 /// Annotations that record the uid of the object at the source of truth; the first found counts.
-pub const SOURCE_UID: [&str; 2] = ["argocd.argoproj.io/source-uid", "muster/source-uid"];
+pub const SOURCE_UID: [&str; 2] = ["argocd.argoproj.io/source-uid", "muster.dev/source-uid"];
 /// Annotations that override the policy for one object; the first found counts.
 pub const MISMATCH_POLICY: [&str; 2] =
-    ["argocd.argoproj.io/source-uid-mismatch-policy", "muster/source-uid-mismatch-policy"];
+    ["argocd.argoproj.io/source-uid-mismatch-policy", "muster.dev/source-uid-mismatch-policy"];
 
 /// What is here under the name.
 #[derive(Clone, Debug, PartialEq, Eq)]

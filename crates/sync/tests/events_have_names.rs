@@ -52,6 +52,8 @@ fn names() {
         (Frame::Pong(Ping::default()), Principal, Off, Some("pong")),
         (Frame::StateUpdated, Principal, Managed, Some("state-updated")),
         (Frame::StateUpdated, Agent, Managed, None),
+        (Frame::Approve, Principal, Managed, Some("approve-deletions")),
+        (Frame::Approve, Agent, Managed, None),
         (
             Frame::Interop(Box::new(Interop::RequestResync)),
             Principal,

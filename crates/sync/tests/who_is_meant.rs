@@ -54,7 +54,7 @@ fn a_delete_of_an_older_life_that_comes_late_is_ignored() {
 fn annotations_are_read_under_both_names() {
     for (uid, policy) in [
         ("argocd.argoproj.io/source-uid", "argocd.argoproj.io/source-uid-mismatch-policy"),
-        ("muster/source-uid", "muster/source-uid-mismatch-policy"),
+        ("muster.dev/source-uid", "muster.dev/source-uid-mismatch-policy"),
     ] {
         let manifest = json!({"metadata": {"annotations": {uid: "u-1", policy: "upsert"}}});
         assert_eq!(identity::source_uid(&manifest), Some("u-1"));
@@ -63,8 +63,8 @@ fn annotations_are_read_under_both_names() {
     for odd in [
         json!({}),
         json!([]),
-        json!({"metadata": {"annotations": {"muster/source-uid": 7}}}),
-        json!({"metadata": {"annotations": {"muster/source-uid": ""}}}),
+        json!({"metadata": {"annotations": {"muster.dev/source-uid": 7}}}),
+        json!({"metadata": {"annotations": {"muster.dev/source-uid": ""}}}),
     ] {
         assert_eq!(identity::source_uid(&odd), None);
     }

@@ -27,7 +27,7 @@ impl Worker {
             match held.why {
                 Why::Incomplete => format!("{count} objects are not seen, and not all could be looked at"),
                 Why::TooMany { of } => format!(
-                    "{count} of {of} objects vanished at once; if that is meant: muster-agent approve-deletes"
+                    "{count} of {of} objects vanished at once (if that is meant: muster-agent approve-deletes)"
                 ),
             }
         });

@@ -67,11 +67,6 @@ impl AgentShore {
         self.state().both.is_some_and(|both| both.checkin)
     }
 
-    /// The other side said hello.
-    pub fn has_met(&self) -> bool {
-        self.state().both.is_some()
-    }
-
     /// Waits for the answer to the check-in that is said next. One at a time.
     pub fn ask(&self) -> oneshot::Receiver<Answer> {
         let (asker, answer) = oneshot::channel();

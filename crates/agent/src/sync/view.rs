@@ -17,7 +17,7 @@ use crate::clock::now;
 /// The file in the state directory.
 const FILE: &str = "status.json";
 /// It is written no more often than this.
-pub const EVERY: Duration = Duration::from_secs(2);
+pub const EVERY: Duration = Duration::from_secs(3);
 /// The longest file that is read, in bytes.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 /// The most problems that are shown.

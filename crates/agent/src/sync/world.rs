@@ -51,6 +51,8 @@ enum Told {
     Changed,
     Held(SyncPolicy),
     Refound(oneshot::Sender<()>),
+    /// Nobody has a handle any more.
+    Gone,
 }
 
 /// What links go by.
@@ -62,11 +64,19 @@ pub struct Rules {
     pub policy: SyncPolicy,
 }
 
-/// The way to the thread. Cheap to clone.
+/// The way to the thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
 pub struct World {
-    told: Sender<Told>,
+    told: Arc<Teller>,
     rules: watch::Receiver<Rules>,
+}
+
+struct Teller(Sender<Told>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let _ = self.0.send(Told::Gone);
+    }
 }
 
 /// What the thread needs.
@@ -82,7 +92,7 @@ pub struct Parts {
     /// The host's root.
     pub root: PathBuf,
     /// What the held release says.
-    pub policy: SyncPolicy,
+    pub policy: Option<SyncPolicy>,
 }
 
 pub(super) struct Worker {
@@ -122,7 +132,7 @@ impl World {
         let (told, inbox) = channel();
         let first = Rules { number: 0, policy: off() };
         let (rules, current) = watch::channel(first);
-        let world = World { told: told.clone(), rules: current };
+        let world = World { told: Arc::new(Teller(told.clone())), rules: current };
         let Parts { durable, sets, work, view, root, policy } = parts;
         let mut worker = Worker {
             durable,
@@ -147,7 +157,7 @@ impl World {
         };
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
         builder.spawn(move || {
-            worker.switch(policy);
+            worker.switch(policy.unwrap_or_else(off));
             worker.run(&inbox);
         })?;
         Ok(world)
@@ -180,8 +190,8 @@ impl World {
     }
 
     fn tell(&self, told: Told) {
-        // The thread ends only with the process.
-        let _ = self.told.send(told);
+        // The thread is there as long as a handle is.
+        let _ = self.told.0.send(told);
     }
 }
 
@@ -228,7 +238,10 @@ impl Worker {
                         self.look();
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Told::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    self.watch_no_more();
+                    return;
+                }
             }
         }
     }
@@ -275,10 +288,14 @@ impl Worker {
         Ok(())
     }
 
-    fn open_place(&mut self) {
+    fn watch_no_more(&mut self) {
         if let Some(stop) = self.watcher.take() {
             stop.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn open_place(&mut self) {
+        self.watch_no_more();
         (self.backend, self.held) = (None, false);
         self.applied.clear();
         self.restore_wanted();

@@ -80,7 +80,7 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
+pub(super) fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
     let info: server::EnrollInfo = server::posture::read_json(&dir.join("enroll.json"))?;
     info.servers.first().cloned().ok_or_else(|| "no server".into())
 }

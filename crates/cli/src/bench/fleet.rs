@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::object::ObjectKey;
+use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::selection::Entry;
 use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
 use net::issue::NodeRequest;
@@ -28,6 +29,7 @@ const CHANNELS: [(&str, u64); 2] = [("near", NEAR_SECS), ("far", FAR_SECS)];
 #[derive(Clone)]
 pub(super) struct BenchNode {
     pub(super) id: NodeId,
+    pub(super) hostname: Hostname,
     pub(super) key: Arc<SigningKey>,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) held: model::exchange::Held,
@@ -41,6 +43,16 @@ pub(super) fn now() -> Timestamp {
 
 /// Fills `dir`: `count` nodes, the first `near` of them in the channel that calls often.
 pub(super) async fn fill(dir: &Path, count: usize, near: usize) -> Result<Vec<BenchNode>, BenchError> {
+    fill_synced(dir, count, near, &[Mode::Off]).await
+}
+
+/// As [`fill`]; the release gives the nodes these modes, one after the other.
+pub(super) async fn fill_synced(
+    dir: &Path,
+    count: usize,
+    near: usize,
+    modes: &[Mode],
+) -> Result<Vec<BenchNode>, BenchError> {
     let founded = posture::open(dir, "bench", now())?;
     let store = SqliteStore::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
@@ -64,7 +76,7 @@ pub(super) async fn fill(dir: &Path, count: usize, near: usize) -> Result<Vec<Be
         };
         let token = TokenUse { nonce: format!("bench-{number}"), expires_at: now() };
         enrollments.push((node, token));
-        keys.push((id, key, cert));
+        keys.push((id, hostname, key, cert));
     }
     // Side by side, so that the store may commit them in groups.
     let store = Arc::new(store);
@@ -79,13 +91,13 @@ pub(super) async fn fill(dir: &Path, count: usize, near: usize) -> Result<Vec<Be
         }
     }
     let release_key = founded.release_key.as_ref().ok_or("no release key")?;
-    let held = release(&*store, &founded.trust.fleet, release_key, count, near).await?;
+    let held = release(&*store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
     let mut nodes = Vec::with_capacity(count);
-    for (number, (id, key, cert)) in keys.into_iter().enumerate() {
+    for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
         let seed = key.seed();
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Seed(&seed))?;
-        let held = held[usize::from(number >= near)].clone();
-        nodes.push(BenchNode { id, key: Arc::new(key), tls, held });
+        let held = held[usize::from(number >= near)][number % modes.len()].clone();
+        nodes.push(BenchNode { id, hostname, key: Arc::new(key), tls, held });
     }
     Ok(nodes)
 }
@@ -94,24 +106,49 @@ fn hostname(number: usize) -> Result<Hostname, BenchError> {
     Ok(format!("node-{number:06}.bench.example").parse()?)
 }
 
-/// Commits a release in which every node has an entry; gives what a node of each channel holds.
+/// The kind that nodes synchronize.
+pub(super) const ITEM: &str = "Item";
+
+/// What a node of a mode has: its parameters, and the leave to synchronize.
+fn objects_of(mode: Mode) -> Result<Vec<(ObjectKey, Vec<u8>)>, BenchError> {
+    let mut objects = vec![(ObjectKey::of(Kind::PARAMS, "node"), br#"{"node":{"channel":"near"}}"#.to_vec())];
+    if mode != Mode::Off {
+        let policy = SyncPolicy {
+            mode,
+            kinds: vec![ITEM.to_owned()],
+            folder: None,
+            mismatch: Mismatch::default(),
+            max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+        };
+        objects.push((ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy)?));
+    }
+    Ok(objects)
+}
+
+/// Commits a release in which every node has an entry; gives what a node of each channel and
+/// mode holds.
 async fn release(
     store: &dyn Store,
     fleet: &model::FleetId,
     key: &SigningKey,
-    count: usize,
-    near: usize,
-) -> Result<Vec<model::exchange::Held>, BenchError> {
-    let content = br#"{"node":{"channel":"near"}}"#.to_vec();
-    let set = ObjectSet::of([(ObjectKey::of(Kind::PARAMS, "node"), Stub::of(&content))]);
+    (count, near, modes): (usize, usize, &[Mode]),
+) -> Result<Vec<Vec<model::exchange::Held>>, BenchError> {
+    let (mut sets, mut contents) = (Vec::new(), BTreeMap::new());
+    for mode in modes {
+        let objects = objects_of(*mode)?;
+        sets.push(ObjectSet::of(objects.iter().map(|(key, content)| (key.clone(), Stub::of(content)))));
+        contents.extend(objects.into_iter().map(|(_, content)| (content, ())));
+    }
     let mut leaves = Vec::with_capacity(count);
     for number in 0..count {
         let channel: Channel = CHANNELS[usize::from(number >= near)].0.parse()?;
-        leaves.push(Selection::leaf(&hostname(number)?, &Entry { channel, root: set.root() }));
+        let root = sets[number % sets.len()].root();
+        leaves.push(Selection::leaf(&hostname(number)?, &Entry { channel, root }));
     }
     let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
-    store.put_contents(vec![content.into()], now()).await?;
-    let mut chunks = vec![chunk::of_set(&set)];
+    store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
+    // Sections of one object are in the chunk of their set.
+    let mut chunks: Vec<chunk::Chunk> = sets.iter().map(chunk::of_set).collect();
     collect(selection.exact(), &mut chunks);
     chunks.push(chunk::of_selection(&selection));
     for part in chunks.chunks(10_000) {
@@ -134,7 +171,13 @@ async fn release(
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);
-        held.push(model::exchange::Held { channel: channel.clone(), seq: 1, header, root: set.root() });
+        let of_set = |set: &ObjectSet| model::exchange::Held {
+            channel: channel.clone(),
+            seq: 1,
+            header,
+            root: set.root(),
+        };
+        held.push(sets.iter().map(of_set).collect::<Vec<_>>());
         headers.insert(channel, signed);
     }
     let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));

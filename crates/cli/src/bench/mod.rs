@@ -9,6 +9,7 @@ mod floor;
 mod load;
 mod process;
 mod publish;
+mod sync;
 mod table;
 
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub enum Bench {
     Checkin(Load),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
+    /// Synchronization: streams, updates, latency, resyncs, a restart
+    Sync(sync::SyncArgs),
     /// The floor's server, started by the others
     #[command(hide = true)]
     FloorServer {
@@ -85,6 +88,7 @@ pub async fn run(bench: Bench) -> Result<Exit, Failure> {
         Bench::Floor(load) => checkin::floor_alone(&load).await,
         Bench::Checkin(load) => checkin::run(&load).await,
         Bench::Publish(args) => publish::run(args.nodes).await,
+        Bench::Sync(args) => sync::run(&args).await,
         Bench::FloorServer { dir } => floor::serve(&dir).await,
     };
     measured.map_err(BenchFailed)?;

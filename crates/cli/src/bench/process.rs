@@ -35,16 +35,20 @@ impl Server {
     /// Starts a control plane over a directory, on ports of its own choice; they are in the
     /// client files that it writes.
     pub(super) fn control_plane(dir: &Path) -> Result<Server, BenchError> {
+        Server::control_plane_at(dir, "127.0.0.1:0")
+    }
+
+    /// The same, with nodes called at an address.
+    pub(super) fn control_plane_at(dir: &Path, listen: &str) -> Result<Server, BenchError> {
         let dir = dir.to_string_lossy();
-        let own = "127.0.0.1:0";
         Server::start(&[
             "server",
             "--data",
             &dir,
             "--listen",
-            own,
+            listen,
             "--operator-listen",
-            own,
+            "127.0.0.1:0",
             "--name",
             "127.0.0.1",
         ])
@@ -52,21 +56,7 @@ impl Server {
 
     /// CPU time used so far, user and system.
     pub(super) fn cpu(&self) -> Result<Duration, BenchError> {
-        // The scheduler's own count has nanoseconds where it exists; else ticks.
-        let mut nanos = 0u64;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let path = task?.path().join("schedstat");
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        }
-        if nanos > 0 {
-            return Ok(Duration::from_nanos(nanos));
-        }
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let after = stat.rsplit_once(')').ok_or("no stat")?.1;
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        let ticks = |i: usize| fields.get(i).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-        Ok(Duration::from_secs_f64((ticks(11) + ticks(12)) / TICKS))
+        cpu_of(self.child.id())
     }
 
     /// Resident memory in bytes.
@@ -76,6 +66,25 @@ impl Server {
         let kib: u64 = line.split_whitespace().nth(1).ok_or("no VmRSS")?.parse()?;
         Ok(kib * 1024)
     }
+}
+
+/// CPU time that a process used so far, user and system.
+pub(super) fn cpu_of(process: u32) -> Result<Duration, BenchError> {
+    // The scheduler's own count has nanoseconds where it exists; else ticks.
+    let mut nanos = 0u64;
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let path = task?.path().join("schedstat");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    }
+    if nanos > 0 {
+        return Ok(Duration::from_nanos(nanos));
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let after = stat.rsplit_once(')').ok_or("no stat")?.1;
+    let fields: Vec<&str> = after.split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+    Ok(Duration::from_secs_f64((ticks(11) + ticks(12)) / TICKS))
 }
 
 impl Drop for Server {

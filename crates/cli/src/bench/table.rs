@@ -18,16 +18,28 @@ impl Row {
 
     /// A figure that must not exceed its limit.
     pub(super) fn at_most(what: impl Into<String>, figure: f64, limit: f64, unit: &str) -> Row {
-        let number = |value: f64| match value {
-            _ if value >= 100.0 => format!("{value:.0} {unit}"),
-            _ if value >= 1.0 => format!("{value:.2} {unit}"),
-            _ => format!("{value:.3} {unit}"),
-        };
         Row {
             what: what.into(),
-            figure: number(figure),
-            limit: Some((format!("at most {}", number(limit)), figure <= limit)),
+            figure: number(figure, unit),
+            limit: Some((format!("at most {}", number(limit, unit)), figure <= limit)),
         }
+    }
+
+    /// A figure that must reach its limit.
+    pub(super) fn at_least(what: impl Into<String>, figure: f64, limit: f64, unit: &str) -> Row {
+        Row {
+            what: what.into(),
+            figure: number(figure, unit),
+            limit: Some((format!("at least {}", number(limit, unit)), figure >= limit)),
+        }
+    }
+}
+
+fn number(value: f64, unit: &str) -> String {
+    match value {
+        _ if value >= 100.0 => format!("{value:.0} {unit}"),
+        _ if value >= 1.0 => format!("{value:.2} {unit}"),
+        _ => format!("{value:.3} {unit}"),
     }
 }
 

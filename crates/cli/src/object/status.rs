@@ -80,7 +80,7 @@ pub fn judge(view: &SyncView) -> Judged {
             let cause = view.why.clone().unwrap_or_else(|| "no reason is told".to_owned());
             let next = if cause.contains("removal") || cause.contains("gone at the source") {
                 format!("if they may go: muster object resync {node} --approve-deletions")
-            } else if cause.contains("would not take") || cause.contains("were refused there") {
+            } else if cause.contains("would not take") || cause.contains("are held otherwise there") {
                 "put those objects right and apply them again; `muster object list` names them".to_owned()
             } else {
                 format!("muster object resync {node}")

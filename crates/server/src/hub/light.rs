@@ -134,6 +134,10 @@ impl Lights {
 
     fn edit<T>(&self, id: &NodeId, edit: impl FnOnce(&mut Light) -> T) -> T {
         let mut nodes = self.nodes();
+        if self.index.get(id).is_none() {
+            // The last words of a removed node's link do not bring it back.
+            return edit(&mut Light::default());
+        }
         let light = nodes.entry(id.clone()).or_default();
         let done = edit(light);
         self.show(id, light);
@@ -180,7 +184,9 @@ impl Lights {
     /// The feed changed.
     pub(super) fn changed(&self, id: &NodeId, head: Cursor, objects: u64) {
         self.edit(id, |light| {
-            light.refused.retain(|_, _| light.head.as_ref().is_some_and(|h| h.incarnation == head.incarnation));
+            light
+                .refused
+                .retain(|_, _| light.head.as_ref().is_some_and(|h| h.incarnation == head.incarnation));
             (light.head, light.down) = (Some(head), objects);
         });
     }

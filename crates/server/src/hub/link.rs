@@ -12,7 +12,6 @@ pub(crate) const MAX_ORDERS: usize = 16;
 
 /// What carries a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(dead_code, reason = "streams make them")]
 pub(crate) enum Carrier {
     Grpc,
     Websocket,
@@ -34,7 +33,6 @@ impl Carrier {
 
 /// Where a link stands, both directions together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "streams make them")]
 pub(crate) enum Standing {
     /// Nothing is known yet.
     #[default]
@@ -57,7 +55,6 @@ pub(crate) struct NodeLink {
     pub(crate) node: NodeId,
     pub(crate) carrier: Carrier,
     /// One life of the agent's process.
-    #[allow(dead_code, reason = "tells two agents with one identity apart")]
     pub(crate) instance: String,
     pub(crate) since: Timestamp,
     standing: Mutex<Standing>,
@@ -86,7 +83,6 @@ impl NodeLink {
     }
 
     /// Says where it stands.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn stands(&self, standing: Standing) {
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }
@@ -98,10 +94,8 @@ pub(crate) struct OpenLink {
     /// What it is told from elsewhere.
     pub(super) orders: mpsc::Receiver<LinkOrder>,
     /// The link that it takes the place of; it was told to go away.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) replaced: Option<Arc<NodeLink>>,
     /// What was asked for while there was no link.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) wants: Wants,
     pub(super) hub: Arc<Hub>,
 }

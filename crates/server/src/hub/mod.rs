@@ -101,7 +101,6 @@ impl Hub {
     }
 
     /// Registers a node's link; the one before, if there is one, is told to go away.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn open(self: &Arc<Self>, id: &NodeId, carrier: Carrier, instance: &str) -> OpenLink {
         let (link, orders) = NodeLink::new(id.clone(), carrier, instance.to_owned(), now());
         let link = Arc::new(link);
@@ -110,25 +109,21 @@ impl Hub {
     }
 
     /// The node has our feed durably up to here.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn acked(&self, id: &NodeId, cursor: Cursor) {
         self.lights.acked(id, cursor);
     }
 
     /// The replica of the node's feed is this far and has so many objects.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
         self.lights.received(id, cursor, objects);
     }
 
     /// The node would not take an object of ours (`None`: it does now).
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: Option<String>) {
         self.lights.refused(id, key, why);
     }
 
     /// Two agents come under one identity (IDN-10), or not any more.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn duplicate(&self, id: &NodeId, duplicate: bool) {
         self.lights.duplicate(id, duplicate);
     }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::log::Cursor;
 use model::{Digest, Incarnation, Kind, NodeId, ObjectKey, Stub};
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, State};
@@ -133,15 +132,8 @@ impl NodeSync {
     }
 
     /// Tells whenever the feed changed.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
-    }
-
-    /// Where the feed stands.
-    #[allow(dead_code, reason = "links use it")]
-    pub(crate) fn cursor(&self) -> Cursor {
-        self.sets().feed.cursor()
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -183,7 +175,6 @@ impl NodeSync {
 
     /// Makes a batch of the replica durable. The link commits it to the replica afterwards,
     /// and says how many objects it has with [`super::Hub::received`].
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
         to_its_end(async move { this.write(write).await }).await
@@ -198,7 +189,6 @@ impl NodeSync {
     }
 
     /// Begins the feed's life anew with the same objects: its numbers were given out before.
-    #[allow(dead_code, reason = "links use it")]
     pub(crate) async fn refound(self: &Arc<Self>) -> Result<(), HubError> {
         let this = self.clone();
         to_its_end(async move { this.refound_whole().await }).await

@@ -34,7 +34,6 @@ fn lives() -> Histogram {
 
 /// Which way an event went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "links count them")]
 pub(crate) enum Way {
     In,
     Out,
@@ -42,7 +41,6 @@ pub(crate) enum Way {
 
 /// What a link counted since the last time; [`sync`] names what each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "links count them")]
 pub(crate) struct LinkCounts {
     pub(crate) coalesced: u64,
     pub(crate) superseded: u64,
@@ -115,7 +113,11 @@ impl Metrics {
         r.register("reconnects", "Links that took the place of another", m.reconnects.clone());
         r.register("events_received", "Frames received on links, by type", m.events_in.clone());
         r.register("events_sent", "Frames sent on links, by type", m.events_out.clone());
-        r.register("event_seconds", "From reading a frame to its end", m.event_seconds.clone());
+        r.register(
+            "event_seconds",
+            "From taking a batch of events to its being durable",
+            m.event_seconds.clone(),
+        );
         r.register(
             "propagation_seconds",
             "From acceptance at the source to durable at the destination",
@@ -138,7 +140,6 @@ impl Metrics {
     }
 
     /// A link was opened; `again` when it took the place of another.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn link_opened(&self, carrier: Carrier, again: bool) {
         self.links_opened.get_or_create(&[("carrier", carrier.as_str())]).inc();
         if again {
@@ -147,26 +148,22 @@ impl Metrics {
     }
 
     /// A link ended.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn link_closed(&self, carrier: Carrier, lived: Duration) {
         self.link_seconds.get_or_create(&[("carrier", carrier.as_str())]).observe(lived.as_secs_f64());
     }
 
     /// Frames went over a link.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn events(&self, way: Way, kind: &'static str, count: u64) {
         let family = if way == Way::In { &self.events_in } else { &self.events_out };
         family.get_or_create(&[("type", kind)]).inc_by(count);
     }
 
-    /// A frame was worked off.
-    #[allow(dead_code, reason = "streams use it")]
+    /// A batch of events was made durable.
     pub(crate) fn processed(&self, took: Duration) {
         self.event_seconds.observe(took.as_secs_f64());
     }
 
     /// A change reached its destination.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn propagated(&self, took: Duration) {
         self.propagation_seconds.observe(took.as_secs_f64());
     }
@@ -184,7 +181,6 @@ impl Metrics {
     }
 
     /// What a link counted since the last time.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn counted(&self, counts: LinkCounts) {
         let LinkCounts { coalesced, superseded, resends, rewinds, duplicates, applied, refused, .. } = counts;
         let LinkCounts { walk_frames, walk_objects, walk_bytes, .. } = counts;
@@ -205,19 +201,16 @@ impl Metrics {
     }
 
     /// A resync began.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn resync_began(&self) {
         self.resyncs.get_or_create(&[("what", "started")]).inc();
     }
 
     /// No permit for a resync at the time.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn resync_refused(&self) {
         self.resyncs.get_or_create(&[("what", "refused")]).inc();
     }
 
     /// A resync ended.
-    #[allow(dead_code, reason = "streams use it")]
     pub(crate) fn resync_ended(&self, took: Duration) {
         self.resyncs.get_or_create(&[("what", "finished")]).inc();
         self.resync_seconds.observe(took.as_secs_f64());

@@ -242,7 +242,8 @@ impl Sorted {
                     Ok(())
                 } else {
                     let kinds = policy.kinds.join(", ");
-                    let text = format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
+                    let text =
+                        format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
                     Err(why(Code::UnknownKind, text))
                 }
             }
@@ -276,7 +277,8 @@ impl Sorted {
             namespace: String::new(),
             name: String::new(),
         };
-        let given_up = || done(nothing.clone(), Became::Refused, Some(why(Code::Internal, "it was given up")));
+        let given_up =
+            || done(nothing.clone(), Became::Refused, Some(why(Code::Internal, "it was given up")));
         self.results.into_iter().map(|done| done.unwrap_or_else(given_up)).collect()
     }
 }

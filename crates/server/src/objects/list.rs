@@ -154,7 +154,8 @@ fn standing(light: &Light, side: Side, key: &ObjectKey, rev: u64) -> (Option<boo
 
 /// One object with its manifest, and what the node says of it.
 pub(crate) async fn one(plane: &Arc<ControlPlane>, name: ObjectName) -> Result<ObjectView, Problem> {
-    let unknown = || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", super::clip(&name.node)));
+    let unknown =
+        || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", super::clip(&name.node)));
     let slot = plane.index.find(&name.node).ok_or_else(unknown)?;
     let (id, _) = names(&slot);
     let key = apply::key_of(&name);

@@ -70,7 +70,7 @@ async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result
         }
         (Method::POST, ["v1", order @ ..]) => {
             let bytes = read(&parts, body, MAX_JSON).await?;
-            order_of(plane, order, &unpacked(&parts, bytes, MAX_JSON)?, &operator).await
+            order_of(plane, order, &unpacked(&parts, bytes, MAX_JSON)?, &operator, gzip).await
         }
         _ => Err(Code::NotFound.into()),
     }
@@ -121,6 +121,7 @@ async fn order_of(
     order: &[&str],
     bytes: &[u8],
     operator: &str,
+    gzip: bool,
 ) -> Result<Reply, Problem> {
     match order {
         ["missing"] => {
@@ -128,9 +129,9 @@ async fn order_of(
             let chunks = plane.store.missing_chunks(asked.chunks, now()).await.map_err(store_problem)?;
             let contents =
                 plane.store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
-            json(&Digests { chunks, contents }, true)
+            json(&Digests { chunks, contents }, gzip)
         }
-        ["fetch"] => json(&publish::fetch(plane, body::decode(bytes)?).await?, true),
+        ["fetch"] => json(&publish::fetch(plane, body::decode(bytes)?).await?, gzip),
         ["chunks"] => {
             let sent: Chunks = body::decode(bytes)?;
             let stored = plane.store.put_chunks(sent.chunks, now()).await.map_err(publish::put_problem)?;
@@ -148,7 +149,9 @@ async fn order_of(
         }
         ["pushes"] => json(&fleet::push(plane, body::decode(bytes)?).await?, false),
         ["log-level"] => set_log_level(plane, body::decode(bytes)?, operator),
-        ["objects" | "objects-delete" | "resyncs"] => objects::order(plane, order, bytes, operator).await,
+        ["objects" | "objects-delete" | "resyncs"] => {
+            objects::order(plane, order, bytes, operator, gzip).await
+        }
         ["selections" | "tasks" | "workflows", ..] => work::order(plane, order, bytes, operator).await,
         _ => Err(Code::NotFound.into()),
     }

@@ -56,10 +56,11 @@ pub(super) async fn order(
     order: &[&str],
     bytes: &[u8],
     operator: &str,
+    gzip: bool,
 ) -> Result<Reply, Problem> {
     match order {
-        ["objects"] => json(&apply::apply(plane, body::decode(bytes)?, operator).await?, true),
-        ["objects-delete"] => json(&apply::delete(plane, body::decode(bytes)?, operator).await?, true),
+        ["objects"] => json(&apply::apply(plane, body::decode(bytes)?, operator).await?, gzip),
+        ["objects-delete"] => json(&apply::delete(plane, body::decode(bytes)?, operator).await?, gzip),
         ["resyncs"] => {
             let asked: Resync = body::decode(bytes)?;
             json(&status::resync(plane, &asked, operator)?, false)

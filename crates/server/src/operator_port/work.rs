@@ -43,7 +43,9 @@ pub(super) async fn get(
 fn node_id(plane: &ControlPlane, name: &str) -> Result<model::NodeId, Problem> {
     match plane.index.find(name) {
         Some(slot) => Ok(slot.lock().node.id.clone()),
-        None => name.parse().map_err(|_| Problem::new(Code::NotFound, format!("no node {name:?} is enrolled"))),
+        None => {
+            name.parse().map_err(|_| Problem::new(Code::NotFound, format!("no node {name:?} is enrolled")))
+        }
     }
 }
 
@@ -117,7 +119,8 @@ async fn begin_workflow(
     operator: &str,
 ) -> Result<String, Problem> {
     let refused = |detail: String| Problem::new(Code::TaskRefused, detail);
-    let spec: WorkflowSpec = serde_json::from_value(asked.spec).map_err(|error| refused(error.to_string()))?;
+    let spec: WorkflowSpec =
+        serde_json::from_value(asked.spec).map_err(|error| refused(error.to_string()))?;
     for step in &spec.steps {
         if let Some(expected) = asked.expected.get(&step.name) {
             let nodes = select::meant(plane, &step.on).await?;
@@ -129,8 +132,7 @@ async fn begin_workflow(
         }
     }
     let id = fresh_id('w')?;
-    let workflow =
-        Workflow::new(&id, operator, spec, now()).map_err(|error| refused(chain(&error)))?;
+    let workflow = Workflow::new(&id, operator, spec, now()).map_err(|error| refused(chain(&error)))?;
     let plane = plane.clone();
     crate::node_port::whole(async move { plane.work.workflows.begin(&plane, workflow).await }).await?;
     Ok(id)

@@ -159,9 +159,12 @@ impl Shore for PlaneShore {
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
-        let done = vec![Outcome::Done; batch.items.len()];
+        let (done, begun) = (vec![Outcome::Done; batch.items.len()], Instant::now());
         match self.sets.keep(batch.write(&done)).await {
-            Ok(()) => done,
+            Ok(()) => {
+                self.plane.metrics.processed(begun.elapsed());
+                done
+            }
             Err(error) => {
                 tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
                 vec![Outcome::Temporary(error.to_string()); batch.items.len()]

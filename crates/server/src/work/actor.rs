@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::work::{Order, Outcome};
 use model::NodeId;
+use model::work::{Order, Outcome};
 use net::accept::stopped;
 use plane::work::{Effect, Input, Task, TaskDocument, WorkflowInput, action_id};
 use store::TaskNode;
@@ -261,7 +261,9 @@ impl Merged {
         let mut merged = Merged::default();
         for effect in effects {
             match effect {
-                Effect::SaveDocument(document) if document.finished.is_some() => merged.ended = Some(document),
+                Effect::SaveDocument(document) if document.finished.is_some() => {
+                    merged.ended = Some(document)
+                }
                 Effect::SaveDocument(document) => merged.decided = Some(document),
                 Effect::SaveNodes(nodes) => merged.nodes.extend(nodes),
                 Effect::Put { node, .. } | Effect::Drop { node, .. } => drop(merged.touched.insert(node)),

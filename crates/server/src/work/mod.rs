@@ -133,11 +133,8 @@ impl Orchestrator {
     async fn spawn(&self, plane: &Arc<ControlPlane>, task: Task, resumed: bool) -> Arc<OpenTask> {
         let (inputs, said) = mpsc::channel(MAX_INPUTS);
         let document = task.document();
-        let news = News {
-            version: self.next_version(),
-            summary: document.summary,
-            finished: document.finished,
-        };
+        let news =
+            News { version: self.next_version(), summary: document.summary, finished: document.finished };
         let open = OpenTask {
             spec: document.spec,
             created: document.created,
@@ -155,8 +152,12 @@ impl Orchestrator {
     pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
         let work = &plane.work;
         let flow = workflows::run(plane.clone(), work.stop.subscribe());
-        work.actors.lock().await.spawn(flow);
-        restore::sweep(&plane).await;
+        let sweep = restore::sweep(plane.clone(), work.stop.subscribe());
+        {
+            let mut actors = work.actors.lock().await;
+            actors.spawn(flow);
+            actors.spawn(sweep);
+        }
         loop {
             // Those that ended are let go; new ones come meanwhile.
             while work.actors.lock().await.try_join_next().is_some() {}

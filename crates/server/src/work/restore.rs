@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::log::FactBody;
 use model::work::Outcome;
 use model::{Kind, NodeId};
+use net::accept::stopped;
 use plane::work::{Input, NodeWork, Task, TaskDocument, Workflow, action_id, parse_action_id};
 use store::{ObjectFilter, StoreError, TaskKind, TaskNode, TaskRecord};
-use model::log::FactBody;
+
+use tokio::sync::watch;
 
 use super::{input, row, without};
 use crate::answer::chain;
@@ -128,16 +131,15 @@ async fn target(plane: &ControlPlane, task: &str, node: &NodeId) -> Result<Optio
 }
 
 /// Takes away the objects of actions whose terminal fact is here, or of which no task is
-/// known: a crash came between the fact and the removal.
-pub(super) async fn sweep(plane: &Arc<ControlPlane>) {
-    let plane = plane.clone();
-    let swept = async move {
-        while let Err(error) = sweep_once(&plane).await {
-            tracing::warn!(error = %chain(&error), "ended actions could not be looked for");
-            tokio::time::sleep(PAUSE).await;
+/// known: a crash came between the fact and the removal. Ends when the control plane stops.
+pub(super) async fn sweep(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bool>) {
+    while let Err(error) = sweep_once(&plane).await {
+        tracing::warn!(error = %chain(&error), "ended actions could not be looked for");
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = stopped(&mut stop) => return,
         }
-    };
-    tokio::spawn(swept);
+    }
 }
 
 async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
@@ -156,7 +158,8 @@ async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
         }
         for (node, actions) in by_node {
             let mut over = plane.store.ended_actions(&node, actions.clone()).await?;
-            for action in actions.iter().filter(|action| !over.contains(action)).cloned().collect::<Vec<_>>() {
+            for action in actions.iter().filter(|action| !over.contains(action)).cloned().collect::<Vec<_>>()
+            {
                 let task = parse_action_id(&action).map(|(task, _)| task.to_owned());
                 let known = match task {
                     Some(task) => plane.work.get(&task).is_some() || plane.store.task(&task).await?.is_some(),

@@ -150,7 +150,11 @@ pub(crate) async fn nodes(
 }
 
 /// The answer of a query as its terminal fact has it, and about how long it is.
-async fn answer(plane: &ControlPlane, task: &str, node: &NodeId) -> Result<(Option<Outcome>, usize), Problem> {
+async fn answer(
+    plane: &ControlPlane,
+    task: &str,
+    node: &NodeId,
+) -> Result<(Option<Outcome>, usize), Problem> {
     let facts = plane.store.action_facts(node, &action_id(task, node)).await.map_err(store_problem)?;
     let ended = facts.into_iter().find_map(|record| match record.fact.body {
         FactBody::Action(action) => match action.event {

@@ -45,7 +45,12 @@ pub(crate) struct Open {
 impl Workflows {
     pub(super) fn new() -> Workflows {
         let (inputs, said) = mpsc::channel(MAX_INPUTS);
-        Workflows { open: Mutex::default(), inputs, said: Mutex::new(Some(said)), news: watch::Sender::new(0) }
+        Workflows {
+            open: Mutex::default(),
+            inputs,
+            said: Mutex::new(Some(said)),
+            news: watch::Sender::new(0),
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
@@ -75,7 +80,10 @@ impl Workflows {
     pub(crate) async fn turn(&self, id: &str, input: WorkflowInput) -> Result<(), Problem> {
         let (done, heard) = oneshot::channel();
         let closed = |_| Problem::from(Code::Internal);
-        self.inputs.send((id.to_owned(), input, Some(done))).await.map_err(|_| Problem::from(Code::Internal))?;
+        self.inputs
+            .send((id.to_owned(), input, Some(done)))
+            .await
+            .map_err(|_| Problem::from(Code::Internal))?;
         heard.await.map_err(closed)
     }
 

@@ -66,6 +66,11 @@ impl Fleet {
         Fleet { dir, running: Some(running) }
     }
 
+    /// A fleet whose control plane was started by hand.
+    pub fn of(dir: TempDir, running: Running) -> Fleet {
+        Fleet { dir, running: Some(running) }
+    }
+
     /// Stops the control plane; the directory stays.
     pub async fn stop(&mut self) {
         self.running.take().unwrap().stop().await;
@@ -330,6 +335,13 @@ impl Operator {
         told(&call(&mut self.client, request).await)
     }
 
+    /// The response as it came.
+    pub async fn raw(&mut self, method: Method, path: &str, bytes: Vec<u8>) -> Response<Bytes> {
+        let mut request = plain(&self.url, path, bytes);
+        *request.method_mut() = method;
+        call(&mut self.client, request).await
+    }
+
     pub async fn node(&mut self, hostname: &str) -> server::api::NodeView {
         self.get(&format!("/v1/nodes/{hostname}")).await.unwrap()
     }
@@ -337,6 +349,11 @@ impl Operator {
     pub async fn status(&mut self) -> server::api::StatusView {
         self.get("/v1/status").await.unwrap()
     }
+}
+
+/// A message as it travels.
+pub fn body_of<T: Serialize>(message: &T) -> Vec<u8> {
+    body::encode(message).unwrap()
 }
 
 /// A request with the headers of the protocol and no signature.

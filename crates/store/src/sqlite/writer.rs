@@ -307,3 +307,50 @@ macro_rules! cause {
 }
 
 cause!(EnrollError, PutError, CommitError);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::sqlite::query;
+
+    fn insert(session: &mut Session, number: i64, fail: bool) -> Result<i64> {
+        query::change(&session.db, "test", "INSERT INTO t VALUES (?1)", [number])?;
+        if fail { Err(StoreError::Busy) } else { Ok(number) }
+    }
+
+    fn stored(session: &mut Session) -> Result<Vec<i64>> {
+        query::all(&session.db, "test", "SELECT n FROM t ORDER BY n", [], |row| row.get(0))
+    }
+
+    /// CNV-5: what fails leaves nothing, whether it is alone in its transaction or not.
+    #[tokio::test]
+    async fn what_fails_leaves_nothing() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE TABLE t (n INTEGER)").unwrap();
+        let writer = Writer::start(db).unwrap();
+        for (number, fail) in [(1, false), (2, true), (3, false)] {
+            let result = writer.run(0, move |session| insert(session, number, fail)).await;
+            assert_eq!(result.is_err(), fail);
+        }
+        assert_eq!(writer.run(0, stored).await.unwrap(), [1, 3]);
+
+        // While the writer is held, others queue up to a group.
+        let (release, held) = sync_channel::<()>(0);
+        let hold = writer.run(0, move |_| {
+            held.recv().unwrap();
+            Ok::<_, StoreError>(())
+        });
+        let four = writer.run(0, |session| insert(session, 4, false));
+        let five = writer.run(0, |session| insert(session, 5, true));
+        let six = writer.run(0, |session| insert(session, 6, false));
+        let queued = async {
+            // Polled after the others, which are queued by then.
+            release.send(()).unwrap();
+        };
+        let (_, four, five, six, ()) = tokio::join!(biased; hold, four, five, six, queued);
+        assert!(four.is_ok() && five.is_err() && six.is_ok());
+        assert_eq!(writer.run(0, stored).await.unwrap(), [1, 3, 4, 6]);
+    }
+}

@@ -557,7 +557,7 @@ impl Link {
         cx.send(Frame::Ack(Ack {
             seq: self.inbox.acked,
             cursor: self.inbox.acked_cursor.clone(),
-            refused: cx.replica.unfit().len() as u64,
+            refused: (cx.replica.unfit().len() + self.resync.kept.map_or(0, |(kept, _)| kept)) as u64,
         }));
     }
 

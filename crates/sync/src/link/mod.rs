@@ -19,7 +19,8 @@ use model::log::Cursor;
 use model::{Incarnation, ObjectSet, Timestamp};
 
 use crate::feed::{Feed, Resume};
-use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Ping};
+use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Interop, Ping};
+use crate::mode::Role;
 use crate::replica::Replica;
 
 pub use batch::{Batch, Item, ItemChange, Outcome};
@@ -139,8 +140,14 @@ impl Link {
             Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
             Input::Admitted => self.admitted(cx),
             Input::NotAdmitted { wait } => self.not_admitted(wait, cx),
-            Input::Approve => self.resync_now(true, cx),
-            Input::Resync => self.resync_now(false, cx),
+            Input::Approve => {
+                self.resync_now(true, cx);
+                self.pass_on(Frame::Approve, cx);
+            }
+            Input::Resync => {
+                self.resync_now(false, cx);
+                self.pass_on(Frame::Interop(Box::new(Interop::RequestResync)), cx);
+            }
             Input::Say(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
@@ -277,10 +284,21 @@ impl Link {
                 let message = format!("{}: {}", away.code, away.message);
                 cx.out.push(Output::Close { code: "went-away", message, retry_after: away.retry_after });
             }
+            // Only the control plane speaks for operators.
+            Frame::Approve if self.config.role == Role::Agent => self.resync_now(true, cx),
+            Frame::Approve => self.counters.ignored += 1,
             Frame::CheckIn(_) | Frame::Answer(_) | Frame::StateUpdated => {
                 cx.out.push(Output::Received(frame))
             }
             Frame::Unknown(_) => self.counters.ignored += 1,
+        }
+    }
+
+    /// What an operator asked of the control plane's end counts at the node's, too: its replica
+    /// is the other half of the two sets.
+    fn pass_on(&mut self, frame: Frame, cx: &mut Cx<'_>) {
+        if self.config.role == Role::Principal && self.peer.is_some() {
+            cx.send(frame);
         }
     }
 
@@ -378,6 +396,11 @@ impl Link {
         self.out.acked.as_ref()
     }
 
+    /// How many objects the other side holds otherwise than our feed says, by its word.
+    pub fn refused_there(&self) -> u64 {
+        self.out.refused_there
+    }
+
     /// Events sent and not acknowledged.
     pub fn in_flight(&self) -> usize {
         self.out.in_flight()
@@ -402,9 +425,10 @@ impl Link {
         match self.out.flow {
             Flow::Unknown => Standing::Connecting,
             Flow::Stuck | Flow::Walk => Standing::Resyncing,
-            Flow::Open if self.out.refused_there > 0 => {
-                Standing::Diverged(format!("{} objects were refused there", self.out.refused_there))
-            }
+            Flow::Open if self.out.refused_there > 0 => Standing::Diverged(format!(
+                "{} objects are held otherwise there: refused, or kept until an operator confirms their removal",
+                self.out.refused_there
+            )),
             Flow::Open => {
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.life());
                 match feed.count_after(from.map_or(0, |cursor| cursor.seq)) {

@@ -418,10 +418,12 @@ impl Link {
         let approved = std::mem::take(&mut self.resync.approved);
         if many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all && !approved {
             self.resync.kept = Some((many, all));
+            // The source is told: it would take the sets for equal.
+            self.inbox.ack_due = true;
             self.note_resynced(0, orphans.len(), cx);
             return;
         }
-        self.resync.kept = None;
+        self.inbox.ack_due |= self.resync.kept.take().is_some();
         let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
         orphans.sort_by_key(|key| std::cmp::Reverse(rank(&key.section.kind, kinds)));
         self.note_resynced(orphans.len(), 0, cx);

@@ -161,6 +161,7 @@ impl<'a> Draft<'a> {
             Frame::CheckIn(check_in) => Draft::new(Name::CheckIn).json(payload::write(&**check_in)?),
             Frame::Answer(answer) => Draft::new(Name::Answer).json(payload::write(&**answer)?),
             Frame::StateUpdated => Draft::new(Name::StateUpdated),
+            Frame::Approve => Draft::new(Name::Approve),
             Frame::Unknown(name) => Draft::named(name),
         })
     }

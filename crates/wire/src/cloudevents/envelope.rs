@@ -162,6 +162,7 @@ impl<'a> Envelope<'a> {
             Name::Ping => Frame::Ping(self.ping()?),
             Name::Pong => Frame::Pong(self.ping()?),
             Name::StateUpdated => Frame::StateUpdated,
+            Name::Approve => Frame::Approve,
             Name::RotateKeys => Frame::Unknown(name.as_str().to_owned()),
             Name::Hello => payload::hello(data)?,
             Name::Ask => payload::ask(data)?,

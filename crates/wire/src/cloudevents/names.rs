@@ -92,6 +92,8 @@ names! {
     CheckIn CHECK_IN
     /// Its answer.
     Answer CHECK_IN_ANSWER
+    /// Deletions beyond the share that goes without asking are confirmed.
+    Approve APPROVE_DELETIONS
 }
 
 /// The name in a type, without the prefixes that are read.

@@ -268,6 +268,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => check_ins(),
         1 => answers(),
         1 => Just(Frame::StateUpdated),
+        1 => Just(Frame::Approve),
         1 => "[a-z.-]{1,30}".prop_filter("not known", |name| Name::parse(name).is_none())
             .prop_map(Frame::Unknown),
     ]

@@ -1,0 +1,94 @@
+//! [`Exchange`]: check-ins, one at a time, over the open stream or by a call of their own.
+//!
+//! Acknowledgements of facts may not overtake one another: what one exchange came to is with
+//! the daemon before the next one begins.
+
+use std::sync::Arc;
+
+use model::exchange::{Answer, CheckIn};
+use model::log::{MAX_FACT_BYTES, MAX_FACTS};
+use node::Input;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::Mutex;
+use wire::route;
+
+use crate::daemon::Word;
+use crate::render::chain;
+use crate::session::{CallError, Session};
+use crate::state::Durable;
+use crate::sync::Synchronization;
+
+/// The way of check-ins.
+pub struct Exchange {
+    session: Arc<Mutex<Session>>,
+    sync: Arc<Synchronization>,
+    durable: Arc<Durable>,
+    words: UnboundedSender<Word>,
+    turn: Mutex<()>,
+}
+
+impl Exchange {
+    /// Check-ins over the stream of `sync` when there is one, else by this session.
+    pub fn new(
+        session: Arc<Mutex<Session>>,
+        sync: Arc<Synchronization>,
+        durable: Arc<Durable>,
+        words: UnboundedSender<Word>,
+    ) -> Exchange {
+        Exchange { session, sync, durable, words, turn: Mutex::new(()) }
+    }
+
+    /// Puts the facts that wait into a check-in.
+    fn load(&self, message: &mut CheckIn) {
+        // The log may have begun a new life since the start.
+        message.incarnation = self.durable.incarnation();
+        match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
+            Ok(facts) => message.facts = facts,
+            Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
+        }
+    }
+
+    /// Checks in for the node, and tells the daemon what came of it.
+    pub async fn check_in(&self, mut message: CheckIn) {
+        let _turn = self.turn.lock().await;
+        self.load(&mut message);
+        if self.sync.is_open()
+            && let Some(answer) = self.sync.check_in(message.clone()).await
+        {
+            return self.tell(Word::Input(Input::Answered(Box::new(answer))));
+        }
+        let mut session = self.session.lock().await;
+        let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
+        self.tell(Word::Input(Input::ServerTime(session.server_time())));
+        self.tell(Word::Input(match answer {
+            Ok(answer) => Input::Answered(Box::new(answer)),
+            Err(error) => {
+                let why = chain(&error);
+                tracing::info!(why, "no check-in");
+                Input::Unreachable(why)
+            }
+        }));
+    }
+
+    /// Delivers the facts that wait over the open stream, and tells the daemon how far they
+    /// came. `message` says the rest.
+    pub async fn flush(&self, mut message: CheckIn) {
+        let _turn = self.turn.lock().await;
+        self.load(&mut message);
+        let answer = if message.facts.is_empty() { None } else { self.sync.check_in(message.clone()).await };
+        let nothing = message.facts.is_empty();
+        self.tell(match answer {
+            Some(answer) => {
+                let more = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
+                Word::Flushed { acked: answer.acked, contact: more }
+            }
+            // The node's own check-in carries them.
+            None => Word::Flushed { acked: None, contact: !nothing },
+        });
+    }
+
+    fn tell(&self, word: Word) {
+        // Closed only when the daemon is gone.
+        let _ = self.words.send(word);
+    }
+}

@@ -1,0 +1,462 @@
+//! [`Links`]: opens links when there is need for one, and closes them when there is none
+//! (SYN-1, SYN-10, SYN-11, SYN-13, SYN-14).
+//!
+//! `auto` polls by check-ins, and opens the best stream that works when the control plane asks
+//! for one or something of the node's own is to go; it is closed when both directions are
+//! equal and nothing moves. The other transports keep what they name open.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::exchange::{Answer, CheckIn};
+use model::log::Cursor;
+use model::policy::Policy;
+use model::replication::Transport;
+use model::{Kind, Timestamp};
+use streams::drive::{self, Ended, Ends, Order, Orders};
+use streams::{EndsError, drive as run_link};
+use sync::backoff::{Backoff, poll_at};
+use sync::link::{Link, LinkConfig};
+use sync::{Frame, Role};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::carriers::{Carrier, Carriers};
+use super::posts;
+use super::sets::Sets;
+use super::shore::AgentShore;
+use super::view::View;
+use super::world::{Rules, World};
+use crate::clock::now;
+use crate::daemon::Word;
+use crate::opening::{OpenError, Opener};
+use crate::render::chain;
+
+/// A link that nobody needs any more is closed after so long a rest.
+pub const IDLE_CLOSE: Duration = Duration::from_secs(60);
+/// How often it is looked whether a link rests.
+const LOOK: Duration = Duration::from_secs(5);
+/// The same for a poll, which ends as soon as all is said.
+const POLL_LOOK: Duration = Duration::from_millis(50);
+/// A poll is given up after this: it waits for something that is not its business.
+const LONGEST_POLL: Duration = Duration::from_secs(120);
+/// The longest sleep without a link.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// A link that lived so long was a good one: the next failure is the first.
+const GOOD: Duration = Duration::from_secs(10);
+/// How long the answer to a check-in on a link may take, before it goes another way.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// How long a stop may take: the last words of a link.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
+
+/// What links are told by the daemon.
+enum Told {
+    /// Work waits at the control plane.
+    Requested,
+    /// Another release is held.
+    Policy(Policy),
+}
+
+/// The link that is open.
+#[derive(Clone)]
+struct Open {
+    orders: Orders,
+    shore: Arc<AgentShore>,
+    carrier: Carrier,
+}
+
+type Current = Arc<Mutex<Option<Open>>>;
+
+/// The daemon's way to its links.
+pub struct Links {
+    told: mpsc::UnboundedSender<Told>,
+    stop: watch::Sender<bool>,
+    current: Current,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What links need.
+pub struct Parts {
+    /// Opens transports.
+    pub opener: Opener,
+    /// Both sets.
+    pub sets: Arc<Sets>,
+    /// Applies what comes.
+    pub world: World,
+    /// What is shown.
+    pub view: Arc<View>,
+    /// The way to the daemon.
+    pub words: mpsc::UnboundedSender<Word>,
+    /// The channel's settings.
+    pub policy: Policy,
+    /// One life of this process.
+    pub instance: String,
+    /// Spreads waits.
+    pub seed: u64,
+}
+
+impl Links {
+    /// Starts the task that opens and closes links.
+    pub fn start(parts: Parts) -> Links {
+        let (told, inbox) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let current = Current::default();
+        let Parts { opener, sets, world, view, words, policy, instance, seed } = parts;
+        view.set(|view| view.transport = policy.transport);
+        let manager = Manager {
+            opener,
+            sets,
+            rules: world.rules(),
+            world,
+            view,
+            words,
+            policy,
+            instance,
+            told: inbox,
+            stopped,
+            current: current.clone(),
+            carriers: Carriers::default(),
+            backoff: Backoff::new(seed),
+            began: Instant::now(),
+            not_before: Instant::now(),
+            lost: Instant::now(),
+            last_poll: None,
+            requested: false,
+            acked: None,
+            count: 0,
+        };
+        let task = Mutex::new(Some(tokio::spawn(manager.run())));
+        Links { told, stop, current, task }
+    }
+
+    /// Work waits at the control plane, which wants a stream for it.
+    pub fn requested(&self) {
+        self.tell(Told::Requested);
+    }
+
+    /// Another release is held.
+    pub fn held(&self, policy: Policy) {
+        self.tell(Told::Policy(policy));
+    }
+
+    fn tell(&self, told: Told) {
+        // Closed only after a stop.
+        let _ = self.told.send(told);
+    }
+
+    /// Whether check-ins can go over an open stream.
+    pub fn is_open(&self) -> bool {
+        self.stream().is_some()
+    }
+
+    fn stream(&self) -> Option<Open> {
+        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        open.filter(|open| open.carrier.is_stream() && open.shore.takes_check_ins())
+    }
+
+    /// Checks in over the open stream; `None`: there is none, or no answer came.
+    pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
+        let open = self.stream()?;
+        let answer = open.shore.ask();
+        let said = open.orders.send(Order::Say(Frame::CheckIn(Box::new(message)))).await;
+        // With the link's end the one that would answer is gone too.
+        drop(open);
+        said.ok()?;
+        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
+    }
+
+    /// Ends the link in order; no more are opened.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut task) = task
+            && timeout(STOP_WITHIN, &mut task).await.is_err()
+        {
+            tracing::warn!("the link did not end in order");
+            task.abort();
+        }
+    }
+}
+
+struct Manager {
+    opener: Opener,
+    sets: Arc<Sets>,
+    world: World,
+    rules: watch::Receiver<Rules>,
+    view: Arc<View>,
+    words: mpsc::UnboundedSender<Word>,
+    policy: Policy,
+    instance: String,
+    told: mpsc::UnboundedReceiver<Told>,
+    stopped: watch::Receiver<bool>,
+    current: Current,
+    carriers: Carriers,
+    backoff: Backoff,
+    began: Instant,
+    /// No link is opened before.
+    not_before: Instant,
+    /// When the last stream ended.
+    lost: Instant,
+    last_poll: Option<Instant>,
+    /// The control plane asked for a stream.
+    requested: bool,
+    /// How far the control plane has the own set.
+    acked: Option<Cursor>,
+    count: u64,
+}
+
+/// How a link was ended from this side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    Idle,
+    Rules,
+    Stop,
+}
+
+impl Manager {
+    async fn run(mut self) {
+        let mut feed = self.sets.watch();
+        while !*self.stopped.borrow() {
+            let plan = self.plan();
+            let at = plan.map_or(Instant::now() + LONGEST_SLEEP, |(at, _)| at);
+            let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
+            tokio::select! {
+                Some(told) = self.told.recv() => self.take(told),
+                Ok(()) = self.rules.changed() => self.not_before = Instant::now(),
+                Ok(()) = feed.changed() => {}
+                () = net::accept::stopped(&mut stopped) => return,
+                () = sleep_until(at) => if let Some((_, carrier)) = plan {
+                    tokio::select! {
+                        opened = self.open(carrier) => match opened {
+                            Ok((ends, name)) => self.link(ends, carrier, &name).await,
+                            Err(error) => self.not_opened(carrier, &error).await,
+                        },
+                        () = net::accept::stopped(&mut stopped_open) => return,
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Requested => self.requested = true,
+            Told::Policy(policy) => {
+                let transport = policy.transport;
+                if transport != self.policy.transport {
+                    self.not_before = Instant::now();
+                }
+                self.policy = policy;
+                self.view.set(|view| view.transport = transport);
+            }
+        }
+    }
+
+    /// Time that only goes forward.
+    fn timestamp(&self, at: Instant) -> Timestamp {
+        let since = at.saturating_duration_since(self.began);
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Something is to go one way or the other.
+    fn is_needed(&self) -> bool {
+        let own = self.sets.own_cursor();
+        self.requested || (own.seq > 0 && self.acked.as_ref() != Some(&own))
+    }
+
+    /// Whether the policy wants a stream even when nothing moves.
+    fn keeps_open(&self) -> bool {
+        !matches!(self.policy.transport, Transport::Auto | Transport::Poll)
+    }
+
+    /// Which link is to be opened next, and when.
+    fn plan(&self) -> Option<(Instant, Carrier)> {
+        if self.rules.borrow().number == 0 {
+            return None;
+        }
+        let (now, needed) = (Instant::now(), self.is_needed());
+        let best = self.carriers.next(self.policy.transport, now);
+        let wanted = needed || (self.keeps_open() && best.is_stream());
+        let first = wanted.then_some((self.not_before, best));
+        let poll = self.keeps_open().then(|| self.poll_at()).flatten();
+        first.into_iter().chain(poll.map(|at| (at, Carrier::Poll))).min_by_key(|(at, _)| *at)
+    }
+
+    /// When to poll for want of a stream (SYN-11).
+    fn poll_at(&self) -> Option<Instant> {
+        let lost = self.timestamp(self.lost);
+        let last = self.last_poll.map(|at| self.timestamp(at));
+        let at = poll_at(false, lost, last, self.policy.converge())?;
+        Some(self.began + Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
+    }
+
+    async fn open(&mut self, carrier: Carrier) -> Result<(Ends, String), OpenError> {
+        self.count += 1;
+        let name = format!("{}-{}", self.instance, self.count);
+        let ends = match carrier {
+            Carrier::Grpc => self.opener.grpc(&name).await?,
+            Carrier::Websocket => self.opener.websocket(&name).await?,
+            Carrier::Sse => {
+                let have = self.sets.with(|_, replica| replica.cursor().cloned());
+                let (incoming, link, session) = self.opener.sse(&name, have.as_ref()).await?;
+                let outgoing = posts::beside(session, self.opener.origin(&name), link);
+                Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+            }
+            Carrier::Poll => {
+                self.last_poll = Some(Instant::now());
+                let session = self.opener.beside().await;
+                let (incoming, outgoing) = posts::polled(session, self.opener.origin(&name));
+                Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+            }
+        };
+        Ok((ends, name))
+    }
+
+    async fn not_opened(&mut self, carrier: Carrier, error: &OpenError) {
+        let why = chain(error);
+        tracing::info!(carrier = carrier.as_str(), why, "no link");
+        self.view.set(|view| view.ended = Some(format!("{}: {why}", carrier.as_str())));
+        if matches!(error, OpenError::Reach(_)) && carrier == Carrier::Websocket {
+            self.opener.next_url().await;
+        }
+        let other = error.is_of_carrier() && self.carriers.failed(carrier, Instant::now());
+        self.wait(other && !self.names_one(), error.retry_after());
+    }
+
+    /// The policy names one transport.
+    fn names_one(&self) -> bool {
+        matches!(self.policy.transport, Transport::Grpc | Transport::Websocket | Transport::Sse)
+    }
+
+    fn wait(&mut self, at_once: bool, at_least: Option<Duration>) {
+        let wait = if at_once { Duration::ZERO } else { self.backoff.failed(at_least) };
+        self.not_before = Instant::now() + wait;
+    }
+
+    fn config(&self, carrier: Carrier, rules: &Rules) -> LinkConfig {
+        let kinds = rules.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+        let mut config = LinkConfig::new(Role::Agent, rules.policy.mode, &self.instance, kinds);
+        config.max_delete_percent = rules.policy.max_delete_percent;
+        if carrier == Carrier::Poll {
+            config.assumed.clone_from(&self.acked);
+        }
+        config
+    }
+
+    /// Runs a link to its end.
+    async fn link(&mut self, ends: Ends, carrier: Carrier, name: &str) {
+        let rules = self.rules.borrow_and_update().clone();
+        let (sets, words) = (self.sets.clone(), self.words.clone());
+        let shore = AgentShore::new(sets, self.world.clone(), self.view.clone(), words, rules.number);
+        let shore = Arc::new(shore);
+        let link = Link::new(self.config(carrier, &rules), Timestamp(0));
+        let (orders, taken) = drive::orders();
+        let open = Open { orders: orders.clone(), shore: shore.clone(), carrier };
+        self.set_current(Some(open));
+        tracing::debug!(carrier = carrier.as_str(), name, "a link begins");
+        self.view.set(|view| {
+            view.link = Some(carrier.as_str().to_owned());
+            view.since = Some(now());
+            view.counts.links += 1;
+        });
+        let began = Instant::now();
+        let driven = run_link(link, shore.clone(), ends, Vec::new(), self.sets.watch(), taken);
+        tokio::pin!(driven);
+        let mut closing = Closing::No;
+        let mut stopped = self.stopped.clone();
+        let ended = loop {
+            let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll) || carrier == Carrier::Poll;
+            let look = if carrier == Carrier::Poll { POLL_LOOK } else { LOOK };
+            let asked = tokio::select! {
+                ended = &mut driven => break ended,
+                Some(told) = self.told.recv() => {
+                    self.take(told);
+                    continue;
+                }
+                Ok(()) = self.rules.changed() => match self.rules.borrow().number == rules.number {
+                    true => continue,
+                    false => Closing::Rules,
+                },
+                () = net::accept::stopped(&mut stopped), if closing != Closing::Stop => Closing::Stop,
+                () = tokio::time::sleep(look), if rests && closing == Closing::No => {
+                    match self.rests(&shore, carrier, began) {
+                        true => Closing::Idle,
+                        false => continue,
+                    }
+                }
+            };
+            closing = asked;
+            // A link that has more orders than it can hold ends by itself.
+            let _ = orders.try_send(Order::Shutdown);
+        };
+        self.set_current(None);
+        self.ended(&ended, &shore, carrier, closing, began.elapsed());
+    }
+
+    fn set_current(&self, open: Option<Open>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = open;
+    }
+
+    /// Nothing moves, and nobody needs the link.
+    fn rests(&self, shore: &AgentShore, carrier: Carrier, began: Instant) -> bool {
+        if carrier == Carrier::Poll {
+            return shore.quiet().is_some() || began.elapsed() >= LONGEST_POLL;
+        }
+        let busy = self.view.shown().actions_running > 0;
+        !busy && shore.quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
+    }
+
+    fn ended(
+        &mut self,
+        ended: &Ended,
+        shore: &AgentShore,
+        carrier: Carrier,
+        closing: Closing,
+        lived: Duration,
+    ) {
+        let error = ended.error.as_ref().map(|error| chain(error));
+        let why = error.clone().unwrap_or_else(|| ended.message.clone());
+        tracing::debug!(carrier = carrier.as_str(), code = ended.code, why, "a link ended");
+        self.view.link_ended(&ended.counters);
+        self.view.set(|view| {
+            (view.link, view.since) = (None, None);
+            view.ended = (closing == Closing::No).then(|| format!("{}: {why}", ended.code));
+            view.counts.reconnects += u64::from(closing == Closing::No);
+        });
+        if let Some(acked) = shore.acked() {
+            self.acked = Some(acked);
+        }
+        if carrier.is_stream() {
+            self.lost = Instant::now();
+        }
+        if ended.met {
+            self.carriers.worked(carrier);
+            self.requested &= shore.quiet().is_none() && closing != Closing::Idle;
+        }
+        if ended.code == "mode" || ended.message.starts_with("mode:") {
+            // The control plane points to another release than the one held here.
+            let _ = self.words.send(Word::Contact);
+        }
+        self.wait_after(ended, carrier, closing, lived);
+    }
+
+    fn wait_after(&mut self, ended: &Ended, carrier: Carrier, closing: Closing, lived: Duration) {
+        if closing != Closing::No {
+            self.backoff.succeeded();
+            return self.wait(true, None);
+        }
+        if ended.met && lived >= GOOD {
+            self.backoff.succeeded();
+        }
+        let told = ended.code == "went-away" || matches!(ended.error, Some(EndsError::Problem(_)));
+        let other = !ended.met && !told && self.carriers.failed(carrier, Instant::now());
+        let problem = match &ended.error {
+            Some(EndsError::Problem(problem)) => problem.retry_after_secs,
+            _ => None,
+        };
+        let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
+        self.wait(other && !self.names_one(), at_least);
+    }
+}

@@ -1,0 +1,56 @@
+//! SYN-1, SYN-5, SYN-10, OPS-2: objects that an operator applies are on the node, and what the
+//! node is asked for is done and told, over each transport.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod joined;
+
+use joined::{Pair, item, says, until};
+use model::replication::{Mode, Transport};
+
+async fn over(transport: Transport, carrier: &str) {
+    let says = says(Mode::Managed, None, transport).delegating(&[&["/bin/echo", "**"]]);
+    let mut pair = Pair::new(&says).await;
+    let daemon = pair.daemon();
+    pair.apply(vec![item("a", "one"), item("b", "two")]).await;
+    until("two objects are on the node", async || {
+        (pair.status()["theirObjects"] == 2).then_some(())
+    })
+    .await;
+    let task = pair.begin(&["/bin/echo", "it", "works"]).await;
+    let task = pair.task_over(&task.id).await;
+    assert_eq!(task.summary.progress.succeeded, 1, "{task:?}");
+    assert_eq!(pair.output(&task.id).await, "it works\n");
+    until("the action's object is gone again", async || {
+        (pair.status()["theirObjects"] == 2).then_some(())
+    })
+    .await;
+    let log = daemon.log();
+    assert!(log.contains(&format!("carrier=\"{carrier}\"")), "{log}");
+    assert!(daemon.end().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_grpc() {
+    over(Transport::Grpc, "grpc").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_a_websocket() {
+    over(Transport::Websocket, "websocket").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_server_sent_events() {
+    over(Transport::Sse, "sse").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_polling() {
+    over(Transport::Poll, "poll").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_itself() {
+    over(Transport::Auto, "grpc").await;
+}

@@ -1,0 +1,117 @@
+//! SYN-1, SYN-11, SYN-13, IDN-4: where a transport does not come through the next one is tried,
+//! down to posts, and what failed is not tried again for a while; each opening is signed over
+//! the TLS session in which it is said.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod control;
+mod shores;
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::opening::Opener;
+use agent::session::Session;
+use agent::sync::transport::{Links, Parts};
+use control::{Control, Reply, key, now, problem};
+use http::request::Parts as Head;
+use model::policy::Policy;
+use model::replication::{Mode, Transport};
+use model::{Hostname, NodeId};
+use net::accept::Connection;
+use net::tls::ClientKey;
+use shores::{Node, eventually, policy};
+use spool::Disk;
+use wire::signature::{self, SignatureError, Target};
+use wire::{Code, Problem, route};
+
+/// A control plane, or something on the way to it, that knows no streams; and what it saw.
+#[derive(Clone, Default)]
+struct Deaf {
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Deaf {
+    fn answer(&self, head: &Head) -> Reply {
+        let path = head.uri.path().to_owned();
+        if path == route::SUBSCRIBE || path == route::STREAM {
+            is_bound(head);
+        }
+        self.asked.lock().unwrap().push(path);
+        problem(&Problem::new(Code::NotFound, "nothing of that kind is here"))
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// The opening holds in its own session alone.
+fn is_bound(head: &Head) {
+    let connection = head.extensions.get::<Connection>().unwrap();
+    let signed = signature::parse(&head.headers).unwrap();
+    let target = Target { method: head.method.as_str(), path: head.uri.path(), query: "", body: b"" };
+    signed.verify_opening(target, &connection.binding, &key(1).public(), now()).unwrap();
+    let other = signed.verify_opening(target, &[7; 32], &key(1).public(), now());
+    assert!(matches!(other, Err(SignatureError::Binding)), "{other:?}");
+    assert!(signed.verify(target, &key(1).public(), now()).is_err(), "it is no request of its own");
+}
+
+async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+    let deaf = Deaf::default();
+    let answers = deaf.clone();
+    let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
+    let hostname: Hostname = "web-1".parse().unwrap();
+    let own = Arc::new(key(1));
+    let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
+    let tls = net::tls::client(control.ca.cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
+    let id = NodeId::of_key(own.public().as_bytes());
+    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url.clone()], tls, id, own)));
+    let temp = tempfile::tempdir().unwrap();
+    let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
+    let links = Links::start(Parts {
+        opener: Opener::new(session, hostname),
+        sets: node.sets.clone(),
+        world: node.world.clone(),
+        view: node.view.clone(),
+        words: node.words.clone(),
+        policy: Policy { transport, ..Policy::default() },
+        instance: "i1".to_owned(),
+        seed: 1,
+    });
+    (deaf, node, links, control, temp)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_best_that_works_is_taken() {
+    let (deaf, _node, links, _control, _temp) = links(Transport::Stream).await;
+    links.requested();
+    eventually("posts are tried at last", || deaf.asked().contains(&route::EVENTS.to_owned())).await;
+    let asked = deaf.asked();
+    let first = |path: &str| asked.iter().position(|one| one == path).unwrap();
+    // A WebSocket was tried in between, over HTTP/1.1, which is not even offered here.
+    assert!(first(route::SUBSCRIBE) < first(route::STREAM), "{asked:?}");
+    assert!(first(route::STREAM) < first(route::EVENTS), "{asked:?}");
+    let count = |path: &str| asked.iter().filter(|one| *one == path).count();
+    assert_eq!((count(route::SUBSCRIBE), count(route::STREAM)), (2, 2), "{asked:?}");
+    links.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_named_is_tried_alone_with_growing_waits() {
+    let (deaf, _node, links, _control, _temp) = links(Transport::Grpc).await;
+    eventually("it is tried three times", || deaf.asked().len() >= 3).await;
+    assert!(deaf.asked().iter().all(|path| path == route::SUBSCRIBE), "{:?}", deaf.asked());
+    links.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_opened_without_need() {
+    let (deaf, _node, links, _control, _temp) = links(Transport::Auto).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(deaf.asked(), Vec::<String>::new());
+    links.requested();
+    eventually("a stream is tried when it is asked for", || !deaf.asked().is_empty()).await;
+    links.stop().await;
+}

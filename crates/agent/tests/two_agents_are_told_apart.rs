@@ -1,0 +1,38 @@
+//! IDN-10, SYN-13: of two agents under one identity the second one gets no stream while the
+//! first lives, and the first keeps its own; and one that was killed is followed by its own
+//! next life at once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod joined;
+
+use joined::{Pair, item, says, until};
+use model::replication::{Mode, Transport};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_one_is_refused_and_a_next_life_is_not() {
+    let mut pair = Pair::new(&says(Mode::Managed, None, Transport::Grpc)).await;
+    let first = pair.daemon();
+    pair.apply(vec![item("a", "one")]).await;
+    until("the first one is in sync", async || (pair.status()["standing"] == "in sync").then_some(())).await;
+    // A clone of the machine: the same key in another directory.
+    let clone = pair.dir.join("clone");
+    std::fs::create_dir_all(&clone).unwrap();
+    for name in ["identity.key", "membership.json", "adoption.json"] {
+        std::fs::copy(pair.state().join(name), clone.join(name)).unwrap();
+    }
+    std::fs::create_dir(clone.join("content")).unwrap();
+    for entry in std::fs::read_dir(pair.state().join("content")).unwrap().flatten() {
+        std::fs::copy(entry.path(), clone.join("content").join(entry.file_name())).unwrap();
+    }
+    std::fs::set_permissions(&clone, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let second = pair.daemon_at(&clone);
+    until("the second one is told", async || second.log().contains("another agent").then_some(())).await;
+    pair.apply(vec![item("b", "two")]).await;
+    until("the first one goes on", async || (pair.status()["theirObjects"] == 2).then_some(())).await;
+    second.kill();
+    first.kill();
+    let _again = pair.daemon();
+    pair.apply(vec![item("c", "three")]).await;
+    until("the next life goes on", async || (pair.status()["theirObjects"] == 3).then_some(())).await;
+}

@@ -1,0 +1,90 @@
+//! What an operator confirms at the control plane counts at the node (SYN-6): orphans beyond
+//! the share wait there, the control plane sees that they do, and its word ends it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{Kind, ObjectKey, Timestamp};
+use streams::drive::{Ends, Orders, drive, orders};
+use streams::{EndsError, Incoming, MemoryShore, Order, Outgoing};
+use sync::link::{Link, LinkConfig};
+use sync::{Frame, Mode, Role};
+use tokio::sync::mpsc;
+
+/// One way of a pipe.
+struct Pipe<T>(T);
+
+#[async_trait]
+impl Incoming for Pipe<mpsc::Receiver<Vec<Frame>>> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+        Ok(self.0.recv().await)
+    }
+}
+
+#[async_trait]
+impl Outgoing for Pipe<mpsc::Sender<Vec<Frame>>> {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
+        self.0.send(frames).await.map_err(|_| EndsError::Broke("closed".to_owned()))
+    }
+
+    async fn finish(&mut self) {}
+}
+
+fn start(role: Role, shore: &Arc<MemoryShore>, ends: Ends) -> Orders {
+    let (sender, taken) = orders();
+    let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
+    let link = Link::new(config, Timestamp(0));
+    tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
+    sender
+}
+
+/// Links two shores; gives the way to the principal's link.
+fn link(principal: &Arc<MemoryShore>, agent: &Arc<MemoryShore>) -> (Orders, Orders) {
+    let (down, from_principal) = mpsc::channel(8);
+    let (up, from_agent) = mpsc::channel(8);
+    let here = Ends { incoming: Some(Box::new(Pipe(from_agent))), outgoing: Some(Box::new(Pipe(down))) };
+    let there = Ends { incoming: Some(Box::new(Pipe(from_principal))), outgoing: Some(Box::new(Pipe(up))) };
+    (start(Role::Principal, principal, here), start(Role::Agent, agent, there))
+}
+
+async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not seen: {what}");
+}
+
+fn put(shore: &MemoryShore, count: usize) {
+    for n in 0..count {
+        let key: ObjectKey = format!("Item/web/i{n}").parse().unwrap();
+        shore.put(key, &format!("u{n}"), format!("{{\"n\":{n}}}").into(), 0);
+    }
+}
+
+#[tokio::test]
+async fn orphans_wait_for_a_word_and_go_with_it() {
+    let principal = Arc::new(MemoryShore::new("p1".parse().unwrap()));
+    let agent = Arc::new(MemoryShore::new("a1".parse().unwrap()));
+    put(&principal, 20);
+    let (to_principal, to_agent) = link(&principal, &agent);
+    until("all came", || agent.their_count() == 20).await;
+    let _ = to_principal.send(Order::Shutdown).await;
+    let _ = to_agent.send(Order::Shutdown).await;
+    until("the links are over", || to_principal.is_closed() && to_agent.is_closed()).await;
+
+    // The control plane is another one, which knows of four.
+    let restored = Arc::new(MemoryShore::new("p2".parse().unwrap()));
+    put(&restored, 4);
+    let (to_restored, _to_agent) = link(&restored, &agent);
+    until("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
+    assert_eq!(agent.their_count(), 20, "nothing is deleted before");
+    to_restored.send(Order::Approve).await.unwrap();
+    until("they are gone", || agent.their_count() == 4).await;
+    until("and the control plane knows", || restored.refused_there() == 0).await;
+}
