@@ -8,8 +8,8 @@ use std::sync::Arc;
 use model::exchange::{Answer, CheckIn};
 use model::log::{MAX_FACT_BYTES, MAX_FACTS};
 use node::Input;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
 use wire::route;
 
 use crate::daemon::Word;

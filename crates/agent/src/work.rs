@@ -54,11 +54,26 @@ pub enum StartWorkError {
 /// What the thread is told.
 #[derive(Debug)]
 enum Told {
-    Put { id: String, content: Bytes },
-    Removed { id: String },
-    Held { delegations: Vec<Delegation>, newest: Timestamp },
-    Output { id: String, stream: Stream, bytes: Vec<u8> },
-    Ended { id: String, outcome: Outcome },
+    Put {
+        id: String,
+        content: Bytes,
+    },
+    Removed {
+        id: String,
+    },
+    Held {
+        delegations: Vec<Delegation>,
+        newest: Timestamp,
+    },
+    Output {
+        id: String,
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    Ended {
+        id: String,
+        outcome: Outcome,
+    },
     Stop,
     /// Nobody has a handle any more.
     Gone,
@@ -206,11 +221,7 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
 }
 
 /// What is known of actions from before.
-fn restored(
-    parts: &Parts,
-    marks: &Journal<String, Mark>,
-    damaged: bool,
-) -> Result<Restored, StartWorkError> {
+fn restored(parts: &Parts, marks: &Journal<String, Mark>, damaged: bool) -> Result<Restored, StartWorkError> {
     let mut restored = Restored { marks: marks.entries().clone(), ..Restored::default() };
     // The log says more than the marks only where something was begun and did not end.
     if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
@@ -424,7 +435,11 @@ impl Worker {
         match running {
             Ok(running) => drop(self.running.insert(id, (began, running))),
             Err(message) => {
-                self.inputs.push_back(Input::Ended { id, outcome: Outcome::Failed { message }, duration_ms: 0 });
+                self.inputs.push_back(Input::Ended {
+                    id,
+                    outcome: Outcome::Failed { message },
+                    duration_ms: 0,
+                });
             }
         }
     }

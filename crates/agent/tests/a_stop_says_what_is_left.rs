@@ -20,10 +20,8 @@ async fn what_runs_ends_and_is_told() {
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
     let task = pair.begin(&["/bin/sh", "-c", SLOW]).await;
-    until("output is there while it runs", async || {
-        (pair.output(&task.id).await == "begun\n").then_some(())
-    })
-    .await;
+    until("output is there while it runs", async || (pair.output(&task.id).await == "begun\n").then_some(()))
+        .await;
     until("the node says so", async || (pair.status()["actionsRunning"] == 1).then_some(())).await;
     daemon.tell_to_end();
     // What comes now is not begun.

@@ -12,7 +12,9 @@ use joined::{Daemon, Pair, says, until};
 use model::replication::{Mode, Transport};
 
 fn manifest(name: &str, text: &str) -> String {
-    format!("apiVersion: test/v1\nkind: Item\nmetadata: {{namespace: web, name: {name}}}\nspec: {{text: {text}}}\n")
+    format!(
+        "apiVersion: test/v1\nkind: Item\nmetadata: {{namespace: web, name: {name}}}\nspec: {{text: {text}}}\n"
+    )
 }
 
 async fn pair(transport: Transport, count: usize) -> (Pair, Daemon, PathBuf) {

@@ -13,18 +13,13 @@ async fn over(transport: Transport, carrier: &str) {
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
     pair.apply(vec![item("a", "one"), item("b", "two")]).await;
-    until("two objects are on the node", async || {
-        (pair.status()["theirObjects"] == 2).then_some(())
-    })
-    .await;
+    until("two objects are on the node", async || (pair.status()["theirObjects"] == 2).then_some(())).await;
     let task = pair.begin(&["/bin/echo", "it", "works"]).await;
     let task = pair.task_over(&task.id).await;
     assert_eq!(task.summary.progress.succeeded, 1, "{task:?}");
     assert_eq!(pair.output(&task.id).await, "it works\n");
-    until("the action's object is gone again", async || {
-        (pair.status()["theirObjects"] == 2).then_some(())
-    })
-    .await;
+    until("the action's object is gone again", async || (pair.status()["theirObjects"] == 2).then_some(()))
+        .await;
     let log = daemon.log();
     assert!(log.contains(&format!("carrier=\"{carrier}\"")), "{log}");
     assert!(daemon.end().await.success());

@@ -42,7 +42,8 @@ async fn local_edits_are_reverted_and_local_deletes_are_recreated() {
     std::fs::write(&file, wanted.replace("one", "by hand")).unwrap();
     eventually("the edit is reverted", || std::fs::read_to_string(&file).unwrap_or_default() == wanted).await;
     std::fs::remove_file(&file).unwrap();
-    eventually("the file is recreated", || std::fs::read_to_string(&file).unwrap_or_default() == wanted).await;
+    eventually("the file is recreated", || std::fs::read_to_string(&file).unwrap_or_default() == wanted)
+        .await;
     // Half of it, as of an editor that died.
     std::fs::write(&file, &wanted[..wanted.len() / 2]).unwrap();
     eventually("half a manifest is mended", || std::fs::read_to_string(&file).unwrap_or_default() == wanted)
@@ -86,4 +87,17 @@ async fn statuses_go_up() {
     .await;
     std::fs::remove_file(&status).unwrap();
     until("it is gone there", async || pair.object("a").await?.status.is_none().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_replica_a_node_removes_nothing() {
+    let (mut pair, daemon, file) = pair().await;
+    assert!(daemon.end().await.success());
+    std::fs::remove_dir_all(pair.state().join("objects")).unwrap();
+    pair.fleet.stop().await;
+    let daemon = pair.daemon();
+    // By then the folder was looked at, by a node that does not know what is wanted.
+    until("it has no link", async || daemon.log().contains("no link").then_some(())).await;
+    assert!(file.exists(), "what the control plane put is gone with the node's memory of it");
+    assert!(daemon.end().await.success());
 }

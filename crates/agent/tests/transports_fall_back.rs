@@ -9,7 +9,6 @@ mod shores;
 mod support;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use agent::opening::Opener;
 use agent::session::Session;
@@ -108,8 +107,8 @@ async fn one_that_is_named_is_tried_alone_with_growing_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_opened_without_need() {
-    let (deaf, _node, links, _control, _temp) = links(Transport::Auto).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (deaf, node, links, _control, _temp) = links(Transport::Auto).await;
+    eventually("the node knows its rules", || node.view.shown().mode == Mode::Managed).await;
     assert_eq!(deaf.asked(), Vec::<String>::new());
     links.requested();
     eventually("a stream is tried when it is asked for", || !deaf.asked().is_empty()).await;

@@ -21,9 +21,10 @@ async fn the_second_one_is_refused_and_a_next_life_is_not() {
     for name in ["identity.key", "membership.json", "adoption.json"] {
         std::fs::copy(pair.state().join(name), clone.join(name)).unwrap();
     }
-    std::fs::create_dir(clone.join("content")).unwrap();
-    for entry in std::fs::read_dir(pair.state().join("content")).unwrap().flatten() {
-        std::fs::copy(entry.path(), clone.join("content").join(entry.file_name())).unwrap();
+    for from in joined::files(&pair.state().join("content")) {
+        let to = clone.join(from.strip_prefix(pair.state()).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(from, to).unwrap();
     }
     std::fs::set_permissions(&clone, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let second = pair.daemon_at(&clone);

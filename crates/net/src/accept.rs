@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tokio_rustls::server::TlsStream;
 
 use crate::identity::{self, CertifiedPeer, Role};
@@ -37,6 +37,9 @@ pub struct Limits {
     pub per_peer: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
+    /// TLS handshakes at once; more wait. When a whole fleet comes back, those that are
+    /// connected already are not to wait for all who knock.
+    pub handshakes: usize,
     /// How long a connection may live; then it is closed between requests, so that
     /// certificates are verified anew.
     pub age: Duration,
@@ -58,6 +61,7 @@ impl Default for Limits {
             streams: 8,
             per_peer: 8,
             handshake: Duration::from_secs(10),
+            handshakes: 32,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(60),
@@ -80,6 +84,8 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// The compression table for headers that a peer may fill, in bytes. Signatures differ from
 /// request to request, so a larger one would only hold what never comes again.
 const HEADER_TABLE: u32 = 1024;
+/// How long one handshake may keep its place among those that are under way at once.
+const INSIDE: Duration = Duration::from_millis(250);
 /// How long to wait after accepting failed (no file left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -173,6 +179,7 @@ pub async fn serve<H, F, B>(
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
     let slots = Arc::new(Semaphore::new(limits.connections));
+    let door = Arc::new(Semaphore::new(limits.handshakes));
     let peers = Arc::new(Peers::default());
     loop {
         let (slot, accepted) = tokio::select! {
@@ -185,8 +192,8 @@ pub async fn serve<H, F, B>(
         match accepted {
             Ok((stream, address)) => {
                 let acceptor = TlsAcceptor::from(tls.borrow().clone());
-                let (shutdown, peers) = (shutdown.clone(), peers.clone());
-                let one = One { stream, address, limits, slot, peers, shutdown };
+                let (shutdown, peers, door) = (shutdown.clone(), peers.clone(), door.clone());
+                let one = One { stream, address, limits, slot, peers, door, shutdown };
                 tokio::spawn(one.run(acceptor, handle.clone()));
             }
             Err(error) => {
@@ -224,6 +231,7 @@ struct One {
     limits: Limits,
     slot: OwnedSemaphorePermit,
     peers: Arc<Peers>,
+    door: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -277,7 +285,7 @@ impl One {
     {
         let _ = self.stream.set_nodelay(true);
         // In a box of its own: it is large, and gone when the connection has begun.
-        let handshake = acceptor.accept(self.stream);
+        let handshake = greet(self.stream, acceptor, self.door);
         let handshake = Box::pin(tokio::time::timeout(self.limits.handshake, handshake));
         let tls = match handshake.await {
             Ok(Ok(tls)) => tls,
@@ -319,6 +327,26 @@ impl One {
             None => tracing::debug!(address = %self.address, "a connection did not end by itself"),
         }
         drop(self.slot);
+    }
+}
+
+/// A TLS handshake. Who says nothing waits outside the door, and who stops in the middle does
+/// not keep others out for long.
+async fn greet(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    door: Arc<Semaphore>,
+) -> io::Result<TlsStream<TcpStream>> {
+    let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    // Nobody closes the door.
+    let inside = door.acquire().await;
+    let mut handshake = std::pin::pin!(hello.into_stream(acceptor.config().clone()));
+    match tokio::time::timeout(INSIDE, handshake.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(inside);
+            handshake.await
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -27,8 +27,9 @@ use crate::websocket::{Bounds, WebSocket};
 
 /// How long dialling and the TLS handshake may take together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long an idle connection may be silent before it is asked whether it lives.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// How long an idle connection may be silent before it is asked whether it lives; longer than
+/// links are silent, so that only connections without one are asked.
+const KEEPALIVE: Duration = Duration::from_secs(40);
 /// What a request may hold to be sent, in bytes.
 const SEND_BUFFER: usize = 256 * 1024;
 /// The longest refusal of an upgrade that is read, in bytes.
@@ -114,10 +115,10 @@ impl Client {
     /// [`ClientError`] says which step failed.
     pub async fn dial(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
         let timeout = || ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
-        tokio::time::timeout(DIAL_TIMEOUT, Client::open(url, tls)).await.map_err(|_| timeout())?
+        tokio::time::timeout(DIAL_TIMEOUT, Client::connect(url, tls)).await.map_err(|_| timeout())?
     }
 
-    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
+    async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
         let Session { io, binding, traffic } = Session::open(url, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -189,14 +190,36 @@ impl Client {
         first: Bytes,
         timeout: Duration,
     ) -> Result<Stream, ClientError> {
-        let url = self.url.clone();
         let (sender, body) = crate::stream::channel(first);
+        let (response, receiver) = self.open(request.map(|()| body), timeout).await?;
+        Ok(Stream { response, sender, receiver })
+    }
+
+    /// Sends a request without a body whose response's body goes on, and waits for the
+    /// response's headers.
+    ///
+    /// # Errors
+    /// As [`Client::open_stream`].
+    pub async fn open_download(
+        &mut self,
+        request: Request<()>,
+        timeout: Duration,
+    ) -> Result<(response::Parts, Receiver), ClientError> {
+        self.open(request.map(|()| RequestBody::Whole(Full::default())), timeout).await
+    }
+
+    async fn open(
+        &mut self,
+        request: Request<RequestBody>,
+        timeout: Duration,
+    ) -> Result<(response::Parts, Receiver), ClientError> {
+        let url = self.url.clone();
         let exchange = async {
             let broke = |source| ClientError::Exchange { url: url.clone(), source };
             self.send.ready().await.map_err(broke)?;
-            let response = self.send.send_request(request.map(|()| body)).await.map_err(broke)?;
+            let response = self.send.send_request(request).await.map_err(broke)?;
             let (response, body) = response.into_parts();
-            Ok(Stream { response, sender, receiver: Receiver::new(url.clone(), body) })
+            Ok((response, Receiver::new(url.clone(), body)))
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(done) => done,

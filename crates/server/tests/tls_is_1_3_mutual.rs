@@ -67,24 +67,38 @@ async fn tls_1_2_is_not_spoken() {
     node.survives().await;
 }
 
-#[tokio::test]
-async fn http_1_1_is_not_spoken() {
-    let fleet = Fleet::start().await;
-    let node = fleet.node("web-1").await;
-    let tls13 = &[&rustls::version::TLS13];
-    let told = no_session(&fleet.url(), client(&fleet, tls13, &[b"http/1.1"])).await;
-    assert!(told.contains("NoApplicationProtocol"), "{told}");
-    // A client that names no protocol and speaks HTTP/1.1 all the same gets no response in it.
-    let url = fleet.url();
+/// Sends a request over HTTP/1.1 and reads all that comes back.
+async fn http1(url: &net::ServerUrl, tls: Arc<rustls::ClientConfig>, request: &str) -> String {
     let tcp = TcpStream::connect(url.authority()).await.unwrap();
     let name = ServerName::try_from(url.host().to_owned()).unwrap();
-    let connector = tokio_rustls::TlsConnector::from(client(&fleet, tls13, &[]));
-    let mut tls = connector.connect(name, tcp).await.unwrap();
-    tls.write_all(b"GET /v1/agent/state HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut tls = tokio_rustls::TlsConnector::from(tls).connect(name, tcp).await.unwrap();
+    tls.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, tls.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the connection is closed");
-    assert!(!answer.windows(4).any(|part| part == b"HTTP"), "{answer:?}");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn http_1_1_is_there_for_websockets_alone() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let tls13 = &[&rustls::version::TLS13];
+    let told = no_session(&fleet.url(), client(&fleet, tls13, &[b"http/1.0"])).await;
+    assert!(told.contains("NoApplicationProtocol"), "{told}");
+    // Every other route is refused with what to do instead.
+    for path in ["/v1/agent/checkin", "/v1/agent/state", "/v1/enroll", "/muster.v1.EventStream/Ping"] {
+        let method = if path.ends_with("state") { "GET" } else { "POST" };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nMuster-Protocol: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        let answer = http1(&fleet.url(), client(&fleet, tls13, &[b"http/1.1"]), &request).await;
+        assert!(answer.contains("upgrade_required"), "{path}: {answer}");
+    }
+    // A client that names no protocol and speaks HTTP/1.1 all the same gets no response in it.
+    let request = "GET /v1/agent/state HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = http1(&fleet.url(), client(&fleet, tls13, &[]), request).await;
+    assert!(!answer.contains("HTTP"), "{answer:?}");
     node.survives().await;
 }
 

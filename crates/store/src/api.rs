@@ -10,7 +10,7 @@ use model::log::{Cursor, Fact};
 use model::{Channel, Digest, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -124,6 +124,9 @@ pub trait Store: Send + Sync {
     /// Keeps how far nodes said that they have our feed. One that is not active, and one
     /// of another life of the feed, is left out.
     async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()>;
+    /// Keeps what comparisons of nodes' sets came to; `None`: not known. One that is not
+    /// active is left out.
+    async fn sync_judged(&self, judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()>;
     /// Objects of active nodes in the order of their places, after one.
     async fn sync_objects(
         &self,

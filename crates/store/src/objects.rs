@@ -4,6 +4,18 @@ use model::log::Cursor;
 use model::{Kind, NodeId, ObjectKey, Stub, Timestamp};
 use sync::Side;
 
+/// What the last comparison of a node's sets came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They were equal.
+    InSync,
+    /// They differ and will without help: why, never empty, at most [`MAX_WHY`] bytes.
+    Diverged(String),
+}
+
+/// The longest reason in a [`Verdict`], in bytes.
+pub const MAX_WHY: usize = 1024;
+
 /// How far the two sets of one node are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncHead {
@@ -17,6 +29,8 @@ pub struct SyncHead {
     pub our_objects: u64,
     /// Objects of the replica.
     pub their_objects: u64,
+    /// What their last comparison came to; `None` when they were never compared to the end.
+    pub verdict: Option<Verdict>,
     /// When either of them last changed here.
     pub changed: Timestamp,
 }

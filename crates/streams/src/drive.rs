@@ -310,11 +310,11 @@ impl<S: Shore> Driver<S> {
     /// Somebody asked whether the other side is there.
     fn probed(&mut self, heard: bool) {
         let late = |(until, _): &(Instant, _)| Instant::now() >= *until;
-        if heard || self.probe.as_ref().is_some_and(late) {
-            if let Some((_, answer)) = self.probe.take() {
-                // Who asked may have given up.
-                let _ = answer.send(heard);
-            }
+        if (heard || self.probe.as_ref().is_some_and(late))
+            && let Some((_, answer)) = self.probe.take()
+        {
+            // Who asked may have given up.
+            let _ = answer.send(heard);
         }
     }
 

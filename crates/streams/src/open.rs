@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, response};
 use model::{Hostname, NodeId, Timestamp};
 use net::client::{Client, ClientError, Http1, Upgraded};
-use net::stream::Stream;
+use net::stream::{Receiver, Stream};
 use net::websocket::{Bounds, WebSocket};
 use trust::SigningKey;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
@@ -92,10 +92,10 @@ impl Opener<'_> {
         let stream = client.open_stream(request, Bytes::new(), OPEN_WITHIN).await?;
         let agreed = match grpc::agree(&stream.response.headers) {
             Ok(agreed) if stream.response.status == StatusCode::OK => agreed,
-            Ok(_) | Err(_) => return Err(refusal(stream).await),
+            Ok(_) | Err(_) => return Err(refusal(stream.response, stream.receiver).await),
         };
         if Status::read(&stream.response.headers).is_some() {
-            return Err(refusal(stream).await);
+            return Err(refusal(stream.response, stream.receiver).await);
         }
         let Stream { sender, receiver, .. } = stream;
         let chunks = ResponseChunks(receiver);
@@ -143,22 +143,19 @@ impl Opener<'_> {
         if let Some(value) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(sse::LAST_EVENT_ID, value);
         }
-        let stream = client.open_stream(request, Bytes::new(), OPEN_WITHIN).await?;
-        if stream.response.status != StatusCode::OK {
-            return Err(refusal(stream).await);
+        // The request ends with its headers: what is on the way may wait for its end.
+        let (response, receiver) = client.open_download(request, OPEN_WITHIN).await?;
+        if response.status != StatusCode::OK {
+            return Err(refusal(response, receiver).await);
         }
-        let Stream { response, sender, receiver } = stream;
-        // The request has no body.
-        drop(sender);
         Ok((SseIncoming::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()), response.headers))
     }
 }
 
-async fn refusal(stream: Stream) -> OpenError {
-    if let Some(problem) = Status::read(&stream.response.headers).and_then(|status| status.problem) {
+async fn refusal(response: response::Parts, receiver: Receiver) -> OpenError {
+    if let Some(problem) = Status::read(&response.headers).and_then(|status| status.problem) {
         return OpenError::Refused(problem);
     }
-    let Stream { response, receiver, .. } = stream;
     match receiver.rest(MAX_REFUSAL).await {
         Ok(body) => OpenError::Refused(Box::new(problem(&Response::from_parts(response, body)))),
         Err(error) => OpenError::Reach(error),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ObjectKey;
-use sync::link::{Batch, Link, Note, Outcome};
 use sync::frame::Hello;
+use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 

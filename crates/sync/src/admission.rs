@@ -11,6 +11,9 @@ pub const MAX_RESYNCS: usize = 32;
 pub const MAX_WAITING: usize = 16_384;
 /// A node that did not come back for its turn loses it after this.
 pub const TURN_KEPT: Duration = Duration::from_secs(120);
+/// A permit is taken back after this: whoever had it is gone, or makes no end. A link goes
+/// away before ([`crate::link::Limits::resync_within`]).
+pub const PERMIT_KEPT: Duration = Duration::from_secs(600);
 /// How long a resync is taken to last when a wait is suggested.
 const TYPICAL: Duration = Duration::from_millis(500);
 
@@ -18,7 +21,8 @@ const TYPICAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Admission<Who> {
     most: usize,
-    held: Vec<Who>,
+    /// Who, since when.
+    held: Vec<(Who, Timestamp)>,
     waiting: VecDeque<(Who, Timestamp)>,
 }
 
@@ -37,9 +41,10 @@ impl<Who: Clone + PartialEq> Admission<Who> {
         Admission { most: most.max(1), held: Vec::new(), waiting: VecDeque::new() }
     }
 
-    /// A node wants a permit. One that holds it already gets it.
+    /// A node wants a permit. One that holds it already gets it, for no longer than before.
     pub fn ask(&mut self, who: &Who, now: Timestamp) -> Turn {
-        if self.held.contains(who) {
+        self.held.retain(|(_, since)| now.since(*since) < PERMIT_KEPT);
+        if self.held.iter().any(|(other, _)| other == who) {
             return Turn::Now;
         }
         self.waiting.retain(|(other, at)| other == who || now.since(*at) < TURN_KEPT);
@@ -56,7 +61,7 @@ impl<Who: Clone + PartialEq> Admission<Who> {
         };
         if place < self.most.saturating_sub(self.held.len()) {
             self.waiting.remove(place);
-            self.held.push(who.clone());
+            self.held.push((who.clone(), now));
             return Turn::Now;
         }
         let rounds = place / self.most + 1;
@@ -66,7 +71,7 @@ impl<Who: Clone + PartialEq> Admission<Who> {
 
     /// A permit comes back, or a wish for one is given up.
     pub fn give_back(&mut self, who: &Who) {
-        self.held.retain(|other| other != who);
+        self.held.retain(|(other, _)| other != who);
         self.waiting.retain(|(other, _)| other != who);
     }
 

@@ -8,6 +8,11 @@ use model::Timestamp;
 pub const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(60);
+/// The longest wait that the other side can ask for.
+pub const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+/// Who lost a connection that worked comes back within this: when a control plane starts anew,
+/// a whole fleet lost theirs at one instant.
+pub const BACK_WITHIN: Duration = Duration::from_secs(12);
 /// Waits are moved either way by at most this, in percent.
 pub const JITTER_PERCENT: u64 = 25;
 /// Without a stream for so long, a node polls until it has one again.
@@ -31,14 +36,24 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// The wait after one more failure; never less than the other side asked for.
+    /// The wait after a connection that worked was lost without a word: anything up to
+    /// [`BACK_WITHIN`], so that those who lost theirs together come back one by one (SYN-13).
+    /// What follows are failures.
+    pub fn lost(&mut self) -> Duration {
+        self.succeeded();
+        let most = u64::try_from(BACK_WITHIN.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.number() % most)
+    }
+
+    /// The wait after one more failure; never less than the other side asked for, and never
+    /// more than [`LONGEST_ASKED`].
     pub fn failed(&mut self, at_least: Option<Duration>) -> Duration {
         let full = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
-        self.failures += 1;
+        self.failures = self.failures.saturating_add(1);
         let millis = u64::try_from(full.as_millis()).unwrap_or(u64::MAX);
         let reach = millis * JITTER_PERCENT / 100;
         let wait = Duration::from_millis(millis - reach + self.number() % (2 * reach + 1));
-        wait.max(at_least.unwrap_or_default())
+        wait.max(at_least.unwrap_or_default().min(LONGEST_ASKED))
     }
 
     /// splitmix64: spreads waits, not for secrets.
@@ -49,6 +64,11 @@ impl Backoff {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// How long to stay away, as the other side asks for it in seconds, within [`LONGEST_ASKED`].
+pub fn asked(seconds: u64) -> u64 {
+    seconds.min(LONGEST_ASKED.as_secs())
 }
 
 /// When a node without a stream polls next; `None` while it may rely on a stream. `lost` is

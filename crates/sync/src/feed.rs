@@ -4,12 +4,13 @@
 //! coalesces by itself, nothing is evicted, and its bound is the number of objects. A link
 //! is a cursor over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use model::log::Cursor;
-use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
+use model::set::MAX_SECTIONS;
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
 /// The most tombstones that a feed keeps; who is behind an older one resyncs by content.
 pub const MAX_TOMBSTONES: usize = 10_000;
@@ -67,6 +68,14 @@ pub struct CommitError {
     pub head: u64,
 }
 
+/// An object would begin one section too many: no walk could compare the set any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("too-many-sections: objects may be of at most {MAX_SECTIONS} kinds and namespaces, and {key} is of another one")]
+pub struct TooManySections {
+    /// Which object.
+    pub key: ObjectKey,
+}
+
 /// Whether a replica can go on by changes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
@@ -96,6 +105,8 @@ pub struct Feed {
     most_gone: usize,
     gone: usize,
     by_key: BTreeMap<ObjectKey, (u64, State)>,
+    /// Objects of each section.
+    sections: BTreeMap<SectionKey, usize>,
     lanes: BTreeMap<Kind, Lane>,
     set: ObjectSet,
     unsettled: Vec<ObjectKey>,
@@ -111,6 +122,7 @@ impl Feed {
             most_gone: MAX_TOMBSTONES,
             gone: 0,
             by_key: BTreeMap::new(),
+            sections: BTreeMap::new(),
             lanes: BTreeMap::new(),
             set: ObjectSet::new(),
             unsettled: Vec::new(),
@@ -152,8 +164,9 @@ impl Feed {
         }
     }
 
-    /// The change that puts an object; `None` when it is like that already. Another uid is
-    /// another object: it is born anew.
+    /// The change that puts an object; `None` when it is like that already, or would begin a
+    /// section too many ([`Planner::try_put`] tells). Another uid is another object: it is
+    /// born anew.
     pub fn plan_put(&self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
         self.planner().put(key, stub)
     }
@@ -165,7 +178,7 @@ impl Feed {
 
     /// Plans several changes that become durable together.
     pub fn planner(&self) -> Planner<'_> {
-        Planner { feed: self, next: self.head + 1, over: BTreeMap::new() }
+        Planner { feed: self, next: self.head + 1, over: BTreeMap::new(), sections: BTreeSet::new() }
     }
 
     /// Takes a change that is durable. Returned is the new horizon when tombstones had to be
@@ -189,23 +202,49 @@ impl Feed {
             Some(lane) => lane,
             None => self.lanes.entry(key.section.kind.clone()).or_default(),
         };
-        match state {
-            State::Live { .. } => lane.live.insert(rev, key.clone()),
-            State::Gone { .. } => {
-                self.gone += 1;
-                lane.gone.insert(rev, key.clone())
+        let live = matches!(state, State::Live { .. });
+        if live {
+            lane.live.insert(rev, key.clone());
+        } else {
+            self.gone += 1;
+            lane.gone.insert(rev, key.clone());
+        }
+        let section = &key.section;
+        let was = match self.by_key.get_mut(&key) {
+            Some((old, was)) => {
+                let was_live = matches!(was, State::Live { .. });
+                if was_live {
+                    lane.live.remove(old);
+                } else {
+                    self.gone -= 1;
+                    lane.gone.remove(old);
+                }
+                (*old, *was) = (rev, state);
+                was_live
+            }
+            None => {
+                self.by_key.insert(key.clone(), (rev, state));
+                false
             }
         };
-        match self.by_key.insert(key, (rev, state)) {
-            Some((old, State::Live { .. })) => drop(lane.live.remove(&old)),
-            Some((old, State::Gone { .. })) => {
-                self.gone -= 1;
-                lane.gone.remove(&old);
-            }
-            None => {}
+        if live != was {
+            self.count_section(section, live);
         }
         if self.unsettled.len() > MAX_UNSETTLED {
             self.settle();
+        }
+    }
+
+    fn count_section(&mut self, section: &SectionKey, more: bool) {
+        match self.sections.get_mut(section) {
+            Some(count) if more => *count += 1,
+            Some(count) => {
+                *count -= 1;
+                if *count == 0 {
+                    self.sections.remove(section);
+                }
+            }
+            None => drop(self.sections.insert(section.clone(), 1)),
         }
     }
 
@@ -395,19 +434,37 @@ pub struct Planner<'a> {
     feed: &'a Feed,
     next: u64,
     over: BTreeMap<ObjectKey, State>,
+    /// Sections that begin with what is planned.
+    sections: BTreeSet<SectionKey>,
 }
 
 impl Planner<'_> {
-    /// The change that puts an object; `None` when it is like that already.
+    /// The change that puts an object; `None` when it is like that already, or would begin a
+    /// section too many.
     pub fn put(&mut self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
+        self.try_put(key, stub).unwrap_or_default()
+    }
+
+    /// The change that puts an object; `None` when it is like that already.
+    ///
+    /// # Errors
+    /// When it would begin one section more than a set may have.
+    pub fn try_put(&mut self, key: &ObjectKey, stub: &Stub) -> Result<Option<Change>, TooManySections> {
         let born = match self.now(key) {
             Some(State::Live { stub: old, .. }) if old.uid == stub.uid && old.digest == stub.digest => {
-                return None;
+                return Ok(None);
             }
             Some(State::Live { stub: old, born }) if old.uid == stub.uid => *born,
             _ => self.next,
         };
-        Some(self.change(key, State::Live { stub: stub.clone(), born }))
+        let (known, fresh) = (&self.feed.sections, &self.sections);
+        if !known.contains_key(&key.section) && !fresh.contains(&key.section) {
+            if known.len() + fresh.len() >= MAX_SECTIONS {
+                return Err(TooManySections { key: key.clone() });
+            }
+            self.sections.insert(key.section.clone());
+        }
+        Ok(Some(self.change(key, State::Live { stub: stub.clone(), born })))
     }
 
     /// The change that takes an object out; `None` when it is not there.

@@ -18,6 +18,10 @@ pub const TOO_LARGE: &str = "too-large";
 pub const DIGEST: &str = "digest-mismatch";
 /// Another object of the kind has this uid.
 pub const UID_TWICE: &str = "uid-twice";
+/// The replica has no room: its objects, their bytes or its sections are too many.
+pub const TOO_MANY: &str = "too-many";
+/// It fails again and again; it is still tried.
+pub const FAILS: &str = "fails-for-now";
 /// Fetched anew as often as allowed, and it still does not fit.
 pub const RECOVERY_FAILED: &str = "recovery-failed";
 /// The longest name, namespace, kind or uid, in bytes.

@@ -2,15 +2,28 @@
 //!
 //! The replica holds what is durable and applied here. What was told but can never be applied
 //! is remembered beside it, for as long as the process lives, so that roots can be compared:
-//! the set *as told* is the objects with the refused ones laid over them.
+//! the set *as told* is the objects with the refused ones laid over them. Of those only so
+//! many are kept: whoever says more of what is not taken is only counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::log::Cursor;
-use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
+use model::set::MAX_SECTIONS;
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
 use crate::durable::SavedReplica;
+
+/// The most objects of a replica: all that one side may author, and a status of each.
+pub const MAX_OBJECTS: usize = 200_000;
+/// The most bytes of their contents, together.
+pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// The most objects that could not be taken and are remembered, each by name.
+pub const MAX_UNFIT: usize = 1000;
+/// The longest name of one of those, kind and namespace included, in bytes.
+const MAX_UNFIT_NAME: usize = 2048;
+/// The longest reason that is kept of one, in bytes.
+const MAX_UNFIT_REASON: usize = 512;
 
 /// An object of the source that could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +47,12 @@ pub struct Replica {
     objects: BTreeMap<ObjectKey, (Stub, u64)>,
     uids: BTreeMap<(Kind, Arc<str>), ObjectKey>,
     unfit: BTreeMap<ObjectKey, Unfit>,
+    /// Others that could not be taken, of which nothing is kept.
+    unnamed: u64,
+    /// Objects of each section.
+    sections: BTreeMap<SectionKey, usize>,
+    /// Bytes of the contents of all objects.
+    bytes: u64,
     set: ObjectSet,
     unsettled: Vec<ObjectKey>,
 }
@@ -79,6 +98,21 @@ impl Replica {
         self.objects.is_empty()
     }
 
+    /// Bytes of the contents of all objects.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many sections there are.
+    pub fn sections(&self) -> usize {
+        self.sections.len()
+    }
+
+    /// There is an object in this section.
+    pub fn has_section(&self, section: &SectionKey) -> bool {
+        self.sections.contains_key(section)
+    }
+
     /// An object and the revision that it is of.
     pub fn get(&self, key: &ObjectKey) -> Option<(&Stub, u64)> {
         self.objects.get(key).map(|(stub, rev)| (stub, *rev))
@@ -89,9 +123,20 @@ impl Replica {
         self.objects.iter().map(|(key, (stub, _))| (key, stub))
     }
 
-    /// What could not be taken, and why.
+    /// What could not be taken, and why: at most [`MAX_UNFIT`] objects.
     pub fn unfit(&self) -> &BTreeMap<ObjectKey, Unfit> {
         &self.unfit
+    }
+
+    /// How many times more than [`Replica::unfit`] says something could not be taken, since the
+    /// last resync. While there are any, roots cannot be compared.
+    pub fn unnamed(&self) -> u64 {
+        self.unnamed
+    }
+
+    /// How many objects could not be taken, as far as that is known.
+    pub fn refused(&self) -> u64 {
+        self.unnamed.saturating_add(self.unfit.len() as u64)
     }
 
     /// The key under which an object of a kind with this uid is here.
@@ -113,7 +158,7 @@ impl Replica {
 
     /// Whether changes of this life can be taken as they come.
     pub(crate) fn is_of(&self, life: &Incarnation) -> bool {
-        self.life.as_ref() == Some(life) || (self.objects.is_empty() && self.unfit.is_empty())
+        self.life.as_ref() == Some(life) || (self.objects.is_empty() && self.refused() == 0)
     }
 
     /// Changes of this life are taken from now on.
@@ -126,9 +171,13 @@ impl Replica {
     }
 
     pub(crate) fn put(&mut self, key: ObjectKey, stub: Stub, rev: u64) {
-        self.unfit.remove(&key);
+        if !self.unfit.is_empty() {
+            self.unfit.remove(&key);
+        }
+        self.bytes = self.bytes.saturating_add(stub.size);
         match self.objects.get_mut(&key) {
             Some((old, old_rev)) => {
+                self.bytes = self.bytes.saturating_sub(old.size);
                 if old.uid != stub.uid {
                     let kind = key.section.kind.clone();
                     self.uids.remove(&(kind.clone(), old.uid.clone()));
@@ -137,6 +186,10 @@ impl Replica {
                 (*old, *old_rev) = (stub, rev);
             }
             None => {
+                match self.sections.get_mut(&key.section) {
+                    Some(count) => *count += 1,
+                    None => drop(self.sections.insert(key.section.clone(), 1)),
+                }
                 self.uids.insert((key.section.kind.clone(), stub.uid.clone()), key.clone());
                 self.objects.insert(key.clone(), (stub, rev));
             }
@@ -147,14 +200,64 @@ impl Replica {
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
         self.unfit.remove(key);
         if let Some((old, _)) = self.objects.remove(key) {
+            self.bytes = self.bytes.saturating_sub(old.size);
+            if let Some(count) = self.sections.get_mut(&key.section) {
+                *count -= 1;
+                if *count == 0 {
+                    self.sections.remove(&key.section);
+                }
+            }
             self.uids.remove(&(key.section.kind.clone(), old.uid));
         }
         self.changed(key.clone());
     }
 
-    pub(crate) fn refuse(&mut self, key: ObjectKey, unfit: Unfit) {
+    /// Remembers what could not be taken; only counts it when there is no room for more.
+    pub(crate) fn refuse(&mut self, key: ObjectKey, mut unfit: Unfit) {
+        let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
+        let full = self.unfit.len() >= MAX_UNFIT && !self.unfit.contains_key(&key);
+        if full || name > MAX_UNFIT_NAME {
+            self.unnamed = self.unnamed.saturating_add(1);
+            return;
+        }
+        let end = unfit.message.floor_char_boundary(MAX_UNFIT_REASON);
+        unfit.message.truncate(end);
         self.unfit.insert(key.clone(), unfit);
         self.changed(key);
+    }
+
+    /// A resync counts anew what there is no room to remember.
+    pub(crate) fn forget_unnamed(&mut self) {
+        self.unnamed = 0;
+    }
+
+    /// Forgets refusals for want of room once there is room for all of them; whether there
+    /// were any.
+    pub(crate) fn forget_surplus(&mut self, most: usize, most_bytes: u64) -> bool {
+        let (mut free, mut bytes, mut sections) = (Vec::new(), self.bytes, BTreeSet::new());
+        for (key, unfit) in self.unfit.iter().filter(|(_, unfit)| unfit.code == crate::refusal::TOO_MANY) {
+            bytes = bytes.saturating_add(unfit.stub.as_ref().map_or(0, |stub| stub.size));
+            if !self.has_section(&key.section) {
+                sections.insert(&key.section);
+            }
+            free.push(key.clone());
+        }
+        let fits = self.objects.len() + free.len() <= most
+            && bytes <= most_bytes
+            && self.sections.len() + sections.len() <= MAX_SECTIONS;
+        if !fits {
+            return false;
+        }
+        let any = !free.is_empty();
+        self.forget(free);
+        any
+    }
+
+    fn forget(&mut self, refused: Vec<ObjectKey>) {
+        for key in refused {
+            self.unfit.remove(&key);
+            self.changed(key);
+        }
     }
 
     /// Forgets refusals for a uid that no other object has any more; whether there were any.
@@ -168,10 +271,7 @@ impl Replica {
         let free: Vec<ObjectKey> =
             self.unfit.iter().filter(|(key, unfit)| free(key, unfit)).map(|(key, _)| key.clone()).collect();
         let any = !free.is_empty();
-        for key in free {
-            self.unfit.remove(&key);
-            self.changed(key);
-        }
+        self.forget(free);
         any
     }
 

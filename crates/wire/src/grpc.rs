@@ -13,7 +13,7 @@ use flate2::read::GzDecoder;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-use crate::body::{COMPRESS_FROM, GZIP};
+use crate::body::GZIP;
 use crate::{Code, Problem};
 
 /// The content type that is written.
@@ -32,6 +32,9 @@ pub const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub const PROBLEM: HeaderName = HeaderName::from_static("muster-problem");
 /// The bytes before each message: whether it is compressed, and its length.
 pub const PREFIX: usize = 5;
+/// Messages of a stream are compressed from this size on, in bytes. Each is packed alone, so
+/// that a small one saves little, and costs both sides several times what the rest does.
+pub const COMPRESS_FROM: usize = 8 * 1024;
 /// The longest message for people that is written or read, in bytes.
 const MAX_MESSAGE: usize = 2048;
 

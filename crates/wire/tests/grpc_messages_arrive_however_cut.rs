@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
-use wire::grpc::{Decoder, PREFIX, ReadGrpcError, Status, StatusCode, agree, announce, append, is_grpc};
+use wire::grpc::{
+    COMPRESS_FROM, Decoder, PREFIX, ReadGrpcError, Status, StatusCode, agree, announce, append, is_grpc,
+};
 use wire::{Code, Problem};
 
 const LIMIT: usize = 64 * 1024;
@@ -88,15 +90,17 @@ fn bounds_and_marks_are_kept() {
         let mut decoder = Decoder::new(limit, gzip);
         unpacked(&mut decoder, [Bytes::from(bytes)])
     };
-    let message = vec![b'x'; 2000];
-    assert!(decode(packed(std::slice::from_ref(&message), false), 2000, false).is_ok());
-    let too_large = Err(ReadGrpcError::TooLarge { limit: 1999 });
-    assert_eq!(decode(packed(std::slice::from_ref(&message), false), 1999, false), too_large);
+    let message = vec![b'x'; COMPRESS_FROM];
+    let (all, less) = (COMPRESS_FROM, COMPRESS_FROM - 1);
+    assert!(decode(packed(std::slice::from_ref(&message), false), all, false).is_ok());
+    let too_large = Err(ReadGrpcError::TooLarge { limit: less });
+    assert_eq!(decode(packed(std::slice::from_ref(&message), false), less, false), too_large);
     // The length is believed before anything is held for it.
-    assert_eq!(decode(vec![0, 0xff, 0xff, 0xff, 0xff], 1999, false), too_large);
+    assert_eq!(decode(vec![0, 0xff, 0xff, 0xff, 0xff], less, false), too_large);
+    assert_eq!(packed(&[vec![b'x'; less]], true).len(), PREFIX + less, "a small one is not packed");
     let zipped = packed(&[message], true);
     assert!(zipped.len() < 200);
-    assert_eq!(decode(zipped.clone(), 1999, true), too_large, "as unpacked");
+    assert_eq!(decode(zipped.clone(), less, true), too_large, "as unpacked");
     assert_eq!(decode(zipped.clone(), 4000, false), Err(ReadGrpcError::Flag(1)), "no coding was named");
     assert_eq!(decode(vec![2, 0, 0, 0, 0], 4000, true), Err(ReadGrpcError::Flag(2)));
     let mut broken = zipped;

@@ -17,7 +17,8 @@ impl Worker {
     pub(super) fn look_autonomous(&mut self, listing: &Listing) -> bool {
         let fed: BTreeMap<ObjectKey, Fed> = self.sets.with(|feed, _| {
             let own = feed.objects().filter(|(key, _)| self.kinds.contains(&key.section.kind));
-            own.map(|(key, stub)| (key.clone(), Fed { uid: stub.uid.to_string(), digest: stub.digest })).collect()
+            own.map(|(key, stub)| (key.clone(), Fed { uid: stub.uid.to_string(), digest: stub.digest }))
+                .collect()
         });
         let confirmed = self.is_approved();
         let guard = Guard { max_delete_percent: self.policy.max_delete_percent, confirmed };

@@ -157,7 +157,8 @@ impl Poster {
 
     async fn post(&mut self, frames: Vec<Frame>, wait: Duration) -> Result<(Vec<Frame>, bool), EndsError> {
         let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
-        let (answer, link) = self.session.post_frames(body, self.link.as_ref(), wait).await.map_err(of_call)?;
+        let (answer, link) =
+            self.session.post_frames(body, self.link.as_ref(), wait).await.map_err(of_call)?;
         if link.is_some() {
             self.link = link;
         }

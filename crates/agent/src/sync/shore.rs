@@ -102,7 +102,9 @@ impl AgentShore {
                 (format!("behind: {own} own changes, {theirs} of the control plane"), false)
             }
             (Standing::Behind(own), _) => (format!("behind: {own} own changes"), false),
-            (_, Standing::Behind(theirs)) => (format!("behind: {theirs} changes of the control plane"), false),
+            (_, Standing::Behind(theirs)) => {
+                (format!("behind: {theirs} changes of the control plane"), false)
+            }
             (Standing::InSync, Standing::InSync) => ("in sync".to_owned(), true),
         }
     }

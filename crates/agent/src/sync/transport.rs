@@ -367,7 +367,8 @@ impl Manager {
         let mut closing = Closing::No;
         let mut stopped = self.stopped.clone();
         let ended = loop {
-            let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll) || carrier == Carrier::Poll;
+            let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll)
+                || carrier == Carrier::Poll;
             let look = if carrier == Carrier::Poll { POLL_LOOK } else { LOOK };
             let asked = tokio::select! {
                 ended = &mut driven => break ended,

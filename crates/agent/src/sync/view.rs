@@ -218,7 +218,11 @@ impl fmt::Display for SyncView {
         if !self.standing.is_empty() {
             writeln!(f, "standing       {}", self.standing)?;
         }
-        writeln!(f, "objects        {} from the control plane, {} own", self.their_objects, self.own_objects)?;
+        writeln!(
+            f,
+            "objects        {} from the control plane, {} own",
+            self.their_objects, self.own_objects
+        )?;
         if let Some(held) = &self.held {
             writeln!(f, "held back      {held}")?;
         }

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::replication::{Mismatch, Mode, SyncPolicy};
@@ -47,7 +47,11 @@ const APPROVED: &str = "approve-deletes";
 
 /// What the world is told.
 enum Told {
-    Batch { batch: Arc<Batch>, of: u64, done: oneshot::Sender<Vec<Outcome>> },
+    Batch {
+        batch: Arc<Batch>,
+        of: u64,
+        done: oneshot::Sender<Vec<Outcome>>,
+    },
     Changed,
     Held(SyncPolicy),
     Refound(oneshot::Sender<()>),
@@ -314,8 +318,8 @@ impl Worker {
         let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
         (self.wanted, self.complete) = self.sets.with(|_, replica| {
             let objects = replica.objects().filter(|(key, _)| managed && !action(key));
-            let wanted =
-                objects.map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
+            let wanted = objects
+                .map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
             (wanted.collect(), replica.cursor().is_some())
         });
     }
@@ -392,7 +396,10 @@ impl Worker {
     /// Applies what came, then makes it durable in one write; then actions may begin.
     fn batch(&mut self, batch: &Batch, of: u64) -> Vec<Outcome> {
         if self.rules.borrow().number != of {
-            return vec![Outcome::Temporary("the release says otherwise by now".to_owned()); batch.items.len()];
+            return vec![
+                Outcome::Temporary("the release says otherwise by now".to_owned());
+                batch.items.len()
+            ];
         }
         let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
         let write = batch.write(&outcomes);

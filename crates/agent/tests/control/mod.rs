@@ -95,7 +95,12 @@ async fn answer<H: Fn(&Parts, Bytes) -> Reply>(
     handle: H,
 ) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
     let (parts, body) = request.into_parts();
-    let sent = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    // A stream's body has no end.
+    let streams = parts.uri.path() == wire::route::SUBSCRIBE;
+    let sent = match streams {
+        true => Bytes::new(),
+        false => body.collect().await.map(|body| body.to_bytes()).unwrap_or_default(),
+    };
     let coding = parts.headers.get(header::CONTENT_ENCODING).map(|value| value.to_str().unwrap().to_owned());
     // The digest is over the body as sent, which the extensions keep.
     let plain = wire::body::unpack(sent.to_vec(), coding.as_deref(), MAX_ANSWER).unwrap();

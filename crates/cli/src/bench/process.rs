@@ -20,9 +20,14 @@ pub(super) struct Server {
 impl Server {
     /// Starts this program with other arguments and waits for its first line.
     pub(super) fn start(args: &[&str]) -> Result<Server, BenchError> {
+        Server::start_logging(args, Stdio::inherit())
+    }
+
+    fn start_logging(args: &[&str], log: Stdio) -> Result<Server, BenchError> {
         let program = std::env::current_exe()?;
-        let mut child =
-            Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn()?;
         let out = child.stdout.take().ok_or("no output")?;
         let mut first_line = String::new();
         let mut reader = BufReader::new(out);
@@ -40,8 +45,10 @@ impl Server {
 
     /// The same, with nodes called at an address.
     pub(super) fn control_plane_at(dir: &Path, listen: &str) -> Result<Server, BenchError> {
+        // It says much under load; that belongs to what is measured, not onto the screen.
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
         let dir = dir.to_string_lossy();
-        Server::start(&[
+        let args = [
             "server",
             "--data",
             &dir,
@@ -51,7 +58,8 @@ impl Server {
             "127.0.0.1:0",
             "--name",
             "127.0.0.1",
-        ])
+        ];
+        Server::start_logging(&args, log.into())
     }
 
     /// CPU time used so far, user and system.

@@ -35,6 +35,8 @@ const HELLO_WITHIN: Duration = Duration::from_secs(15);
 const SEAT_WITHIN: Duration = Duration::from_secs(20);
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
+/// The control plane's own pings: later than those of nodes, whose answers make them needless.
+const PING_EVERY: Duration = Duration::from_secs(60);
 /// A link whose frames are posted ends after so long a silence.
 const POSTED_SILENCE: Duration = Duration::from_secs(30);
 /// How long a poll's connection may be silent under server-sent events.
@@ -274,7 +276,7 @@ async fn config(opening: &Opening) -> LinkConfig {
     match opening.carrier {
         Carrier::Poll => config.limits.dead_after = POSTED_SILENCE,
         Carrier::Sse => config.limits.dead_after = SSE_SILENCE,
-        Carrier::Grpc | Carrier::Websocket => {}
+        Carrier::Grpc | Carrier::Websocket => config.limits.ping_every = PING_EVERY,
     }
     config
 }

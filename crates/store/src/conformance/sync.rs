@@ -8,7 +8,7 @@ use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
 use super::fixture::{DAY, at, enrolled, life, new_node, token};
-use crate::objects::ObjectFilter;
+use crate::objects::{ObjectFilter, Verdict};
 use crate::record::Retention;
 use crate::{MAX_CHANGES_IN_WRITE, Store, StoreError};
 
@@ -189,7 +189,7 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
 
 pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
-    enrolled(store, 3).await;
+    let three = enrolled(store, 3).await;
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first = Write {
         found: Some(life("f1")),
@@ -210,16 +210,31 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let acked = acked.map(|(node, life, seq)| (node.clone(), cursor(life, seq).unwrap()));
     store.sync_acked(acked.to_vec()).await.unwrap();
 
+    let why = || Some(Verdict::Diverged("they differ".to_owned()));
+    let judged = [(&one, why()), (&two, why()), (&two, Some(Verdict::InSync)), (&new_node(9).node_id, why())];
+    let mut judged = judged.map(|(node, verdict)| (node.clone(), verdict)).to_vec();
+    judged.push((three.clone(), Some(Verdict::InSync)));
+    store.sync_judged(judged).await.unwrap();
+    // A write takes nothing of it away.
+    let third = Write { ours: vec![live(6, 6, "d", "d")], ..Write::default() };
+    store.sync_write(&one, third, at(1)).await.unwrap();
+
     let heads = store.sync_heads().await.unwrap();
     assert!(heads.is_sorted_by(|a, b| a.0 < b.0));
     let of = |node: &NodeId| heads.iter().find(|(id, _)| id == node).unwrap().1.clone();
     let head = of(&one);
-    assert_eq!((head.ours, head.theirs, head.acked), (cursor("f1", 5), None, cursor("f1", 3)));
-    assert_eq!((head.our_objects, head.their_objects, head.changed), (2, 2, at(1)));
+    assert_eq!((head.ours, head.theirs, head.acked), (cursor("f1", 6), None, cursor("f1", 3)));
+    assert_eq!((head.our_objects, head.their_objects, head.changed), (3, 2, at(1)));
     let head = of(&two);
     assert_eq!((head.ours, head.theirs, head.acked), (None, cursor("t", 4), None));
     assert_eq!((head.our_objects, head.their_objects, head.changed), (0, 1, at(2)));
-    assert_eq!(heads.len(), 2);
+    assert_eq!(heads.len(), 3);
+    let verdicts = [of(&one).verdict, of(&two).verdict, of(&three).verdict];
+    assert_eq!(verdicts, [why(), Some(Verdict::InSync), Some(Verdict::InSync)]);
+    assert_eq!((of(&three).ours, of(&three).theirs), (None, None), "nothing else is known of it");
+    store.sync_judged(vec![(two.clone(), None)]).await.unwrap();
+    let heads = store.sync_heads().await.unwrap();
+    assert_eq!(heads.iter().find(|(id, _)| *id == two).unwrap().1.verdict, None);
 }
 
 pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {

@@ -21,7 +21,7 @@ use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -225,6 +225,12 @@ impl Store for MemoryStore {
     async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()> {
         let mut state = self.state();
         acked.into_iter().for_each(|(node, cursor)| state.sync_acked(&node, cursor));
+        Ok(())
+    }
+
+    async fn sync_judged(&self, judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()> {
+        let mut state = self.state();
+        judged.into_iter().for_each(|(node, verdict)| state.sync_judged(&node, verdict));
         Ok(())
     }
 

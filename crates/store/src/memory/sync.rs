@@ -10,7 +10,7 @@ use sync::{Content, Saved, SavedReplica, Side, Write};
 
 use super::State;
 use crate::error::{Result, StoreError};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
 
 /// What is kept of one node.
 #[derive(Debug, Default)]
@@ -22,6 +22,7 @@ pub(super) struct Sets {
     theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
     cursor: Option<Cursor>,
     acked: Option<Cursor>,
+    verdict: Option<Verdict>,
     changed: Timestamp,
 }
 
@@ -72,6 +73,7 @@ impl Sets {
             ours: self.life.clone().map(|incarnation| Cursor { incarnation, seq: self.head }),
             theirs: self.cursor.clone(),
             acked: self.acked.clone(),
+            verdict: self.verdict.clone(),
             our_objects: self.ours.values().filter(live).count() as u64,
             their_objects: self.theirs.len() as u64,
             changed: self.changed,
@@ -159,6 +161,12 @@ impl State {
             && sets.life.as_ref() == Some(&cursor.incarnation)
         {
             sets.acked = Some(cursor);
+        }
+    }
+
+    pub(super) fn sync_judged(&mut self, node: &NodeId, verdict: Option<Verdict>) {
+        if self.is_active(node) {
+            self.sync.entry(node.clone()).or_default().verdict = verdict;
         }
     }
 

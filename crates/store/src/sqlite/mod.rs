@@ -37,7 +37,7 @@ use self::writer::{Cause, Session, Writer};
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -241,6 +241,17 @@ impl Store for SqliteStore {
             let batch: Vec<_> = acked.drain(..acked.len().min(TOUCHES_IN_BATCH)).collect();
             let note = move |s: &mut Session| {
                 batch.iter().try_for_each(|(node, cursor)| sync::acked(&s.db, node, cursor))
+            };
+            self.write(0, note).await?;
+        }
+        Ok(())
+    }
+
+    async fn sync_judged(&self, mut judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()> {
+        while !judged.is_empty() {
+            let batch: Vec<_> = judged.drain(..judged.len().min(TOUCHES_IN_BATCH)).collect();
+            let note = move |s: &mut Session| {
+                batch.iter().try_for_each(|(node, verdict)| sync::judged(&s.db, node, verdict.as_ref()))
             };
             self.write(0, note).await?;
         }

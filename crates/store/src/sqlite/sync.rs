@@ -15,6 +15,7 @@ use super::nodes::active;
 use super::query::{self, change};
 use super::writer::Session;
 use crate::error::{Result, StoreError};
+use crate::objects::{MAX_WHY, Verdict};
 
 /// The column of [`sync::Side::Ours`].
 pub(super) const OURS: i64 = 0;
@@ -36,11 +37,13 @@ pub(super) struct Kept {
     /// Objects by side.
     pub(super) objects: [u64; 2],
     pub(super) changed: Timestamp,
+    /// `Some("")`: equal.
+    pub(super) verdict: Option<String>,
 }
 
 pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<Kept>> {
     const SQL: &str = "SELECT life, head, horizon, theirs_life, theirs_rev, acked_life, acked_rev,
-        our_objects, their_objects, changed FROM sync WHERE node = ?1";
+        our_objects, their_objects, changed, verdict FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
 
@@ -56,6 +59,7 @@ pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Kept> {
         acked_rev: uint(row.get(first + 6)?),
         objects: [uint(row.get(first + 7)?), uint(row.get(first + 8)?)],
         changed: Timestamp(row.get(first + 9)?),
+        verdict: row.get(first + 10)?,
     })
 }
 
@@ -96,8 +100,8 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
 
 fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
     const SQL: &str = "INSERT OR REPLACE INTO sync (node, life, head, horizon, theirs_life, theirs_rev,
-        acked_life, acked_rev, our_objects, their_objects, changed)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        acked_life, acked_rev, our_objects, their_objects, changed, verdict)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     let [ours, theirs] = row.objects;
     let row = params![
         node,
@@ -110,7 +114,8 @@ fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
         int(row.acked_rev),
         int(ours),
         int(theirs),
-        row.changed.0
+        row.changed.0,
+        row.verdict
     ];
     change(db, WRITE, SQL, row).map(|_| ())
 }
@@ -172,6 +177,18 @@ pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &Cursor) -> Result<(
         AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
     let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.seq)];
     change(db, "note how far a node is", SQL, row).map(|_| ())
+}
+
+pub(super) fn judged(db: &Connection, node: &NodeId, verdict: Option<&Verdict>) -> Result<()> {
+    const SQL: &str = "INSERT INTO sync
+            (node, head, horizon, theirs_rev, acked_rev, our_objects, their_objects, changed, verdict)
+        SELECT no, 0, 0, 0, 0, 0, 0, 0, ?2 FROM node WHERE id = ?1 AND removed IS NULL
+        ON CONFLICT (node) DO UPDATE SET verdict = ?2";
+    let text = verdict.map(|verdict| match verdict {
+        Verdict::InSync => "",
+        Verdict::Diverged(why) => &why[..why.floor_char_boundary(MAX_WHY)],
+    });
+    change(db, "note what a comparison came to", SQL, params![node.as_str(), text]).map(|_| ())
 }
 
 /// One write, with its statements at hand: they run once for each object.

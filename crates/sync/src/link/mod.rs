@@ -285,7 +285,11 @@ impl Link {
                 cx.out.push(Output::Close { code: "went-away", message, retry_after: away.retry_after });
             }
             // Only the control plane speaks for operators.
-            Frame::Approve if self.config.role == Role::Agent => self.resync_now(true, cx),
+            Frame::Approve if self.config.role == Role::Agent => {
+                self.resync_now(true, cx);
+                // What is held back before it gets into the own feed is the shell's to let go.
+                cx.out.push(Output::Received(Frame::Approve));
+            }
             Frame::Approve => self.counters.ignored += 1,
             Frame::CheckIn(_) | Frame::Answer(_) | Frame::StateUpdated => {
                 cx.out.push(Output::Received(frame))

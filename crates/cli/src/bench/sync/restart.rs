@@ -158,7 +158,11 @@ impl Streaming {
         tokio::time::sleep(wait).await;
         while !self.shared.stop.load(Ordering::Relaxed) {
             let again = match self.one(&mut backoff).await {
-                Ok(retry_after) => retry_after,
+                Ok(None) => {
+                    tokio::time::sleep(backoff.lost()).await;
+                    continue;
+                }
+                Ok(again) => again,
                 Err(error) => {
                     if self.shared.up().is_some() {
                         self.shared.failed.fetch_add(1, Ordering::Relaxed);
