@@ -21,7 +21,10 @@ const FILES: usize = 1000;
 pub fn agent(root: &Path) -> Outcome {
     run("cargo", &["build", "--release", "--package", "cli", "--package", "agent", "--bins", "--examples"])?;
     let release = root.join("target/release");
-    let size = fs::metadata(release.join("muster-agent")).map_err(|error| error.to_string())?.len();
+    // As it is shipped.
+    run("cargo", &["build", "--profile", "agent", "--package", "agent", "--bins"])?;
+    let shipped = root.join("target/agent/muster-agent");
+    let size = fs::metadata(shipped).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, 8.0, "MiB");
     let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;

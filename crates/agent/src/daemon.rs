@@ -376,11 +376,9 @@ impl Daemon {
     }
 
     fn adopt(&self, adoption: &Adoption) -> Input {
-        match self.durable.adopt(adoption) {
+        match self.sync.adopt(adoption) {
             Ok(policy) => {
                 tracing::info!(seq = adoption.seq, root = %adoption.root.short(), "adopted a release");
-                let (sync, adoption, held) = (self.sync.clone(), adoption.clone(), policy.clone());
-                tokio::spawn(async move { sync.held(&adoption, &held).await });
                 Input::Adopted(policy)
             }
             Err(error) => Input::AdoptFailed(chain(&error)),

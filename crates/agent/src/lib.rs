@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod daemon;
+pub mod delegated;
 pub mod exchange;
 mod fetch;
 pub mod identity;

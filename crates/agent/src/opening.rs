@@ -144,22 +144,25 @@ impl Opener {
     }
 
     /// Server-sent events over a connection of its own; gives what comes down, the link's name
-    /// and the session that frames are posted with. `have`: the replica's durable cursor.
+    /// and the session that frames are posted with. `instance`: the life of this process; `have`:
+    /// the replica's durable cursor.
     ///
     /// # Errors
     /// As [`Opener::grpc`].
     pub async fn sse(
         &self,
         link: &str,
+        instance: &str,
         have: Option<&Cursor>,
     ) -> Result<(SseIncoming, HeaderValue, Session), OpenError> {
         let mut session = self.beside().await;
         let signer = session.signer().clone();
         let mut client = session.client().await?.clone();
         let last = have.map(cursor_text);
-        let opened = match signer.opener(&self.hostname, link).sse(&mut client, last.as_deref()).await {
+        let last = last.as_deref();
+        let opened = match signer.opener(&self.hostname, link).sse(&mut client, instance, last).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                signer.opener(&self.hostname, link).sse(&mut client, last.as_deref()).await
+                signer.opener(&self.hostname, link).sse(&mut client, instance, last).await
             }
             opened => opened,
         };

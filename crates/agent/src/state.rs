@@ -11,6 +11,7 @@
 //! content/         contents and blobs of the held set, and previous bytes, by digest
 //! objects/         synchronized objects: the own feed, the replica, its cursor
 //! synchronized.json  the mode that they are of
+//! folders.json     the folders of manifests that were there once
 //! actions          marks of actions: what was begun is never begun again
 //! ```
 

@@ -24,11 +24,12 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use crate::clock::{BUILT, now};
 use crate::daemon::Word;
+use crate::delegated::{Delegated, Held};
 use crate::render::chain;
 use crate::session::Signer;
 use crate::state::{Durable, StateError};
 use crate::sync::sets::{Sets, SetsError};
-use crate::sync::view::View;
+use crate::sync::view::{View, Watched};
 
 /// What may wait for the thread. A piece of output has at most 64 KiB.
 const DEPTH: usize = 32;
@@ -61,10 +62,8 @@ enum Told {
     Removed {
         id: String,
     },
-    Held {
-        delegations: Vec<Delegation>,
-        newest: Timestamp,
-    },
+    /// Look what is held.
+    Held,
     Output {
         id: String,
         stream: Stream,
@@ -110,9 +109,7 @@ pub struct Parts {
     /// Hears of new facts.
     pub words: UnboundedSender<Word>,
     /// What the held release delegates.
-    pub delegations: Vec<Delegation>,
-    /// The newest signature verified.
-    pub newest: Timestamp,
+    pub delegated: Arc<Delegated>,
 }
 
 /// What is to be done, as a release allows it.
@@ -135,8 +132,9 @@ struct Worker {
     inputs: VecDeque<Input>,
     marks: Journal<String, Mark>,
     running: BTreeMap<String, (Instant, Running)>,
-    delegations: Arc<Vec<Delegation>>,
-    newest: Timestamp,
+    delegated: Arc<Delegated>,
+    /// What was held when the last input was judged.
+    held: Held,
     /// The state directory as a path of the host, if it can be reached there.
     own: Option<String>,
     durable: Arc<Durable>,
@@ -159,9 +157,10 @@ impl WorkHandle {
         self.tell(Told::Removed { id: id.to_owned() });
     }
 
-    /// Another release is held.
-    pub async fn held(&self, delegations: Vec<Delegation>, newest: Timestamp) {
-        self.tell_later(Told::Held { delegations, newest }).await;
+    /// Another release is held: what waits is judged anew.
+    pub fn held(&self) {
+        // While much waits there, the thread looks at what is held anyway.
+        let _ = self.told.0.try_send(Told::Held);
     }
 
     /// Begins nothing more; what runs may end, within the machine's bound. Returns when
@@ -174,7 +173,8 @@ impl WorkHandle {
     }
 
     fn tell(&self, told: Told) {
-        // The thread is there as long as a handle is.
+        // The thread is there as long as a handle is; if it panicked, that is shown. What it
+        // was told of is in the replica, and is found there at the next start.
         let _ = self.told.0.send(told);
     }
 
@@ -194,18 +194,19 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
     let handle = WorkHandle { told: Arc::new(Teller(told.clone())), drained: is_drained };
     let (marks, damaged) = parts.durable.open_actions()?;
     let restored = restored(&parts, &marks, damaged)?;
-    let delegations = Arc::new(parts.delegations);
-    let at = at(&parts.signer, parts.newest);
-    let (work, first) = Work::new(restored, at, &|asked| allows(&delegations, asked));
+    let held = parts.delegated.held().clone();
+    let at = at(&parts.signer, held.newest);
+    let (work, first) = Work::new(restored, at, &|asked| allows(&held.delegations, asked));
     let own = own(&parts.durable, &parts.host);
-    let Parts { durable, host, signer, view, words, newest, .. } = parts;
+    let Parts { durable, host, signer, view, words, delegated, .. } = parts;
+    let shown = Watched::new(view.clone(), "work", "actions are not carried out");
     let mut worker = Worker {
         running: BTreeMap::new(),
         inputs: VecDeque::new(),
         work,
         marks,
-        delegations,
-        newest,
+        delegated,
+        held,
         own,
         durable,
         host,
@@ -216,7 +217,10 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
         drained,
     };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
-    builder.spawn(move || worker.run(first, &inbox))?;
+    builder.spawn(move || {
+        let _shown = shown;
+        worker.run(first, &inbox);
+    })?;
     Ok(handle)
 }
 
@@ -282,7 +286,7 @@ impl Worker {
     }
 
     fn wait(&self) -> Duration {
-        let at = at(&self.signer, self.newest);
+        let at = at(&self.signer, self.held.newest);
         let due = self.work.next_deadline(at).map(|due| due.since(at.now));
         let late = self.running.values().filter_map(|(_, running)| match running {
             Running::Query { until } => Some(until.saturating_duration_since(Instant::now())),
@@ -300,11 +304,8 @@ impl Worker {
         match told {
             Told::Put { id, content } => self.handle(Input::Put { id, order: order_of(&content) }),
             Told::Removed { id } => self.handle(Input::Removed { id }),
-            Told::Held { delegations, newest } => {
-                self.delegations = Arc::new(delegations);
-                self.newest = newest;
-                self.handle(Input::Delegations);
-            }
+            // With the first input that is judged by another release, what waits is too.
+            Told::Held => self.handle(Input::Tick),
             Told::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
             Told::Ended { id, outcome } => self.ended(id, outcome),
             Told::Stop => self.handle(Input::Stopping),
@@ -341,11 +342,24 @@ impl Worker {
 
     fn go_on(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
-            let at = at(&self.signer, self.newest);
-            let delegations = self.delegations.clone();
-            let effects = self.work.handle(input, at, &|asked| allows(&delegations, asked));
-            self.perform(effects);
+            let delegated = self.delegated.clone();
+            // Kept until what is judged has begun: no other release is adopted in between.
+            let held = delegated.held();
+            if held.number != self.held.number {
+                self.held = held.clone();
+                self.judge(Input::Delegations);
+            }
+            // Nothing is delegated while an adoption that failed halfway is not made good.
+            self.held = held.clone();
+            self.judge(input);
         }
+    }
+
+    fn judge(&mut self, input: Input) {
+        let at = at(&self.signer, self.held.newest);
+        let delegations = self.held.delegations.clone();
+        let effects = self.work.handle(input, at, &|asked| allows(&delegations, asked));
+        self.perform(effects);
     }
 
     fn perform(&mut self, effects: Vec<Effect<Job>>) {
@@ -430,7 +444,10 @@ impl Worker {
         let began = Instant::now();
         let running = match job {
             Job::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
-            Job::Query(ask) => self.query(&id, ask).map(|()| Running::Query { until: began + timeout }),
+            Job::Query(ask) => self.query(&id, ask).map(|()| {
+                let until = began.checked_add(timeout).unwrap_or(began);
+                Running::Query { until }
+            }),
         };
         match running {
             Ok(running) => drop(self.running.insert(id, (began, running))),
@@ -466,7 +483,7 @@ impl Worker {
 
     fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
         let (told, id, host) = (self.told.clone(), id.to_owned(), self.host.clone());
-        let (delegations, own) = (self.delegations.clone(), self.own.clone());
+        let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
             let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);

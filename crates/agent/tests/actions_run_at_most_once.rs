@@ -118,6 +118,36 @@ fn only_delegated_work_runs() {
 }
 
 #[test]
+fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
+    block_on(async {
+        let temp = tempfile::tempdir().unwrap();
+        let node = Node::start(temp.path(), Disk::new(), policy(Mode::Off, None), delegations());
+        let (delegated, source) = (node.delegated.clone(), source(command(SCRIPT)));
+        let (durable, is_durable) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let adopting = std::thread::spawn(move || {
+            let adopt = || {
+                durable.send(()).unwrap();
+                may_go_on.recv().map_err(drop)
+            };
+            delegated.adopt(adopt, || (Vec::new(), Timestamp::default())).unwrap();
+        });
+        is_durable.recv().unwrap();
+        // The release that takes the delegation away is durable, and the action comes.
+        let link = node.link(&source).await;
+        eventually("the action is here", || node.sets.with(|_, replica| replica.len() == 1)).await;
+        assert!(outcomes(&node).is_empty() && runs(temp.path()) == 0);
+        go_on.send(()).unwrap();
+        adopting.join().unwrap();
+        node.work.held();
+        eventually("it is answered", || !outcomes(&node).is_empty()).await;
+        assert!(matches!(outcomes(&node)[0], Outcome::Refused { .. }), "{:?}", outcomes(&node));
+        assert_eq!(runs(temp.path()), 0);
+        link.end().await;
+    });
+}
+
+#[test]
 fn no_query_shows_the_agent_s_own_files() {
     let ask = |path: &str| {
         let temp = tempfile::tempdir().unwrap();

@@ -94,6 +94,38 @@ async fn a_vanished_folder_deletes_nothing_and_a_mass_waits_for_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_that_vanish_one_after_the_other_are_one_mass() {
+    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 10).await;
+    for number in 0..8 {
+        std::fs::remove_file(folder.join(format!("i{number}.yaml"))).unwrap();
+        // As a slow `rm` does: each is seen alone.
+        let gone = std::time::Instant::now();
+        until("half a second passed", async || (gone.elapsed().as_millis() > 500).then_some(())).await;
+    }
+    until("the mass is held back", async || pair.status()["held"].as_str().map(drop)).await;
+    assert_eq!(pair.objects().await.len(), 10, "none of them went before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_word_may_come_from_the_control_plane() {
+    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 10).await;
+    let asked = serde_json::json!({"nodes": ["web-1"], "approveDeletions": true});
+    // With nothing held back it is good for nothing.
+    let _: serde_json::Value = pair.operator.post("/v1/resyncs", &asked).await.unwrap();
+    for number in 0..8 {
+        std::fs::remove_file(folder.join(format!("i{number}.yaml"))).unwrap();
+    }
+    until("the mass is held back", async || pair.status()["held"].as_str().map(drop)).await;
+    assert_eq!(pair.objects().await.len(), 10);
+    let plain = serde_json::json!({"nodes": ["web-1"]});
+    let _: serde_json::Value = pair.operator.post("/v1/resyncs", &plain).await.unwrap();
+    let _: serde_json::Value = pair.operator.post("/v1/resyncs", &asked).await.unwrap();
+    until_count(&mut pair, 2).await;
+    until("nothing is held any more", async || pair.status()["held"].is_null().then_some(())).await;
+    assert!(!pair.state().join("approve-deletes").exists(), "the word is good for more than one time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_half_written_manifest_keeps_what_it_said() {
     let (mut pair, _daemon, folder) = pair(Transport::Grpc, 2).await;
     std::fs::write(folder.join("i1.yaml"), "apiVersion: test/v1\nkind: Item\nmetadata: {namespace: web, na")

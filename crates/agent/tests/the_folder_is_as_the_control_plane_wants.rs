@@ -76,6 +76,31 @@ async fn unmanaged_files_stay_and_deletes_take_only_what_was_put() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_leave_that_cannot_be_read_is_none() {
+    let (mut pair, daemon, file) = pair().await;
+    let mut unreadable = says(Mode::Managed, Some(FOLDER), Transport::Grpc);
+    unreadable.unreadable = true;
+    pair.publish(&unreadable).await;
+    until("the node is off and says why", async || {
+        let status = pair.status();
+        let why = status["problems"]["release, sync"].as_str()?;
+        (status["mode"] == "off" && why.contains("nothing is synchronized")).then_some(())
+    })
+    .await;
+    assert!(daemon.end().await.success());
+    // The agent begins with it as well.
+    let daemon = pair.daemon();
+    pair.publish(&says(Mode::Managed, Some(FOLDER), Transport::Grpc)).await;
+    until("the node is managed again", async || {
+        let status = pair.status();
+        (status["mode"] == "managed" && status["problems"].as_object()?.is_empty()).then_some(())
+    })
+    .await;
+    assert!(file.exists());
+    assert!(daemon.end().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn statuses_go_up() {
     let (mut pair, _daemon, file) = pair().await;
     let status = file.with_file_name("a.yaml.status.json");

@@ -50,7 +50,8 @@ impl Deaf {
 fn is_bound(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
     let signed = signature::parse(&head.headers).unwrap();
-    let target = Target { method: head.method.as_str(), path: head.uri.path(), query: "", body: b"" };
+    let query = head.uri.query().unwrap_or_default();
+    let target = Target { method: head.method.as_str(), path: head.uri.path(), query, body: b"" };
     signed.verify_opening(target, &connection.binding, &key(1).public(), now()).unwrap();
     let other = signed.verify_opening(target, &[7; 32], &key(1).public(), now());
     assert!(matches!(other, Err(SignatureError::Binding)), "{other:?}");

@@ -171,7 +171,7 @@ const SELECTORS: &str = "\
 Terms stand between commas; put the whole in quotes. Names and groups add up, ! takes away, label= and where: narrow.
 web-1.example.com, edge-*, edge-**, /db[0-9]+/: hostnames (* stops at a dot, ** does not), or a node's id.
 *: every node. There is no other way to say all.
-@group: the members of a group that the fleet repo declares.
+@group: the members of a group, in fleets whose releases name groups; this version's do not.
 !TERM: none of these.
 label=value: of these only nodes with this label.
 where:EXPR: of these only nodes for which it holds, such as where:traits.os.family == \"debian\"; it takes the rest of the text.

@@ -27,7 +27,7 @@ fn view(state: &str, reach: &str) -> SyncView {
 
 #[test]
 fn what_is_not_green_names_a_cause_and_a_next_step() {
-    for state in ["in-sync", "behind", "resyncing", "diverged", "off", "a-new-word"] {
+    for state in ["in-sync", "behind", "resyncing", "diverged", "unknown", "off", "a-new-word"] {
         for reach in ["online", "promotable", "offline"] {
             for duplicate in [false, true] {
                 let view = SyncView { duplicate, ..view(state, reach) };

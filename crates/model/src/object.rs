@@ -1,5 +1,6 @@
 //! Objects: `{kind, namespace, name, uid, content}`, compared by digest.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -16,9 +17,26 @@ pub const MAX_INLINE: u64 = 4 * 1024;
 pub const MAX_BLOB: u64 = 64 * 1024 * 1024;
 
 /// What sort of thing an object is. Open: a kind is a name, not an enum to edit.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Kind(Arc<str>);
+
+/// The order of texts; the same text in one place is not looked at.
+fn in_order(a: &Arc<str>, b: &Arc<str>) -> Ordering {
+    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+}
+
+impl Ord for Kind {
+    fn cmp(&self, other: &Kind) -> Ordering {
+        in_order(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Kind) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// Whose signature makes objects of a kind count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +105,24 @@ impl fmt::Debug for Kind {
 }
 
 /// A section: the objects of one kind in one namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SectionKey {
     /// The kind.
     pub kind: Kind,
     /// The namespace; empty for fleet-wide kinds.
     pub namespace: Arc<str>,
+}
+
+impl Ord for SectionKey {
+    fn cmp(&self, other: &SectionKey) -> Ordering {
+        self.kind.cmp(&other.kind).then_with(|| in_order(&self.namespace, &other.namespace))
+    }
+}
+
+impl PartialOrd for SectionKey {
+    fn partial_cmp(&self, other: &SectionKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl SectionKey {

@@ -21,8 +21,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
-use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::identity::{self, CertifiedPeer, Role};
 
@@ -287,8 +287,9 @@ impl One {
         // In a box of its own: it is large, and gone when the connection has begun.
         let handshake = greet(self.stream, acceptor, self.door);
         let handshake = Box::pin(tokio::time::timeout(self.limits.handshake, handshake));
+        // Boxed at once, so that this future has no room for it at each step.
         let tls = match handshake.await {
-            Ok(Ok(tls)) => tls,
+            Ok(Ok(tls)) => Box::new(tls),
             Ok(Err(error)) => {
                 tracing::debug!(address = %self.address, %error, "a TLS handshake failed");
                 return;
@@ -309,7 +310,9 @@ impl One {
         let http1 = connection.http1;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection.clone());
-            let answer = handle(request);
+            // In a box of its own: the task of a stream lives on with its body, when what made the
+            // answer is long over.
+            let answer = Box::pin(handle(request));
             async move { Ok::<_, Infallible>(answer.await) }
         });
         let io = TokioIo::new(tls);

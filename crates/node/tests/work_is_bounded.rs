@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::Timestamp;
 use model::work::{ActionEvent, ActionFact, MAX_ARGS, MAX_OUTPUT, MAX_OUTPUT_CHUNK, Order, Outcome, Stream};
 use node::work::{
-    At, DRAIN, Effect, FLUSH, Input, Leave, MAX_EXPIRES, MAX_MARKS, MAX_ORDER, MAX_PARALLEL, MAX_WAITING,
-    Mark, OrderError, RETRY, Restored, Stage, Work, order_of,
+    At, DRAIN, Effect, FLUSH, Input, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_ORDER,
+    MAX_PARALLEL, MAX_WAITING, Mark, OrderError, REFUSAL_EVERY, REFUSALS, RETRY, Restored, Stage, Work,
+    order_of,
 };
 
 const START: i64 = 1_000_000;
@@ -414,4 +415,56 @@ fn an_order_that_cannot_be_read_is_answered() {
     let mut bench = Bench::new();
     bench.tell(Input::Put { id: "x".into(), order: order_of(b"{") });
     assert!(matches!(bench.ends()["x"], Outcome::Failed { .. }));
+}
+
+#[test]
+fn refusals_without_end_do_not_fill_the_log() {
+    let mut bench = Bench::new();
+    let many = REFUSALS as usize + 50;
+    (0..many).for_each(|n| bench.put(&format!("{n:05}"), order("/sbin/reboot")));
+    assert_eq!(bench.ends().len(), REFUSALS as usize, "the others are said later");
+    // One that is withdrawn before it was said is not answered at all.
+    bench.tell(Input::Removed { id: format!("{:05}", many - 1) });
+    let every = i64::try_from(REFUSAL_EVERY.as_millis()).unwrap();
+    bench.pass(every * 10);
+    assert_eq!(bench.ends().len(), REFUSALS as usize + 10);
+    // What is allowed is not held up by that.
+    bench.put("good", order("/allowed"));
+    assert_eq!(bench.executed(), ["good"]);
+    bench.ended("good", Outcome::Exited { code: 0 });
+    assert!(bench.ends().contains_key("good"));
+    let mut next = 10;
+    while let Some(due) = bench.work.next_deadline(bench.at) {
+        next += 1;
+        assert!(due <= at(every * next).now && next < 100, "{due:?}");
+        bench.pass(every * next);
+    }
+    assert_eq!(bench.ends().len(), many, "all but the withdrawn, and the good one");
+    // Answers that nobody keeps are bounded in memory too.
+    let mut full = Bench::new();
+    (0..MAX_ENDING + 2 * REFUSALS as usize).for_each(|n| full.put(&format!("{n}"), order("/sbin/reboot")));
+    full.pass(every * i64::try_from(MAX_ENDING).unwrap() * 2);
+    assert_eq!(full.ends().len(), MAX_ENDING + REFUSALS as usize);
+}
+
+#[test]
+fn a_reason_is_not_as_long_as_its_order() {
+    let mut bench = Bench::new();
+    let error = OrderError::Read("ö".repeat(MAX_ORDER));
+    bench.tell(Input::Put { id: "bad".into(), order: Err(error) });
+    let ends = bench.ends();
+    let Outcome::Failed { message } = &ends["bad"] else { panic!("{ends:?}") };
+    assert!((MAX_MESSAGE - 2..=MAX_MESSAGE).contains(&message.len()), "{}", message.len());
+}
+
+#[test]
+fn what_a_new_release_forbids_does_not_begin_though_its_mark_is_made() {
+    let mut bench = Bench::new();
+    let put = Input::Put { id: "a".into(), order: Ok(order("/allowed")) };
+    let effects = bench.work.handle(put, bench.at, &allows);
+    assert!(matches!(effects.as_slice(), [Effect::Begin { .. }]), "{effects:?}");
+    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>("not any more".to_owned());
+    let effects = bench.work.handle(Input::Begun { id: "a".into() }, bench.at, &refuse);
+    let [Effect::End { fact, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+    assert!(matches!(&fact.event, ActionEvent::Ended { outcome: Outcome::Refused { .. }, .. }), "{fact:?}");
 }

@@ -15,7 +15,9 @@ use crate::manifest;
 use crate::signals::{self, Changes, Sender, Signal, Signals};
 
 /// The most objects.
-pub const MAX_OBJECTS: usize = 200_000;
+pub const MAX_OBJECTS: usize = sync::replica::MAX_OBJECTS;
+/// The most bytes of their specs and statuses, together: they are in memory.
+pub const MAX_BYTES: u64 = sync::replica::MAX_BYTES;
 
 /// An object as the caller kept it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Local {
 #[derive(Debug, Default)]
 struct Inner {
     objects: BTreeMap<ObjectKey, Found>,
+    /// Of all specs and statuses.
+    bytes: u64,
     sender: Option<Sender>,
 }
 
@@ -54,15 +58,15 @@ impl Embedded {
     /// A backend that has what the caller kept.
     ///
     /// # Errors
-    /// Permanent when there are more than [`MAX_OBJECTS`].
+    /// Permanent when there are more than [`MAX_OBJECTS`], or more bytes than [`MAX_BYTES`].
     pub fn new(kept: impl IntoIterator<Item = Kept>) -> Result<Embedded, BackendError> {
         let mut inner = Inner::default();
         for kept in kept {
             let Kept { key, uid, source_uid, spec, status } = kept;
             let version = manifest::version(&spec, source_uid.as_deref(), None);
             let found = Found { key: key.clone(), uid, version, spec, status, source_uid, deleting: false };
-            inner.room_for(&key)?;
-            inner.objects.insert(key, found);
+            inner.room_for(&key, weight(&found))?;
+            inner.insert(found);
         }
         Ok(Embedded { shared: Arc::new(Mutex::new(inner)) })
     }
@@ -161,7 +165,13 @@ impl Backend for Embedded {
 }
 
 impl Inner {
-    fn room_for(&self, key: &ObjectKey) -> Result<(), BackendError> {
+    /// Whether an object of so many bytes has room.
+    fn room_for(&self, key: &ObjectKey, bytes: u64) -> Result<(), BackendError> {
+        let before = self.objects.get(key).map_or(0, weight);
+        if bytes > before && self.bytes.saturating_sub(before).saturating_add(bytes) > MAX_BYTES {
+            let message = format!("the objects here have {MAX_BYTES} bytes already; delete some");
+            return Err(BackendError::permanent("too-many", message));
+        }
         if self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(key) {
             let message = format!("there are {MAX_OBJECTS} objects already; delete some");
             return Err(BackendError::permanent("too-many", message));
@@ -171,7 +181,6 @@ impl Inner {
 
     fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
         manifest::identify(apply.key, apply.spec)?;
-        self.room_for(apply.key)?;
         let old = self.objects.get(apply.key);
         if !apply.expect.holds(old) {
             return Err(BackendError::conflict(apply.key));
@@ -186,8 +195,16 @@ impl Inner {
             source_uid: apply.source_uid.map(str::to_owned),
             deleting: false,
         };
-        self.objects.insert(apply.key.clone(), found);
+        self.room_for(apply.key, weight(&found))?;
+        self.insert(found);
         Ok(Applied { version })
+    }
+
+    fn insert(&mut self, found: Found) {
+        self.bytes = self.bytes.saturating_add(weight(&found));
+        if let Some(old) = self.objects.insert(found.key.clone(), found) {
+            self.bytes = self.bytes.saturating_sub(weight(&old));
+        }
     }
 
     fn delete(&mut self, key: &ObjectKey, precondition: &Precondition) -> Result<Deleted, BackendError> {
@@ -195,6 +212,7 @@ impl Inner {
         if !precondition.holds(old) {
             return Err(BackendError::conflict(key));
         }
+        self.bytes = self.bytes.saturating_sub(weight(old));
         self.objects.remove(key);
         Ok(Deleted::Gone)
     }
@@ -206,11 +224,13 @@ impl Inner {
         status: Option<&[u8]>,
     ) -> Result<(), BackendError> {
         let status = status.map(manifest::read_status).transpose()?;
-        let Some(found) = self.objects.get_mut(key) else { return Err(BackendError::absent(key)) };
+        let Some(found) = self.objects.get(key).cloned() else { return Err(BackendError::absent(key)) };
         if uid.is_some() && uid != found.uid.as_deref() {
             return Err(BackendError::conflict(key));
         }
-        found.status = status;
+        let found = Found { status, ..found };
+        self.room_for(key, weight(&found))?;
+        self.insert(found);
         Ok(())
     }
 
@@ -219,6 +239,10 @@ impl Inner {
             sender.send(Signal::Changed(Changes::Keys(BTreeSet::from([key]))));
         }
     }
+}
+
+fn weight(found: &Found) -> u64 {
+    (found.spec.len() + found.status.as_ref().map_or(0, Bytes::len)) as u64
 }
 
 /// Every change is one assignment, so a holder that panicked left nothing half done.

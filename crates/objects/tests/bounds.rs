@@ -97,3 +97,28 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
     stage.restart();
     assert_eq!(stage.list().objects.len(), 3);
 }
+
+#[test]
+fn objects_in_memory_are_bounded_by_their_bytes() {
+    use objects::{Backend as _, BackendError, Embedded, Kept};
+    let status = bytes::Bytes::from(vec![b'x'; 1 << 20]);
+    let kept = |n: u64| Kept {
+        key: support::app(&format!("a{n}")),
+        uid: None,
+        source_uid: None,
+        spec: bytes::Bytes::new(),
+        status: Some(status.clone()),
+    };
+    let most = objects::embedded::MAX_BYTES >> 20;
+    let over = Embedded::new((0..=most).map(kept)).unwrap_err();
+    assert!(matches!(over, BackendError::Permanent { code: "too-many", .. }), "{over:?}");
+    let mut full = Embedded::new((0..most).map(kept)).unwrap();
+    let (key, spec) = (support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
+    let put = |full: &mut Embedded| {
+        full.apply(objects::Apply { key: &key, spec, source_uid: None, expect: objects::Expect::Anything })
+    };
+    assert!(matches!(put(&mut full), Err(BackendError::Permanent { code: "too-many", .. })));
+    full.put_status(&support::app("a1"), None, None).unwrap();
+    put(&mut full).unwrap();
+    full.put_status(&support::app("a1"), None, Some(b"{}")).unwrap();
+}

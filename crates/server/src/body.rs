@@ -43,7 +43,7 @@ impl Body for ReplyBody {
             ReplyBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
             ReplyBody::Parts { parts, trailers } => match parts.poll_recv(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(*bytes)))),
                 Poll::Ready(Some(Part::End) | None) => {
                     Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
                 }

@@ -1,13 +1,15 @@
 //! The FleetIndex: every node in memory, for the hot path (CNV-4).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::{Hostname, NodeId};
 use plane::NodeState;
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
+
+use crate::streams::Openings;
 
 /// All active nodes by id and by hostname.
 #[derive(Default)]
@@ -26,6 +28,8 @@ pub(crate) struct Slot {
     state: Mutex<Entry>,
     /// Wakes the node's long polls: a push was set, or work waits.
     pub(crate) wake: Notify,
+    /// Made for the first link: most nodes of a large fleet have none.
+    openings: OnceLock<Arc<Openings>>,
 }
 
 /// A node's state, and whether its contact waits to be persisted.
@@ -40,6 +44,11 @@ pub(crate) struct Entry {
 }
 
 impl Slot {
+    /// How the node opens links.
+    pub(crate) fn openings(&self) -> &Arc<Openings> {
+        self.openings.get_or_init(Arc::default)
+    }
+
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
     /// every change is one assignment of the step's.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Entry> {
@@ -63,7 +72,7 @@ impl FleetIndex {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
         let entry = Entry { node, dirty: false, work_head: 0, work_told: None };
-        let slot = Slot { state: Mutex::new(entry), wake: Notify::new() };
+        let slot = Slot { state: Mutex::new(entry), wake: Notify::new(), openings: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));
     }

@@ -81,12 +81,12 @@ async fn modes_and_states_are_shown() {
     let shown: Vec<_> =
         page.nodes.iter().map(|view| (view.node.as_str(), view.mode, view.state.as_str())).collect();
     let wanted =
-        [("new-1", Mode::Off, "off"), ("off-1", Mode::Off, "off"), ("own-1", Mode::Autonomous, "in-sync")];
+        [("new-1", Mode::Off, "off"), ("off-1", Mode::Off, "off"), ("own-1", Mode::Autonomous, "unknown")];
     assert_eq!(shown, wanted);
     assert_eq!(page.next.as_ref().unwrap().as_str(), "web-1");
     assert_eq!(
         page.states,
-        [("behind", 1), ("in-sync", 1), ("off", 2)].map(|(s, n)| (s.to_owned(), n)).into()
+        [("behind", 1), ("off", 2), ("unknown", 1)].map(|(s, n)| (s.to_owned(), n)).into()
     );
     let page: SyncsView = operator.get("/v1/sync?from=web-1").await.unwrap();
     assert_eq!((page.nodes[0].state.as_str(), page.nodes[0].behind, page.nodes[0].down), ("behind", 1, 1));

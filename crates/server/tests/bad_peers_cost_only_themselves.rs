@@ -14,12 +14,12 @@ use model::{Digest, Stub};
 use streams::Order;
 use streams::drive::{Ends, drive, orders};
 use streams::open::OpenError;
-use sync::frame::{Ack, Capabilities, Event, Hello, Op};
-use sync::link::Link;
-use sync::{Frame, Role};
 use support::link::{config, driven, grpc, item, link_name, linked, opener, publish_mode, shore};
 use support::wait::eventually;
 use support::{Fleet, Member, now};
+use sync::frame::{Ack, Capabilities, Event, Hello, Op};
+use sync::link::Link;
+use sync::{Frame, Role};
 
 /// A fleet with one node in a mode.
 async fn fleet(mode: Mode) -> (Fleet, Member) {
@@ -106,8 +106,7 @@ async fn another_major_version_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_mode_than_the_releases_is_told() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let heard =
-        say(&node, vec![Frame::Hello(Box::new(hello(Mode::Autonomous, "l1")))], went_away).await;
+    let heard = say(&node, vec![Frame::Hello(Box::new(hello(Mode::Autonomous, "l1")))], went_away).await;
     assert_eq!(code(&heard), "mode");
 }
 

@@ -65,7 +65,12 @@ async fn autonomous_objects_come_up_over_grpc_and_survive_a_restart() {
     publish_mode(&fleet, &["edge-1"], Mode::Autonomous, 1).await;
     let shore = shore("n1");
     for number in 0..300 {
-        shore.put(item(&format!("i{number}")), &format!("u{number}"), json!({"n": number}).to_string().into(), now().0);
+        shore.put(
+            item(&format!("i{number}")),
+            &format!("u{number}"),
+            json!({"n": number}).to_string().into(),
+            now().0,
+        );
     }
     let link = linked(&node, Mode::Autonomous, "life-1", &shore).await;
     eventually("all is acknowledged", || shore.acked() == 300).await;

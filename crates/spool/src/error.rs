@@ -41,7 +41,7 @@ pub enum SpoolError {
         limit: u64,
     },
     /// The log holds as much as it may until some of it is acknowledged. Facts that are
-    /// no runs have a reserve.
+    /// neither runs nor of actions have a reserve.
     #[error("the log of facts is full: {limit} bytes wait to be acknowledged")]
     LogFull {
         /// What is allowed, in bytes.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
+use model::work::{ActionEvent, ActionFact, Outcome};
 use model::{Incarnation, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,8 @@ use crate::{Disk, Op};
 
 /// The most bytes of facts that wait, by default.
 pub const MAX_LOG: u64 = 64 * 1024 * 1024;
-/// The part of them that only facts other than runs may use, by default.
+/// The part of them that only facts other than runs may use, by default. As much again is kept
+/// from what actions say, but for what became of those that ran.
 pub const RESERVE: u64 = 8 * 1024 * 1024;
 /// A file of the log is followed by the next one from this size on, by default.
 pub const SEGMENT: u64 = 256 * 1024;
@@ -28,7 +30,8 @@ const MODE: u32 = 0o600;
 pub struct Limits {
     /// The most bytes that wait.
     pub max_bytes: u64,
-    /// The part of them that only facts other than runs may use.
+    /// The part of them that only facts other than runs may use. As much again is kept from
+    /// what the control plane can cause without end: output, beginnings and refusals of actions.
     pub reserve_bytes: u64,
     /// A file is followed by the next one from this size on, in bytes.
     pub segment_bytes: u64,
@@ -161,11 +164,12 @@ impl FactLog {
     /// Appends facts, all or none; returns their numbers. Durable when it returns.
     ///
     /// # Errors
-    /// [`SpoolError::LogFull`] when too much waits (runs first: other facts have a
-    /// reserve), [`SpoolError::TooLarge`] for a fact that no request could carry, and
+    /// [`SpoolError::LogFull`] when too much waits (actions first, then runs: other facts
+    /// have a reserve, and so has what became of an action that ran), [`SpoolError::TooLarge`] for a fact that no request could carry, and
     /// those of the disk.
     pub fn append_many(&mut self, bodies: Vec<FactBody>, at: Timestamp) -> Result<Vec<u64>> {
-        let only_runs = bodies.iter().all(|body| matches!(body, FactBody::Run(_)));
+        // Facts of several kinds at once go by the one with the most room.
+        let kept_from = bodies.iter().map(reserves).min().unwrap_or(0);
         let first = self.last() + 1;
         let mut bytes = Vec::new();
         let mut numbers = Vec::with_capacity(bodies.len());
@@ -177,7 +181,7 @@ impl FactLog {
             }
             numbers.push(seq);
         }
-        let reserve = if only_runs { self.limits.reserve_bytes } else { 0 };
+        let reserve = self.limits.reserve_bytes.saturating_mul(kept_from);
         let limit = self.limits.max_bytes.saturating_sub(reserve);
         if self.bytes() + bytes.len() as u64 > limit {
             return Err(SpoolError::LogFull { limit });
@@ -245,6 +249,24 @@ impl FactLog {
     pub fn begin_anew(&mut self, fresh: &Incarnation) -> Result<()> {
         self.restart(fresh)?;
         self.remove_other_lives()
+    }
+}
+
+/// How many reserves a fact may not use.
+fn reserves(body: &FactBody) -> u64 {
+    match body {
+        // At most as many as run at a time, and none begins when its beginning has no room.
+        FactBody::Action(ActionFact { event: ActionEvent::Ended { outcome, .. }, .. }) => match outcome {
+            Outcome::Exited { .. }
+            | Outcome::Signalled { .. }
+            | Outcome::TimedOut
+            | Outcome::Unknown
+            | Outcome::Answered { .. } => 0,
+            Outcome::Cancelled | Outcome::Refused { .. } | Outcome::Failed { .. } | Outcome::Expired => 2,
+        },
+        FactBody::Action(_) => 2,
+        FactBody::Run(_) => 1,
+        _ => 0,
     }
 }
 

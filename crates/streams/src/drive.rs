@@ -2,8 +2,11 @@
 //!
 //! One task runs a link. What takes time (contents, applying, permits, check-ins) are jobs
 //! beside it, so that acknowledgements never wait behind data. What is to be sent waits in two
-//! queues, control before data; the link's window bounds the data, and a peer that asks
-//! without reading the answers is not read any further.
+//! queues, control before data; the link's window bounds the data. Frames are taken one by
+//! one, and only while little waits to be sent: a peer that asks without reading the answers
+//! is not heard any further, nor is anything loaded for it.
+//!
+//! Nothing that waits is ever dropped: who sends is held back instead (SYN-3).
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,22 +16,26 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use model::Timestamp;
+use model::{ObjectKey, Timestamp};
 use sync::Frame;
-use sync::frame::{GoAway, Op, Ping};
-use sync::link::{Counters, Input, Link, Output, may_overtake};
+use sync::frame::{GoAway, Ping};
+use sync::link::{Input, Link, Output, may_overtake};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::ends::{EndsError, Incoming, Outgoing};
+pub use crate::order::{Ended, Ends, Order, Orders, Parting, Post, Posted, orders};
 use crate::shore::Shore;
+use crate::weight::{FRAME, run_of, weight};
 
 /// Frames are given to a transport in groups of about so many bytes.
 const GROUP: usize = 64 * 1024;
-/// What a frame weighs besides its content, in bytes, in these bounds.
-const FRAME: usize = 256;
 /// Above so many bytes that wait to be sent nothing more is read.
 const MAX_QUEUED: usize = 24 * 1024 * 1024;
+/// The most frames for the shore (check-ins) that are worked on at once.
+const MAX_RECEIVED: usize = 2;
+/// The most who wait for a sign of life at once; others are told that there is one.
+const MAX_PROBES: usize = 32;
 /// How long a transport may take to accept one group: a peer that reads slower is cut.
 const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
@@ -37,116 +44,67 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const JOBS_END: Duration = Duration::from_secs(60);
 /// How long the other side of a link that is probed has to say something.
 const PROBE: Duration = Duration::from_secs(5);
-/// Orders that may wait for a link.
-const ORDERS: usize = 16;
 /// An answer to posted frames holds about so many bytes at the most.
 const ANSWER: usize = wire::batch::FULL;
 
-/// What a link may be told from outside.
-pub enum Order {
-    /// Orphans may be deleted, however many.
-    Approve,
-    /// Compare by a resync now.
-    Resync,
-    /// Say this.
-    Say(Frame),
-    /// Frames that came by a request; what the link has to say by then goes back, unless the
-    /// transport has a way of its own for that.
-    Post {
-        /// The frames.
-        frames: Vec<Frame>,
-        /// How long an answer with nothing in it is held back.
-        wait: Duration,
-        /// Takes the answer.
-        answer: oneshot::Sender<Posted>,
-    },
-    /// Is anybody there? `true` as soon as something is heard, `false` after a while.
-    Probe(oneshot::Sender<bool>),
-    /// End in order: what came is processed first.
-    Shutdown,
-    /// Say why, and close.
-    GoAway {
-        /// A stable code.
-        code: &'static str,
-        /// Why, for people.
-        message: String,
-        /// Not to come back sooner than after as many seconds.
-        retry_after: Option<u64>,
-    },
-}
-
-/// The answer to posted frames.
-#[derive(Debug, Default, PartialEq)]
-pub struct Posted {
-    /// What the link has to say.
-    pub frames: Vec<Frame>,
-    /// There is more.
-    pub more: bool,
-}
-
-/// The way to a link.
-pub type Orders = mpsc::Sender<Order>;
-
-/// A way to a link that is to be driven.
-pub fn orders() -> (Orders, mpsc::Receiver<Order>) {
-    mpsc::channel(ORDERS)
-}
-
-/// How a link ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// A stable code.
-    pub code: String,
-    /// Why, for people.
-    pub message: String,
-    /// Not to come back sooner than after as many seconds.
-    pub retry_after: Option<u64>,
-    /// What was counted.
-    pub counters: Counters,
-    /// The other side said hello.
-    pub met: bool,
-    /// Why the transport was given up, when that is what ended it.
-    pub error: Option<EndsError>,
-}
-
-/// The ways in and out of a link.
-pub struct Ends {
-    /// Where frames come from; absent when they are posted.
-    pub incoming: Option<Box<dyn Incoming>>,
-    /// Where frames go; absent when they go back as answers to what is posted.
-    pub outgoing: Option<Box<dyn Outgoing>>,
-}
-
 /// Runs a link to its end. `first` are frames that were read already.
-pub async fn drive<S: Shore>(
+///
+/// The link lies in a box, once: a task that held it would have room for it in every future
+/// that it goes through.
+pub fn drive<S: Shore>(
     link: Link,
     shore: Arc<S>,
     ends: Ends,
     first: Vec<Frame>,
+    feed: watch::Receiver<u64>,
+    orders: mpsc::Receiver<Order>,
+) -> impl Future<Output = Ended> + Send {
+    let Ends { incoming, outgoing } = ends;
+    run(Box::new(Driver::new(link, shore, outgoing)), incoming, first, feed, orders)
+}
+
+async fn run<S: Shore>(
+    mut driver: Box<Driver<S>>,
+    mut incoming: Option<Box<dyn Incoming>>,
+    first: Vec<Frame>,
     mut feed: watch::Receiver<u64>,
     mut orders: mpsc::Receiver<Order>,
 ) -> Ended {
-    let Ends { mut incoming, outgoing } = ends;
-    let mut driver = Driver::new(link, shore, outgoing);
     driver.take(Input::Open);
     driver.frames(first);
     let mut feed_open = true;
+    let alarm = tokio::time::sleep_until(Instant::now());
+    tokio::pin!(alarm);
     while !driver.is_over() {
+        if driver.work() {
+            driver.shore.progress(&driver.link);
+        }
         driver.send();
         driver.answer();
         driver.probed(false);
-        let deadline = driver.deadline();
-        let read = incoming.is_some() && driver.wants_input();
+        // A deadline that moves away is not told the timer before the old one has come: an
+        // idle link has one timer, and not one for each frame.
+        if let Some(at) = driver.deadline()
+            && (at < alarm.deadline() || alarm.is_elapsed())
+        {
+            alarm.as_mut().reset(at);
+        }
+        let read = incoming.is_some() && driver.backlog.is_empty() && driver.wants_input();
+        let timed = !alarm.is_elapsed();
         tokio::select! {
             came = next(&mut incoming), if read => driver.came(came),
-            Some(input) = driver.jobs.next(), if !driver.jobs.is_empty() => driver.take(input),
-            sent = sent(&mut driver.sending), if driver.sending.is_some() => driver.sent(sent),
+            Some(done) = driver.jobs.next(), if !driver.jobs.is_empty() => driver.done(done),
+            sent = sent(&mut driver.sending), if driver.sending.is_some() => {
+                driver.sent(sent);
+                // The link is where it was.
+                continue;
+            }
             changed = feed.changed(), if feed_open => match changed {
                 Ok(()) => driver.take(Input::FeedChanged),
                 Err(_) => feed_open = false,
             },
             Some(order) = orders.recv() => driver.order(order),
-            () = sleep_until(deadline) => driver.take(Input::Tick),
+            () = alarm.as_mut(), if timed => driver.take(Input::Tick),
         }
         driver.shore.progress(&driver.link);
     }
@@ -170,17 +128,18 @@ async fn sent(sending: &mut Option<Sending>) -> (Box<dyn Outgoing>, Result<(), E
     }
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Someone who posted frames and waits.
 struct Asker {
     until: Instant,
     answer: oneshot::Sender<Posted>,
+}
+
+/// What a job came to.
+enum Done {
+    /// Something for the link.
+    Input(Input),
+    /// A frame of the shore's was worked on; what is said back.
+    Received(Option<Frame>),
 }
 
 struct Driver<S> {
@@ -191,12 +150,20 @@ struct Driver<S> {
     /// Frames leave by a transport, and not as answers.
     streams: bool,
     sending: Option<Sending>,
+    /// Frames that came and were not taken yet.
+    backlog: VecDeque<Frame>,
     control: VecDeque<Frame>,
     data: VecDeque<Frame>,
     queued: usize,
-    jobs: FuturesUnordered<BoxFuture<'static, Input>>,
+    /// The newest run of events in the queue.
+    run: u64,
+    /// Loads that wait until less is queued.
+    loads: VecDeque<(u64, Vec<(ObjectKey, u64)>)>,
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Frames of the shore's that are worked on.
+    received: usize,
     asker: Option<Asker>,
-    probe: Option<(Instant, oneshot::Sender<bool>)>,
+    probes: Vec<(Instant, oneshot::Sender<bool>)>,
     closed: Option<(String, String, Option<u64>)>,
     /// Until when the last words may be sent.
     words: Option<Instant>,
@@ -213,12 +180,16 @@ impl<S: Shore> Driver<S> {
             streams: outgoing.is_some(),
             outgoing,
             sending: None,
+            backlog: VecDeque::new(),
             control: VecDeque::new(),
             data: VecDeque::new(),
             queued: 0,
+            run: 0,
+            loads: VecDeque::new(),
             jobs: FuturesUnordered::new(),
+            received: 0,
             asker: None,
-            probe: None,
+            probes: Vec::new(),
             closed: None,
             words: None,
             gone: false,
@@ -235,12 +206,15 @@ impl<S: Shore> Driver<S> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
         let link = self.link.next_deadline().map(|at| self.began + since(at));
         let asker = self.asker.as_ref().map(|asker| asker.until);
-        let probe = self.probe.as_ref().map(|(until, _)| *until);
+        let probe = self.probes.first().map(|(until, _)| *until);
         link.into_iter().chain(asker).chain(probe).chain(self.words).min()
     }
 
     fn wants_input(&self) -> bool {
-        self.closed.is_none() && self.link.wants_input() && self.queued < MAX_QUEUED
+        self.closed.is_none()
+            && self.queued < MAX_QUEUED
+            && self.received < MAX_RECEIVED
+            && self.link.wants_input()
     }
 
     /// Nothing is left to be said, or nobody is there to hear it.
@@ -263,12 +237,42 @@ impl<S: Shore> Driver<S> {
 
     fn frames(&mut self, frames: Vec<Frame>) {
         self.probed(!frames.is_empty());
-        let now = self.now();
-        let outputs: Vec<Output> = self.shore.with_sets(|feed, replica| {
-            let handle = |frame| self.link.handle(Input::Frame(frame), feed, replica, now);
-            frames.into_iter().flat_map(handle).collect()
-        });
-        self.perform(outputs);
+        self.backlog.extend(frames);
+        self.work();
+    }
+
+    /// Takes what came, one by one, and begins loads, while little waits to be sent; whether
+    /// anything was taken.
+    fn work(&mut self) -> bool {
+        let before = self.backlog.len();
+        while !self.backlog.is_empty() && self.wants_input() {
+            let Some(frame) = self.backlog.pop_front() else { break };
+            self.take(Input::Frame(frame));
+        }
+        if self.closed.is_some() {
+            self.backlog.clear();
+            self.loads.clear();
+        }
+        while self.queued < MAX_QUEUED
+            && let Some((id, wants)) = self.loads.pop_front()
+        {
+            let shore = self.shore.clone();
+            self.job(async move {
+                let contents = if wants.is_empty() { Vec::new() } else { shore.load(wants).await };
+                Input::Loaded { id, contents }
+            });
+        }
+        self.backlog.len() < before
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Input(input) => self.take(input),
+            Done::Received(answer) => {
+                self.received -= 1;
+                self.take(answer.map_or(Input::Tick, Input::Say));
+            }
+        }
     }
 
     fn take(&mut self, input: Input) {
@@ -281,14 +285,28 @@ impl<S: Shore> Driver<S> {
         match order {
             Order::Approve => self.take(Input::Approve),
             Order::Resync => self.take(Input::Resync),
-            Order::Say(frame) => self.take(Input::Say(frame)),
+            Order::Say(frame) => self.take(Input::Say(*frame)),
             Order::Shutdown => self.take(Input::Shutdown),
             Order::Probe(answer) => {
-                self.probe = Some((Instant::now() + PROBE, answer));
+                if self.probes.len() >= MAX_PROBES {
+                    // So many at once is no reason to give a link up.
+                    let _ = answer.send(true);
+                    return;
+                }
+                self.probes.push((Instant::now() + PROBE, answer));
                 self.take(Input::Say(Frame::Ping(Ping::default())));
             }
-            Order::GoAway { code, message, retry_after } => self.go_away(code, message, retry_after),
-            Order::Post { frames, wait, answer } => {
+            Order::GoAway(parting) => {
+                let Parting { code, message, retry_after } = *parting;
+                self.go_away(code, message, retry_after);
+            }
+            Order::Post(post) => {
+                let Post { frames, wait, answer } = *post;
+                // What is not taken waits here, but not that of two posts.
+                if !self.backlog.is_empty() && !frames.is_empty() {
+                    let _ = answer.send(Posted { busy: true, ..Posted::default() });
+                    return;
+                }
                 self.frames(frames);
                 // Of two who wait the older is answered: it was given up, likely.
                 self.reply(true);
@@ -309,10 +327,13 @@ impl<S: Shore> Driver<S> {
 
     /// Somebody asked whether the other side is there.
     fn probed(&mut self, heard: bool) {
-        let late = |(until, _): &(Instant, _)| Instant::now() >= *until;
-        if (heard || self.probe.as_ref().is_some_and(late))
-            && let Some((_, answer)) = self.probe.take()
-        {
+        if self.probes.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        // The oldest comes first.
+        let due = if heard { self.probes.len() } else { self.probes.partition_point(|(at, _)| *at <= now) };
+        for (_, answer) in self.probes.drain(..due) {
             // Who asked may have given up.
             let _ = answer.send(heard);
         }
@@ -321,7 +342,8 @@ impl<S: Shore> Driver<S> {
     /// Answers the one who posted, once all is done that follows from what was posted.
     fn answer(&mut self) {
         let Some(asker) = &self.asker else { return };
-        let quiet = self.jobs.is_empty() && self.link.is_quiet();
+        let quiet =
+            self.jobs.is_empty() && self.loads.is_empty() && self.backlog.is_empty() && self.link.is_quiet();
         let something = self.queued > 0 || self.streams || self.closed.is_some();
         if quiet && (something || Instant::now() >= asker.until) || self.queued >= ANSWER {
             self.reply(false);
@@ -332,7 +354,7 @@ impl<S: Shore> Driver<S> {
         let Some(asker) = self.asker.take() else { return };
         let frames = if empty || self.streams { Vec::new() } else { self.group(ANSWER) };
         let more = !self.streams && self.queued > 0;
-        if let Err(lost) = asker.answer.send(Posted { frames, more }) {
+        if let Err(lost) = asker.answer.send(Posted { frames, more, busy: false }) {
             // Nobody heard it. The link's numbers show the gap, and its resends close it.
             tracing::debug!(frames = lost.frames.len(), "an answer to posted frames was not taken");
         }
@@ -348,6 +370,7 @@ impl<S: Shore> Driver<S> {
         let shore = self.shore.clone();
         match output {
             Output::Send(frame) => {
+                self.drop_older_runs(&frame);
                 self.queued += weight(&frame);
                 let queue = if may_overtake(&frame) { &mut self.control } else { &mut self.data };
                 // An acknowledgement is cumulative: the newest says all.
@@ -358,7 +381,7 @@ impl<S: Shore> Driver<S> {
                 queue.push_back(frame);
             }
             Output::Load { id, wants } => {
-                self.job(async move { Input::Loaded { id, contents: shore.load(wants).await } });
+                self.loads.push_back((id, wants));
             }
             Output::Apply(batch) => {
                 let id = batch.id;
@@ -372,15 +395,15 @@ impl<S: Shore> Driver<S> {
             }),
             Output::ReturnPermit => shore.return_permit(),
             Output::Refound => self.job(async move {
-                shore.refound().await;
-                Input::FeedChanged
-            }),
-            Output::Received(frame) => self.job(async move {
-                match shore.received(frame).await {
-                    Some(answer) => Input::Say(answer),
-                    None => Input::Tick,
+                match shore.refound_paced().await {
+                    Ok(()) => Input::Refounded,
+                    Err(wait) => Input::NotRefounded { wait },
                 }
             }),
+            Output::Received(frame) => {
+                self.received += 1;
+                self.jobs.push(Box::pin(async move { Done::Received(shore.received(frame).await) }));
+            }
             Output::Hello(hello) => shore.hello(&hello),
             Output::Note(note) => shore.note(&note),
             Output::Close { code, message, retry_after } => {
@@ -391,7 +414,22 @@ impl<S: Shore> Driver<S> {
     }
 
     fn job(&mut self, job: impl Future<Output = Input> + Send + 'static) {
-        self.jobs.push(Box::pin(job));
+        self.jobs.push(Box::pin(async move { Done::Input(job.await) }));
+    }
+
+    /// With the first word of a new run, what still waits of older ones is of no use: it is
+    /// said again.
+    fn drop_older_runs(&mut self, frame: &Frame) {
+        let Some(run) = run_of(frame).filter(|run| *run > self.run) else { return };
+        self.run = run;
+        let queued = &mut self.queued;
+        self.data.retain(|frame| {
+            let keep = run_of(frame).is_none_or(|of| of >= run);
+            if !keep {
+                *queued -= weight(frame);
+            }
+            keep
+        });
     }
 
     /// Gives the transport the next group, if it is free.
@@ -410,6 +448,12 @@ impl<S: Shore> Driver<S> {
     fn sent(&mut self, (outgoing, sent): (Box<dyn Outgoing>, Result<(), EndsError>)) {
         self.sending = None;
         self.outgoing = Some(outgoing);
+        // An idle link keeps no room for frames.
+        for queue in [&mut self.control, &mut self.data, &mut self.backlog] {
+            if queue.is_empty() {
+                queue.shrink_to_fit();
+            }
+        }
         if let Err(error) = sent {
             self.error = Some(error);
             self.gone = true;
@@ -430,45 +474,20 @@ impl<S: Shore> Driver<S> {
     }
 
     /// What was received is processed to its end (SYN-14), then nothing is left.
-    async fn end(mut self) -> Ended {
+    async fn end(mut self: Box<Self>) -> Ended {
         if let (Some(mut outgoing), None) = (self.outgoing.take(), &self.error) {
             let _ = tokio::time::timeout(LAST_WORDS, outgoing.finish()).await;
         }
         self.reply(false);
         self.take(Input::Disconnected);
         let until = Instant::now() + JOBS_END;
-        while let Ok(Some(input)) = tokio::time::timeout_at(until, self.jobs.next()).await {
-            self.take(input);
+        while let Ok(Some(done)) = tokio::time::timeout_at(until, self.jobs.next()).await {
+            self.done(done);
         }
         self.shore.progress(&self.link);
         let lost = || ("lost".to_owned(), "the connection is gone".to_owned(), None);
         let (code, message, retry_after) = self.closed.take().unwrap_or_else(lost);
         let met = self.link.peer().is_some();
         Ended { code, message, retry_after, counters: *self.link.counters(), met, error: self.error }
-    }
-}
-
-/// About how many bytes a frame takes.
-fn weight(frame: &Frame) -> usize {
-    match frame {
-        Frame::Event(event) => match &event.op {
-            Op::Put { content, .. } => FRAME + content.len(),
-            Op::Delete { .. } => FRAME,
-        },
-        Frame::Tell(tell) => FRAME + tell_weight(tell),
-        _ => FRAME,
-    }
-}
-
-fn tell_weight(tell: &sync::frame::Tell) -> usize {
-    use sync::frame::{Tell, Top};
-    let top = |top: &Top| match top {
-        Top::Branch(hashes) => hashes.len() * 44,
-        Top::Bucket(objects) => objects.len() * 160,
-    };
-    match tell {
-        Tell::Sections { sections, .. } => sections.len() * 120,
-        Tell::Tops { tops, .. } => tops.iter().map(|(_, one)| 16 + top(one)).sum(),
-        Tell::Objects(_) | Tell::Wait(_) => 0,
     }
 }

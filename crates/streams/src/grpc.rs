@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming as Body;
+use model::SectionKey;
 use sync::Frame;
 use tokio::sync::mpsc;
 use wire::cloudevents::{Origin, ReadFrameError, protobuf};
@@ -41,13 +42,23 @@ pub struct GrpcIncoming<C> {
     limit: usize,
     /// The only source that frames may name.
     source: String,
+    /// Of the last event: those after it are mostly of the same one, and share its texts. So
+    /// keys are compared by their names alone, and the texts are kept once.
+    section: Option<SectionKey>,
     ended: bool,
 }
 
 impl<C: Chunks> GrpcIncoming<C> {
     /// Reads messages of at most `limit` bytes from `source` alone.
     pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcIncoming<C> {
-        GrpcIncoming { chunks, decoder: Decoder::new(limit, gzip), limit, source, ended: false }
+        GrpcIncoming {
+            chunks,
+            decoder: Decoder::new(limit, gzip),
+            limit,
+            source,
+            section: None,
+            ended: false,
+        }
     }
 
     fn decoded(&mut self) -> Result<Vec<Frame>, EndsError> {
@@ -58,9 +69,20 @@ impl<C: Chunks> GrpcIncoming<C> {
         {
             let read: Result<Frame, ReadFrameError> =
                 protobuf::decode(&message, Some(&self.source), self.limit);
-            frames.push(read?);
+            let mut frame = read?;
+            if let Frame::Event(event) = &mut frame {
+                self.share(&mut event.key.section);
+            }
+            frames.push(frame);
         }
         Ok(frames)
+    }
+
+    fn share(&mut self, section: &mut SectionKey) {
+        match &self.section {
+            Some(last) if last == section => section.clone_from(last),
+            _ => self.section = Some(section.clone()),
+        }
     }
 }
 
@@ -185,11 +207,12 @@ impl Pipe for RequestPipe {
     }
 }
 
-/// What the control plane's response bodies are made of.
+/// What the control plane's response bodies are made of. Small: room for some is kept for
+/// every link.
 #[derive(Debug)]
 pub enum Part {
     /// Bytes.
-    Data(Bytes),
+    Data(Box<Bytes>),
     /// The end in order.
     End,
 }
@@ -200,7 +223,7 @@ pub struct ResponsePipe(pub mpsc::Sender<Part>);
 #[async_trait]
 impl Pipe for ResponsePipe {
     async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
-        let sent = self.0.send(Part::Data(bytes)).await;
+        let sent = self.0.send(Part::Data(Box::new(bytes))).await;
         sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
     }
 

@@ -9,9 +9,11 @@ pub mod ends;
 pub mod grpc;
 pub mod memory;
 pub mod open;
+mod order;
 pub mod shore;
 pub mod sse;
 pub mod websocket;
+mod weight;
 
 pub use drive::{Ended, Order, Orders, drive};
 pub use ends::{EndsError, Incoming, Outgoing};

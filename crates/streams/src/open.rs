@@ -26,6 +26,10 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// The longest body of a refusal, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
+/// Names the life of the agent's process in the query of an opening (IDN-10): where frames go
+/// down before a hello comes up, the control plane could not tell two agents apart otherwise.
+pub const INSTANCE: &str = "instance";
+
 /// Why a link could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -126,18 +130,20 @@ impl Opener<'_> {
 
     /// Opens a link whose frames come down as server-sent events; gives the headers of the
     /// response too, which name the link that frames up are posted to. The way up is the
-    /// caller's.
+    /// caller's. `instance` names the life of this process, in letters, digits and `-`.
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
     pub async fn sse(
         &self,
         client: &mut Client,
+        instance: &str,
         last_event: Option<&str>,
     ) -> Result<(SseIncoming, HeaderMap), OpenError> {
-        let uri = format!("https://{}{}", client.url().authority(), route::STREAM);
+        let path = format!("{}?{INSTANCE}={instance}", route::STREAM);
+        let uri = format!("https://{}{path}", client.url().authority());
         let binding = *client.binding();
-        let mut request = self.request(Method::GET, &uri, route::STREAM, &binding)?;
+        let mut request = self.request(Method::GET, &uri, &path, &binding)?;
         let headers = request.headers_mut();
         headers.insert(http::header::ACCEPT, HeaderValue::from_static(sse::CONTENT));
         if let Some(value) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {

@@ -34,7 +34,9 @@ pub trait Shore: Send + Sync + 'static {
     /// Gives the permit back.
     fn return_permit(&self);
 
-    /// Takes a frame that is not the link's own; what is returned is said back.
+    /// Takes a frame that is not the link's own; what is returned is said back. Two at most
+    /// are worked on at once, and nothing is read meanwhile: whoever says more than it may is
+    /// held back by waiting here.
     async fn received(&self, frame: Frame) -> Option<Frame>;
 
     /// The other side said hello.
@@ -48,4 +50,13 @@ pub trait Shore: Send + Sync + 'static {
 
     /// Begins the own feed in a new life, durably.
     async fn refound(&self);
+
+    /// The same, for who keeps a pace: it is a lot of work on the other side's word alone.
+    ///
+    /// # Errors
+    /// How long the other side is to stay away, when the last time was not long ago.
+    async fn refound_paced(&self) -> Result<(), Duration> {
+        self.refound().await;
+        Ok(())
+    }
 }

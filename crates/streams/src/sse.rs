@@ -71,7 +71,7 @@ impl Outgoing for SseOutgoing {
         for frame in &frames {
             sse::encode(&mut self.origin, frame, &mut out)?;
         }
-        let sent = self.pipe.send(Part::Data(Bytes::from(out))).await;
+        let sent = self.pipe.send(Part::Data(Box::new(Bytes::from(out)))).await;
         sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
     }
 

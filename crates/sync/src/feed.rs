@@ -70,7 +70,9 @@ pub struct CommitError {
 
 /// An object would begin one section too many: no walk could compare the set any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("too-many-sections: objects may be of at most {MAX_SECTIONS} kinds and namespaces, and {key} is of another one")]
+#[error(
+    "too-many-sections: objects may be of at most {MAX_SECTIONS} kinds and namespaces, and {key} is of another one"
+)]
 pub struct TooManySections {
     /// Which object.
     pub key: ObjectKey,
@@ -317,6 +319,15 @@ impl Feed {
     /// The objects that are there, in the order of their keys.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
         self.by_key.iter().filter_map(|(key, (_, state))| match state {
+            State::Live { stub, .. } => Some((key, stub)),
+            State::Gone { .. } => None,
+        })
+    }
+
+    /// The objects that are there, in the order of their keys, beginning after one.
+    pub fn objects_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
+        let from = key.map_or(Unbounded, Excluded);
+        self.by_key.range::<ObjectKey, _>((from, Unbounded)).filter_map(|(key, (_, state))| match state {
             State::Live { stub, .. } => Some((key, stub)),
             State::Gone { .. } => None,
         })

@@ -18,6 +18,8 @@ pub const VERSIONS: (u32, u32) = (1, 1);
 /// Numbers of events on a link are `run * RUN + n`: the run is 0 until something is said
 /// again, and `n` counts 1, 2, 3 within it. So an old event that comes late is known as such.
 pub const RUN: u64 = 1 << 32;
+/// Runs are below this, so that no number of an event overflows.
+pub const MAX_RUN: u64 = 1 << 31;
 /// The most paths in one [`Ask::Tops`], and keys in one [`Ask::Objects`].
 pub const MAX_ASKED: usize = 256;
 

@@ -253,6 +253,13 @@ impl Replica {
         any
     }
 
+    /// Forgets what failed for now on a link that is over: nobody tries it any more.
+    pub(crate) fn forget_failing(&mut self) {
+        let failing = self.unfit.iter().filter(|(_, unfit)| unfit.code == crate::refusal::FAILS);
+        let failing = failing.map(|(key, _)| key.clone()).collect();
+        self.forget(failing);
+    }
+
     fn forget(&mut self, refused: Vec<ObjectKey>) {
         for key in refused {
             self.unfit.remove(&key);

@@ -43,6 +43,7 @@ const MUST_REACH: &[&str] = &[
     "temporary",
     "recoverable",
     "permanent",
+    "let go",
     "refused there",
     "refused here",
     "resends",

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use model::Timestamp;
-use sync::admission::{Admission, Pace, TURN_KEPT, Turn};
-use sync::backoff::{Backoff, POLL_WITHOUT_STREAM, poll_at};
+use sync::admission::{Admission, PERMIT_KEPT, Pace, TURN_KEPT, Turn};
+use sync::backoff::{Backoff, LONGEST_ASKED, POLL_WITHOUT_STREAM, poll_at};
 
 #[test]
 fn permits_go_in_the_order_of_asking() {
@@ -28,6 +28,26 @@ fn permits_go_in_the_order_of_asking() {
     admission.give_back(&1);
     assert_eq!(admission.ask(&9, later), Turn::Now);
     assert_eq!(admission.waiting(), 0);
+}
+
+#[test]
+fn permits_are_taken_back() {
+    let mut admission = Admission::new(1);
+    assert_eq!(admission.ask(&1, Timestamp(0)), Turn::Now);
+    // Asking again is no way to keep it for longer.
+    let late = Timestamp(0).plus(PERMIT_KEPT - Duration::from_secs(1));
+    assert_eq!(admission.ask(&1, late), Turn::Now);
+    assert!(matches!(admission.ask(&2, late), Turn::Later(_)));
+    assert_eq!(admission.ask(&2, late.plus(Duration::from_secs(1))), Turn::Now);
+    assert_eq!(admission.held(), 1);
+}
+
+#[test]
+fn nobody_is_kept_away_for_ever() {
+    let mut backoff = Backoff::new(1);
+    for asked in [u64::MAX, 7200, 3601] {
+        assert_eq!(backoff.failed(Some(Duration::from_secs(asked))), LONGEST_ASKED);
+    }
 }
 
 #[test]

@@ -47,6 +47,27 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, BodyError> {
     serde_json::to_vec(message).map_err(|error| BodyError::Json(error.to_string()))
 }
 
+/// How many bytes [`encode`] makes of a message, without making them; 0 for what it cannot
+/// code.
+pub fn encoded_len<T: Serialize>(message: &T) -> usize {
+    struct Counter(usize);
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, message) {
+        Ok(()) => counter.0,
+        Err(_) => 0,
+    }
+}
+
 /// Reads a message; unknown fields are ignored.
 ///
 /// # Errors

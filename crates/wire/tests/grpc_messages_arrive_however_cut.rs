@@ -106,7 +106,7 @@ fn bounds_and_marks_are_kept() {
     let mut broken = zipped;
     let last = broken.len() - 6;
     broken[last] ^= 1;
-    assert_eq!(decode(broken, 4000, true), Err(ReadGrpcError::Compression));
+    assert_eq!(decode(broken, all, true), Err(ReadGrpcError::Compression));
     let mut decoder = Decoder::new(LIMIT, false);
     decoder.push(Bytes::from_static(&[0, 0, 0]));
     assert_eq!(decoder.next(), Ok(None));

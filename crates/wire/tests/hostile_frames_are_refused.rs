@@ -144,6 +144,46 @@ fn sizes_are_bounded() {
 }
 
 #[test]
+fn numbers_that_overflow_are_not_read() {
+    let text = json_of(&Frame::Event(Box::new(put("index", b"{}"))));
+    for (from, to, name) in [
+        (r#""seq":"1""#, r#""seq":"9223372036854775808""#, "seq"),
+        (r#""rev":"7""#, r#""rev":"18446744073709551615""#, "rev"),
+        (r#""upto":"9""#, r#""upto":"18446744073709551615""#, "upto"),
+    ] {
+        assert!(text.contains(from), "{from} in {text}");
+        assert_eq!(read(text.replace(from, to)), Err(ReadFrameError::Attribute(name)));
+    }
+    let rewind = json_of(&Frame::Rewind(sync::frame::Rewind { from: None, run: 7 }));
+    let high = rewind.replace(r#""run":"7""#, r#""run":"2147483648""#);
+    assert_eq!(read(high), Err(ReadFrameError::Attribute("run")));
+    let hello = json_of(&support::hello(sync::Role::Agent));
+    let high = hello.replace(r#""seq":9"#, r#""seq":18446744073709551615"#);
+    assert!(high != hello && matches!(read(high), Err(ReadFrameError::Payload { name: "hello", .. })));
+    // A wait is at most an hour, whatever is asked for.
+    let away =
+        sync::frame::GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };
+    let Ok(Frame::GoAway(read)) = read(json_of(&Frame::GoAway(away))) else { panic!("it is read") };
+    assert_eq!(read.retry_after, Some(3600));
+}
+
+#[test]
+fn what_a_walk_tells_is_bounded() {
+    use sync::frame::{Tell, Top};
+    let tell = |name: &str, uid: &str, size: u64| {
+        let stub = model::Stub { uid: uid.into(), digest: model::Digest::ZERO, size };
+        let section = model::SectionKey { kind: model::Kind::new("Site"), namespace: "web".into() };
+        let tops = vec![(Vec::new(), Top::Bucket(vec![(name.into(), stub)]))];
+        read(json_of(&Frame::Tell(Box::new(Tell::Tops { section, tops }))))
+    };
+    assert!(tell("index", "u", MAX_CONTENT as u64).is_ok());
+    let long = "x".repeat(1025);
+    for refused in [tell("index", "u", u64::MAX), tell(&long, "u", 1), tell("index", &long, 1)] {
+        assert!(matches!(refused, Err(ReadFrameError::Payload { .. })), "{refused:?}");
+    }
+}
+
+#[test]
 fn numbers_of_things_are_bounded() {
     let ping = json_of(&Frame::StateUpdated);
     let many = format!("[{}]", vec![ping.as_str(); json::MAX_FRAMES + 1].join(","));

@@ -17,6 +17,15 @@ use super::{Durable, MODE, StateError, fresh_incarnation, spool};
 /// The name of the release's leave to synchronize.
 const SYNC_NAME: &str = "sync";
 
+/// The most folders that are remembered; of more the oldest is forgotten.
+const MAX_FOLDERS: usize = 64;
+
+/// The folders that were there once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct KnownFolders {
+    folders: Vec<String>,
+}
+
 /// The mode that the kept sets are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptMode {
@@ -76,6 +85,38 @@ impl Durable {
 
     fn mode_slot(&self) -> Slot<KeptMode> {
         Slot::new(&self.disk, self.path.join("synchronized.json"), MODE)
+    }
+
+    /// Whether a folder of manifests was there once: if it is gone, it is not made again.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn knows_folder(&self, folder: &str) -> Result<bool, StateError> {
+        Ok(self.known_folders()?.folders.iter().any(|known| known == folder))
+    }
+
+    /// Remembers that a folder of manifests is there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_folder(&self, folder: &str) -> Result<(), StateError> {
+        let mut known = self.known_folders()?;
+        if known.folders.iter().any(|known| known == folder) {
+            return Ok(());
+        }
+        if known.folders.len() >= MAX_FOLDERS {
+            known.folders.remove(0);
+        }
+        known.folders.push(folder.to_owned());
+        self.folders_slot().store(&known).map_err(spool("record the folder of manifests"))
+    }
+
+    fn known_folders(&self) -> Result<KnownFolders, StateError> {
+        Ok(self.load(&self.folders_slot(), "read the folders of manifests")?.unwrap_or_default())
+    }
+
+    fn folders_slot(&self) -> Slot<KnownFolders> {
+        Slot::new(&self.disk, self.path.join("folders.json"), MODE)
     }
 
     /// Opens the marks of actions; `true` when some of them may be lost.

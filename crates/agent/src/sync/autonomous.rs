@@ -1,7 +1,8 @@
 //! Autonomous mode: what is found in the place is the truth, and goes up (SYN-5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use model::ObjectKey;
 use objects::reconcile::{self, Fed, Guard, Why};
@@ -10,6 +11,36 @@ use sync::object::{self, MAX_CONTENT};
 
 use super::sets::Own;
 use super::world::Worker;
+
+/// Nothing more has vanished for so long when what vanished is judged, as one.
+const VANISHING: Duration = Duration::from_secs(3);
+/// What goes on vanishing is judged after this all the same.
+const VANISHING_LONGEST: Duration = Duration::from_secs(60);
+
+/// What is vanishing from the place.
+#[derive(Debug, Default)]
+pub(super) struct Vanishing {
+    gone: BTreeSet<ObjectKey>,
+    /// Since when something is, and when the last of it went.
+    times: Option<(Instant, Instant)>,
+}
+
+impl Vanishing {
+    /// Whether all that is going to vanish has, as far as can be told.
+    fn is_over(&mut self, gone: BTreeSet<ObjectKey>, now: Instant) -> bool {
+        let grew = gone.iter().any(|key| !self.gone.contains(key));
+        self.gone = gone;
+        let (begun, last) = self.times.get_or_insert((now, now));
+        if grew {
+            *last = now;
+        }
+        let over = now.duration_since(*last) >= VANISHING || now.duration_since(*begun) >= VANISHING_LONGEST;
+        if over {
+            *self = Vanishing::default();
+        }
+        over
+    }
+}
 
 impl Worker {
     /// What is found goes into the own set; what vanished goes out of it, unless that is a
@@ -22,13 +53,20 @@ impl Worker {
         });
         let confirmed = self.is_approved();
         let guard = Guard { max_delete_percent: self.policy.max_delete_percent, confirmed };
-        let changes = reconcile::autonomous(&fed, listing, guard);
+        let mut changes = reconcile::autonomous(&fed, listing, guard);
+        let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect();
+        if !confirmed && !changes.remove.is_empty() && !self.vanishing.is_over(gone, Instant::now()) {
+            // More may vanish: together they are judged, not one after the other.
+            changes.remove.clear();
+            self.look_within(VANISHING);
+        }
         let held = changes.held.as_ref().map(|held| {
             let count = held.keys.len();
             match held.why {
                 Why::Incomplete => format!("{count} objects are not seen, and not all could be looked at"),
                 Why::TooMany { of } => format!(
-                    "{count} of {of} objects vanished at once (if that is meant: muster-agent approve-deletes)"
+                    "{count} of {of} objects vanished at once (if that is meant: `muster-agent approve-deletes` here, or `muster \
+                     object resync NODE --approve-deletions`)"
                 ),
             }
         });

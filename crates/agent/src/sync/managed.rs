@@ -31,8 +31,8 @@ impl Worker {
             return Outcome::Done;
         }
         let Some(mut backend) = self.backend.take() else {
-            let why = "there is no place for objects on this node; see `muster-agent status`";
-            return Outcome::Temporary(why.to_owned());
+            let why = self.no_place.as_deref().unwrap_or("its release synchronizes no objects");
+            return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
             ItemChange::Put { stub, content, .. } => {

@@ -7,11 +7,13 @@
 mod autonomous;
 pub mod carriers;
 mod managed;
+mod place;
 pub mod posts;
 pub mod sets;
 pub mod shore;
 pub mod transport;
 pub mod view;
+mod watched;
 pub mod world;
 
 use std::path::PathBuf;
@@ -21,11 +23,14 @@ use host::Host;
 use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
 use model::policy::Policy;
+use model::replication::SyncPolicy;
+use model::work::Delegation;
 use node::Adoption;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use crate::daemon::Word;
+use crate::delegated::Delegated;
 use crate::opening::Opener;
 use crate::render::chain;
 use crate::session::Signer;
@@ -72,6 +77,7 @@ pub struct Parts {
 /// Synchronization and work of one node, as the daemon has them.
 pub struct Synchronization {
     durable: Arc<Durable>,
+    delegated: Arc<Delegated>,
     world: World,
     work: WorkHandle,
     links: Links,
@@ -89,11 +95,12 @@ impl Synchronization {
         let sets = Arc::new(Sets::open(durable.clone())?);
         let view = Arc::new(View::default());
         let adoption = durable.adoption()?;
-        let (policy, delegations) = match &adoption {
-            Some(adoption) => (durable.policy(adoption)?, durable.delegations(adoption)?),
-            None => (Policy::default(), Vec::new()),
-        };
-        let sync = adoption.as_ref().map(|adoption| durable.sync_policy(adoption)).transpose()?.flatten();
+        let policy = adoption.as_ref().map(|adoption| durable.policy(adoption)).transpose()?;
+        let policy = policy.unwrap_or_default();
+        let says =
+            |adoption| (sync_policy(&durable, &view, adoption), delegations(&durable, &view, adoption));
+        let (sync, delegations) = adoption.as_ref().map(says).unwrap_or_default();
+        let delegated = Arc::new(Delegated::new(delegations, newest(adoption.as_ref())));
         let root: PathBuf = host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned());
         let work = work::start(work::Parts {
             durable: durable.clone(),
@@ -102,8 +109,7 @@ impl Synchronization {
             signer,
             view: view.clone(),
             words: words.clone(),
-            delegations,
-            newest: newest(adoption.as_ref()),
+            delegated: delegated.clone(),
         })?;
         let world = World::start(world::Parts {
             durable: durable.clone(),
@@ -125,22 +131,21 @@ impl Synchronization {
             seed,
         });
         let writer = tokio::spawn(write_view(view.clone(), durable.clone()));
-        Ok(Synchronization { durable, world, work, links, view, writer })
+        Ok(Synchronization { durable, delegated, world, work, links, view, writer })
     }
 
-    /// Another release is held: its leave to synchronize, its delegations, its settings.
-    pub async fn held(&self, adoption: &Adoption, policy: &Policy) {
-        match self.durable.sync_policy(adoption) {
-            Ok(sync) => self.world.held(sync),
-            Err(error) => tracing::error!(error = %chain(&error), "the release cannot be read"),
-        }
-        let delegations = self.durable.delegations(adoption).unwrap_or_else(|error| {
-            // What cannot be read allows nothing.
-            tracing::error!(error = %chain(&error), "the release's delegations cannot be read");
-            Vec::new()
-        });
-        self.work.held(delegations, newest(Some(adoption))).await;
+    /// Adopts a release: from then on its leave to synchronize, its delegations and its
+    /// settings count, and none of the one before.
+    ///
+    /// # Errors
+    /// When it cannot be made durable; the one before counts still.
+    pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
+        let says = || (delegations(&self.durable, &self.view, adoption), newest(Some(adoption)));
+        let policy = self.delegated.adopt(|| self.durable.adopt(adoption), says)?;
+        self.world.held(sync_policy(&self.durable, &self.view, adoption));
+        self.work.held();
         self.links.held(policy.clone());
+        Ok(policy)
     }
 
     /// The control plane wants a stream.
@@ -177,6 +182,29 @@ impl Synchronization {
             tracing::debug!(%error, "the status cannot be written");
         }
     }
+}
+
+/// A release's leave to synchronize. One that cannot be read gives none.
+fn sync_policy(durable: &Durable, view: &View, adoption: &Adoption) -> Option<SyncPolicy> {
+    let read = durable.sync_policy(adoption);
+    let problem = read.as_ref().err().map(|error| format!("{}; nothing is synchronized", chain(error)));
+    said(view, "release, sync", problem);
+    read.unwrap_or_default()
+}
+
+/// A release's delegations. What cannot be read allows nothing.
+fn delegations(durable: &Durable, view: &View, adoption: &Adoption) -> Vec<Delegation> {
+    let read = durable.delegations(adoption);
+    let problem = read.as_ref().err().map(|error| format!("{}; nothing is delegated", chain(error)));
+    said(view, "release, delegations", problem);
+    read.unwrap_or_default()
+}
+
+fn said(view: &View, place: &str, problem: Option<String>) {
+    if let Some(problem) = &problem {
+        tracing::error!(place, problem, "the release held cannot be read");
+    }
+    view.problem(place, problem);
 }
 
 /// The newest signature that was verified.

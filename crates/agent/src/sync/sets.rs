@@ -11,7 +11,7 @@ use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, Stub};
 use spool::objects::MAX_OBJECT_WRITE;
 use spool::{ObjectLog, SpoolError};
-use sync::feed::State;
+use sync::feed::{State, TooManySections};
 use sync::{Content, Feed, Replica, Saved, Side, Write};
 use tokio::sync::watch;
 
@@ -168,7 +168,10 @@ impl Sets {
             let plan = |own: Own| match own {
                 Own::Put { key, uid, content } => {
                     let stub = Stub { uid, digest: Digest::of(&content), size: content.len() as u64 };
-                    let change = planner.put(&key, &stub)?;
+                    let planned = planner.try_put(&key, &stub);
+                    let refused =
+                        |error: &TooManySections| tracing::error!(%error, "an own object is left out");
+                    let change = planned.inspect_err(refused).ok().flatten()?;
                     Some((change, Some(Content { bytes: content, trace: None, at })))
                 }
                 Own::Remove(key) => Some((planner.remove(&key)?, None)),

@@ -151,6 +151,7 @@ impl Shore for AgentShore {
                 }
             }
             Frame::StateUpdated => drop(self.words.send(Word::Contact)),
+            Frame::Approve => self.world.approve(),
             _ => {}
         }
         None

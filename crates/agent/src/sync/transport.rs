@@ -27,6 +27,7 @@ use super::posts;
 use super::sets::Sets;
 use super::shore::AgentShore;
 use super::view::View;
+use super::watched::{AFTER_PANIC, LINKS, watched};
 use super::world::{Rules, World};
 use crate::clock::now;
 use crate::daemon::Word;
@@ -47,6 +48,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const GOOD: Duration = Duration::from_secs(10);
 /// How long the answer to a check-in on a link may take, before it goes another way.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// No wait for the next link is longer.
+const LONGEST_WAIT: Duration = sync::backoff::LONGEST_ASKED;
 /// How long a stop may take: the last words of a link.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 
@@ -114,7 +117,7 @@ impl Links {
             policy,
             instance,
             told: inbox,
-            stopped,
+            stopped: stopped.clone(),
             current: current.clone(),
             carriers: Carriers::default(),
             backoff: Backoff::new(seed),
@@ -126,7 +129,13 @@ impl Links {
             acked: None,
             count: 0,
         };
-        let task = Mutex::new(Some(tokio::spawn(manager.run())));
+        let view = manager.view.clone();
+        let manager = Arc::new(tokio::sync::Mutex::new(manager));
+        let begin = move || {
+            let manager = manager.clone();
+            async move { manager.lock().await.run().await }
+        };
+        let task = Mutex::new(Some(tokio::spawn(watched(view, stopped, AFTER_PANIC, begin))));
         Links { told, stop, current, task }
     }
 
@@ -159,7 +168,7 @@ impl Links {
     pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
         let open = self.stream()?;
         let answer = open.shore.ask();
-        let said = open.orders.send(Order::Say(Frame::CheckIn(Box::new(message)))).await;
+        let said = open.orders.send(Order::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
         // With the link's end the one that would answer is gone too.
         drop(open);
         said.ok()?;
@@ -215,12 +224,21 @@ enum Closing {
     Stop,
 }
 
+/// That moment; at most [`LONGEST_WAIT`] from now, whatever the other side asks for.
+fn from_now(wait: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(wait.min(LONGEST_WAIT)).unwrap_or(now)
+}
+
 impl Manager {
-    async fn run(mut self) {
+    async fn run(&mut self) {
+        // Something may be left of a link that ended in a panic.
+        self.set_current(None);
+        self.view.set(|view| (view.link, view.since) = (None, None));
         let mut feed = self.sets.watch();
         while !*self.stopped.borrow() {
             let plan = self.plan();
-            let at = plan.map_or(Instant::now() + LONGEST_SLEEP, |(at, _)| at);
+            let at = plan.map_or_else(|| from_now(LONGEST_SLEEP), |(at, _)| at);
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
                 Some(told) = self.told.recv() => self.take(told),
@@ -289,7 +307,7 @@ impl Manager {
         let lost = self.timestamp(self.lost);
         let last = self.last_poll.map(|at| self.timestamp(at));
         let at = poll_at(false, lost, last, self.policy.converge())?;
-        Some(self.began + Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
+        self.began.checked_add(Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
     }
 
     async fn open(&mut self, carrier: Carrier) -> Result<(Ends, String), OpenError> {
@@ -300,7 +318,7 @@ impl Manager {
             Carrier::Websocket => self.opener.websocket(&name).await?,
             Carrier::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                let (incoming, link, session) = self.opener.sse(&name, have.as_ref()).await?;
+                let (incoming, link, session) = self.opener.sse(&name, &self.instance, have.as_ref()).await?;
                 let outgoing = posts::beside(session, self.opener.origin(&name), link);
                 Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
             }
@@ -332,7 +350,7 @@ impl Manager {
 
     fn wait(&mut self, at_once: bool, at_least: Option<Duration>) {
         let wait = if at_once { Duration::ZERO } else { self.backoff.failed(at_least) };
-        self.not_before = Instant::now() + wait;
+        self.not_before = from_now(wait);
     }
 
     fn config(&self, carrier: Carrier, rules: &Rules) -> LinkConfig {
@@ -433,6 +451,7 @@ impl Manager {
             self.lost = Instant::now();
         }
         if ended.met {
+            self.view.problem(LINKS, None);
             self.carriers.worked(carrier);
             self.requested &= shore.quiet().is_none() && closing != Closing::Idle;
         }
@@ -459,5 +478,17 @@ impl Manager {
         };
         let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
         self.wait(other && !self.names_one(), at_least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_is_endless() {
+        for wait in [Duration::MAX, Duration::from_secs(u64::MAX)] {
+            assert!(from_now(wait) <= Instant::now() + LONGEST_WAIT);
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
@@ -195,6 +195,32 @@ impl View {
     }
 }
 
+/// Shows a problem when its thread panics.
+pub struct Watched {
+    view: Arc<View>,
+    place: &'static str,
+    lost: &'static str,
+}
+
+impl Watched {
+    /// For a thread of this name, without which something is not done.
+    pub fn new(view: Arc<View>, place: &'static str, lost: &'static str) -> Watched {
+        Watched { view, place, lost }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (place, lost) = (self.place, self.lost);
+            tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
+            let problem =
+                format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
+            self.view.problem(&format!("thread {place}"), Some(problem));
+        }
+    }
+}
+
 /// What the daemon wrote last; `None` when it never ran.
 pub fn read(state: &Path) -> Option<SyncView> {
     let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
@@ -234,5 +260,28 @@ impl fmt::Display for SyncView {
             writeln!(f, "problem        {place}: {problem}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_is_a_problem_and_one_that_ends_is_none() {
+        let view = Arc::new(View::default());
+        let run = |panics: bool| {
+            let shown = Watched::new(view.clone(), "work", "actions are not carried out");
+            let thread = std::thread::spawn(move || {
+                let _shown = shown;
+                assert!(!panics, "a defect");
+            });
+            drop(thread.join());
+        };
+        run(false);
+        assert!(view.shown().problems.is_empty());
+        run(true);
+        let problems = view.shown().problems;
+        assert!(problems["thread work"].contains("actions are not carried out"), "{problems:?}");
     }
 }

@@ -8,21 +8,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
-use objects::embedded::Kept;
 use objects::reconcile::{LastApplied, Wanted};
-use objects::{Backend, Embedded, Folder, Listing, Signals};
+use objects::{Backend, Listing};
 use sync::link::{Batch, ItemChange, Outcome};
-use sync::{Side, object};
+use sync::object;
 use tokio::sync::{oneshot, watch};
 
 use super::sets::{Own, Sets};
-use super::view::View;
+use super::view::{View, Watched};
 use crate::render::chain;
 use crate::state::Durable;
 use crate::work::WorkHandle;
@@ -35,10 +34,8 @@ const AGAIN_LONGEST: Duration = Duration::from_secs(60);
 const HELD: Duration = Duration::from_secs(2);
 /// How soon the place is looked at after objects came under another uid.
 const SOON: Duration = Duration::from_secs(1);
-/// How often a watcher looks whether it is still wanted.
-const WATCHED: Duration = Duration::from_secs(5);
 /// The stack of the threads here, in bytes.
-const STACK: usize = 1024 * 1024;
+pub(super) const STACK: usize = 1024 * 1024;
 /// The contents that are read at once.
 pub(super) const CONTENTS: usize = 256;
 /// An operator's word that vanished objects are meant to be gone: a file in the state
@@ -46,7 +43,7 @@ pub(super) const CONTENTS: usize = 256;
 const APPROVED: &str = "approve-deletes";
 
 /// What the world is told.
-enum Told {
+pub(super) enum Told {
     Batch {
         batch: Arc<Batch>,
         of: u64,
@@ -54,6 +51,8 @@ enum Told {
     },
     Changed,
     Held(SyncPolicy),
+    /// An operator says that what vanished is meant to be gone.
+    Approved,
     Refound(oneshot::Sender<()>),
     /// Nobody has a handle any more.
     Gone,
@@ -104,26 +103,32 @@ pub(super) struct Worker {
     pub(super) sets: Arc<Sets>,
     pub(super) work: WorkHandle,
     pub(super) view: Arc<View>,
-    root: PathBuf,
+    pub(super) root: PathBuf,
     pub(super) policy: SyncPolicy,
     /// A policy that could not be gone by yet.
     pending: Option<SyncPolicy>,
     pub(super) kinds: BTreeSet<Kind>,
     pub(super) backend: Option<Box<dyn Backend>>,
+    /// Why there is none.
+    pub(super) no_place: Option<String>,
+    /// How the place is called in problems.
+    pub(super) place: String,
     /// What the control plane wants, as far as it is durable here (managed).
     pub(super) wanted: BTreeMap<ObjectKey, Wanted>,
     /// What was put last. Not kept over a restart: what is found then is compared itself.
     pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
+    /// What is vanishing (autonomous).
+    pub(super) vanishing: super::autonomous::Vanishing,
     /// Vanished objects are held back (autonomous).
     pub(super) held: bool,
     /// When the place is looked at by itself.
     look_at: Option<Instant>,
     again: Duration,
-    watcher: Option<Arc<AtomicBool>>,
-    shown: BTreeSet<String>,
-    told: Sender<Told>,
+    pub(super) watcher: Option<Arc<AtomicBool>>,
+    pub(super) shown: BTreeSet<String>,
+    pub(super) told: Sender<Told>,
     rules: watch::Sender<Rules>,
 }
 
@@ -148,9 +153,12 @@ impl World {
             pending: None,
             kinds: BTreeSet::new(),
             backend: None,
+            no_place: None,
+            place: String::new(),
             wanted: BTreeMap::new(),
             applied: BTreeMap::new(),
             complete: false,
+            vanishing: Default::default(),
             held: false,
             look_at: None,
             again: AGAIN,
@@ -160,7 +168,9 @@ impl World {
             rules,
         };
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
+        let shown = Watched::new(worker.view.clone(), "objects", "objects are not synchronized");
         builder.spawn(move || {
+            let _shown = shown;
             worker.switch(policy.unwrap_or_else(off));
             worker.run(&inbox);
         })?;
@@ -177,12 +187,18 @@ impl World {
         self.tell(Told::Held(policy.unwrap_or_else(off)));
     }
 
+    /// An operator at the control plane says that what vanished here is meant to be gone: what
+    /// is held back now is let go.
+    pub fn approve(&self) {
+        self.tell(Told::Approved);
+    }
+
     /// Applies a batch that came under rules of this number, and makes it durable.
     pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Vec<Outcome> {
         let (done, outcomes) = oneshot::channel();
         let count = batch.items.len();
         self.tell(Told::Batch { batch, of, done });
-        let gone = |_| vec![Outcome::Temporary("the agent ends".to_owned()); count];
+        let gone = |_| vec![Outcome::Temporary("the agent's thread of objects has ended".to_owned()); count];
         outcomes.await.unwrap_or_else(gone)
     }
 
@@ -232,6 +248,7 @@ impl Worker {
                 }
                 Ok(Told::Changed) => self.look(),
                 Ok(Told::Held(policy)) => self.switch(policy),
+                Ok(Told::Approved) => self.approved(),
                 Ok(Told::Refound(done)) => {
                     self.refound();
                     // Nobody waits for it when its link is gone.
@@ -275,7 +292,9 @@ impl Worker {
             rules.number += u64::from(!same);
             rules.policy = policy;
         });
-        self.look();
+        if self.no_place.is_none() {
+            self.look();
+        }
     }
 
     /// The sets of another mode are others: both begin anew (SYN-5).
@@ -289,107 +308,6 @@ impl Worker {
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.work.removed(id));
         tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
-        Ok(())
-    }
-
-    fn watch_no_more(&mut self) {
-        if let Some(stop) = self.watcher.take() {
-            stop.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn open_place(&mut self) {
-        self.watch_no_more();
-        (self.backend, self.held) = (None, false);
-        self.applied.clear();
-        self.restore_wanted();
-        match self.place() {
-            Ok(backend) => {
-                self.backend = backend;
-                self.problem("folder", None);
-            }
-            Err(why) => self.problem("folder", Some(why)),
-        }
-    }
-
-    /// What the control plane wants, as it is durable.
-    fn restore_wanted(&mut self) {
-        let managed = self.policy.mode == Mode::Managed;
-        let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
-        (self.wanted, self.complete) = self.sets.with(|_, replica| {
-            let objects = replica.objects().filter(|(key, _)| managed && !action(key));
-            let wanted = objects
-                .map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
-            (wanted.collect(), replica.cursor().is_some())
-        });
-    }
-
-    fn place(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
-        if self.policy.mode == Mode::Off {
-            return Ok(None);
-        }
-        let mut backend: Box<dyn Backend> = match &self.policy.folder {
-            None => Box::new(Embedded::new(self.kept()?).map_err(|error| error.to_string())?),
-            Some(folder) => {
-                let path = self.root.join(folder.trim_start_matches('/'));
-                let state = self.durable.path();
-                if path.starts_with(state) || state.starts_with(&path) {
-                    return Err(format!("{folder} and the agent's own state lie in one another"));
-                }
-                Box::new(Folder::new(&path))
-            }
-        };
-        if self.policy.mode == Mode::Autonomous {
-            let known: Vec<(ObjectKey, String)> = self.sets.with(|feed, _| {
-                let own = feed.objects().filter(|(key, _)| !object::is_status(&key.section.kind));
-                own.map(|(key, stub)| (key.clone(), stub.uid.to_string())).collect()
-            });
-            known.iter().for_each(|(key, uid)| backend.assign_uid(key, uid));
-        }
-        if self.policy.folder.is_some() {
-            let signals = backend.watch().map_err(|error| error.to_string())?;
-            self.watch(signals)?;
-        }
-        Ok(Some(backend))
-    }
-
-    /// What the embedded place had: the replica, or the own set.
-    fn kept(&self) -> Result<Vec<Kept>, String> {
-        let managed = self.policy.mode == Mode::Managed;
-        let side = if managed { Side::Theirs } else { Side::Ours };
-        let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
-            let named = |(key, stub): (&ObjectKey, &model::Stub)| (key.clone(), stub.uid.to_string());
-            if managed { replica.objects().map(named).collect() } else { feed.objects().map(named).collect() }
-        });
-        let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
-        let keys: Vec<_> = keys.into_iter().filter(|(key, _)| plain(&key.section.kind)).collect();
-        let mut kept = Vec::with_capacity(keys.len());
-        for group in keys.chunks(CONTENTS) {
-            let names: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-            let contents = self.sets.contents(side, &names).map_err(|error| chain(&error))?;
-            for ((key, uid), content) in group.iter().zip(contents) {
-                let Some(content) = content else { continue };
-                let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
-                let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
-                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
-            }
-        }
-        Ok(kept)
-    }
-
-    fn watch(&mut self, signals: Signals) -> Result<(), String> {
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), self.told.clone());
-        let stopped = stop.clone();
-        let watch = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                if signals.next(WATCHED).is_some() && told.send(Told::Changed).is_err() {
-                    return;
-                }
-            }
-        };
-        let builder = std::thread::Builder::new().name("muster watch".to_owned()).stack_size(STACK);
-        builder.spawn(watch).map_err(|error| format!("no thread could be started: {error}"))?;
-        self.watcher = Some(stop);
         Ok(())
     }
 
@@ -448,6 +366,9 @@ impl Worker {
         if let Some(policy) = self.pending.take() {
             return self.switch(policy);
         }
+        if self.no_place.is_some() {
+            self.open_place();
+        }
         let Some(backend) = &mut self.backend else { return };
         let kinds = &self.kinds;
         let listing = backend.list().map(|mut listing| {
@@ -464,23 +385,27 @@ impl Worker {
                 }
             }
             Err(error) => {
-                self.problem("folder", Some(error.to_string()));
+                self.problem(&self.place, Some(error.to_string()));
                 false
             }
         };
         if done {
             self.again = AGAIN;
         } else {
-            self.look_within(self.again);
-            self.again = (self.again * 2).min(AGAIN_LONGEST);
+            self.look_again();
         }
         if self.held {
             self.look_within(HELD);
         }
     }
 
+    pub(super) fn look_again(&mut self) {
+        self.look_within(self.again);
+        self.again = (self.again * 2).min(AGAIN_LONGEST);
+    }
+
     pub(super) fn look_within(&mut self, wait: Duration) {
-        let at = Instant::now() + wait;
+        let Some(at) = Instant::now().checked_add(wait) else { return };
         self.look_at = Some(self.look_at.map_or(at, |other| other.min(at)));
     }
 
@@ -489,14 +414,17 @@ impl Worker {
         let mut now = BTreeSet::new();
         for problem in &listing.problems {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
-            let place = format!("folder {}{line}", problem.place);
+            let within = if problem.place.is_empty() { "" } else { "/" };
+            let place = format!("{}{within}{}{line}", self.place, problem.place);
             self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
             now.insert(place);
         }
         for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
             self.problem(gone, None);
         }
-        self.problem("folder", None);
+        if !now.contains(&self.place) {
+            self.problem(&self.place, None);
+        }
     }
 
     pub(super) fn problem(&self, place: &str, problem: Option<String>) {
@@ -526,6 +454,17 @@ impl Worker {
     pub(super) fn approval_used(&self) {
         if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
             tracing::debug!(%error, "the operator's word cannot be removed");
+        }
+    }
+
+    fn approved(&mut self) {
+        if !self.held {
+            return;
+        }
+        tracing::info!("an operator said that what vanished is meant to be gone");
+        match approve(self.durable.path()) {
+            Ok(()) => self.look(),
+            Err(error) => self.problem("objects", Some(format!("an approval cannot be kept: {error}"))),
         }
     }
 

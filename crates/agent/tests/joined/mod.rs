@@ -34,6 +34,8 @@ pub struct Says {
     pub sync: Option<SyncPolicy>,
     pub policy: Policy,
     pub delegation: Option<Delegation>,
+    /// Its leave to synchronize is one of a later version.
+    pub unreadable: bool,
 }
 
 /// Objects of kind `Item`, in this mode and folder, over this transport; seconds for everything.
@@ -46,7 +48,7 @@ pub fn says(mode: Mode, folder: Option<&str>, transport: Transport) -> Says {
         max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
     };
     let policy = Policy { contact_secs: 1, jitter_percent: 0, transport, ..Policy::default() };
-    Says { sync: (mode != Mode::Off).then_some(sync), policy, delegation: None }
+    Says { sync: (mode != Mode::Off).then_some(sync), policy, delegation: None, unreadable: false }
 }
 
 impl Says {
@@ -69,7 +71,12 @@ impl Says {
             of(Kind::PARAMS, "node", serde_json::to_value(&params).unwrap()),
             of(Kind::POLICY, "channel", serde_json::to_value(&self.policy).unwrap()),
         ];
-        objects.extend(self.sync.iter().map(|it| of(Kind::SYNC, "sync", serde_json::to_value(it).unwrap())));
+        if self.unreadable {
+            objects.push(of(Kind::SYNC, "sync", json!({"mode": "of-a-later-version"})));
+        } else {
+            let sync = self.sync.iter();
+            objects.extend(sync.map(|it| of(Kind::SYNC, "sync", serde_json::to_value(it).unwrap())));
+        }
         let delegations = self.delegation.iter();
         objects.extend(delegations.map(|it| of(Kind::DELEGATION, "d", serde_json::to_value(it).unwrap())));
         objects

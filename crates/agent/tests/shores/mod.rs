@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::daemon::Word;
+use agent::delegated::Delegated;
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
 use agent::sync::sets::Sets;
@@ -33,6 +34,8 @@ pub const POINT: &str = "MUSTER_TEST_KILL_AT";
 pub const DIR: &str = "MUSTER_TEST_DIR";
 const DEADLINE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
+/// What fails is tried again so soon, and shown when it fails again.
+const RETRY: Duration = Duration::from_millis(50);
 
 struct KillAt(u64);
 
@@ -73,6 +76,7 @@ pub struct Node {
     pub view: Arc<View>,
     pub words: mpsc::UnboundedSender<Word>,
     pub heard: mpsc::UnboundedReceiver<Word>,
+    pub delegated: Arc<Delegated>,
     policy: SyncPolicy,
 }
 
@@ -103,6 +107,7 @@ impl Node {
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (words, heard) = mpsc::unbounded_channel();
+        let delegated = Arc::new(Delegated::new(delegations, Timestamp::default()));
         let work = work::start(work::Parts {
             durable: durable.clone(),
             sets: sets.clone(),
@@ -110,8 +115,7 @@ impl Node {
             signer,
             view: view.clone(),
             words: words.clone(),
-            delegations,
-            newest: Timestamp::default(),
+            delegated: delegated.clone(),
         })
         .unwrap();
         let world = World::start(world::Parts {
@@ -123,7 +127,7 @@ impl Node {
             policy: Some(policy.clone()),
         })
         .unwrap();
-        Node { durable, sets, world, work, view, words, heard, policy }
+        Node { durable, sets, world, work, view, words, heard, delegated, policy }
     }
 
     /// Links the node with a control plane's end.
@@ -144,6 +148,8 @@ impl Node {
             let kinds = self.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
             let mut config = LinkConfig::new(role, self.policy.mode, "one", kinds);
             config.max_delete_percent = 100;
+            config.limits.retry_first = RETRY;
+            config.limits.shown_after = 2;
             Link::new(config, Timestamp(0))
         };
         let node = drive(
@@ -202,6 +208,13 @@ impl Outgoing for Out {
     async fn finish(&mut self) {
         self.0 = None;
     }
+}
+
+/// A node whose state another one had, which has just ended.
+pub async fn restarted(dir: &Path, start: impl FnOnce() -> Node) -> Node {
+    let state = dir.join("state");
+    eventually("the state is free", || spool::StateLock::acquire(&state).is_ok()).await;
+    start()
 }
 
 pub fn item(name: &str) -> ObjectKey {

@@ -17,10 +17,11 @@ use crate::whom::{self, WhomError, nodes, some_of};
 /// The most nodes in one order to resync.
 const RESYNC_BATCH: usize = 10_000;
 /// States in the order in which they are told, with the words for people.
-const STATES: [(&str, &str, Mark); 5] = [
+const STATES: [(&str, &str, Mark); 6] = [
     ("diverged", "diverged", Mark::Bad),
     ("behind", "behind", Mark::Warn),
     ("resyncing", "resyncing", Mark::Warn),
+    ("unknown", "not known", Mark::Warn),
     ("in-sync", "in sync", Mark::Good),
     ("off", "off", Mark::Dim),
 ];
@@ -76,6 +77,15 @@ pub fn judge(view: &SyncView) -> Judged {
             let cause = view.why.clone().unwrap_or_else(|| "both sides compare what they have".to_owned());
             said(Mark::Warn, "resyncing", cause, "it ends by itself".to_owned())
         }
+        "unknown" => said(
+            Mark::Warn,
+            "not known",
+            view.why.clone().unwrap_or_else(|| "the sets were not compared yet".to_owned()),
+            match view.reach.as_str() {
+                "offline" => format!("look at the host and its network; `muster node show {node}`"),
+                _ => format!("muster object resync {node}"),
+            },
+        ),
         "diverged" => {
             let cause = view.why.clone().unwrap_or_else(|| "no reason is told".to_owned());
             let next = if cause.contains("removal") || cause.contains("gone at the source") {
@@ -182,6 +192,9 @@ pub(super) async fn status(
 ) -> Result<Exit, Failure> {
     selector.map(whom::check).transpose()?;
     let mut views = connect.dial().await?.all_sync(selector).await?;
+    if let (Some(selector), true) = (selector, views.is_empty()) {
+        return Err(WhomError::Nobody(selector.to_owned()).into());
+    }
     let mut states = BTreeMap::new();
     for view in &views {
         *states.entry(view.state.clone()).or_insert(0) += 1;

@@ -40,7 +40,9 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
             without.push(node.clone());
             continue;
         };
-        let answer = path.map_or(Some(result), |path| within(result, path)).cloned().unwrap_or_default();
+        // Traits stand beside the collectors that failed.
+        let traits = result.get("traits").unwrap_or(result);
+        let answer = path.map_or(Some(result), |path| within(traits, path)).cloned().unwrap_or_default();
         // Maps are in the order of their keys, so equal values have equal texts.
         let here = same.entry(answer.to_string()).or_insert_with(|| Same { answer, nodes: Vec::new() });
         here.nodes.push(node.hostname.as_ref().map_or_else(|| node.node.to_string(), ToString::to_string));

@@ -25,7 +25,7 @@ delegates. Equal answers are told once, the most frequent first; --json gives ev
 Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
 
 Examples:
-  muster query '@edge' traits os.version
+  muster query 'edge-**' traits os.version
   muster query web-1.example.com file /etc/nginx/nginx.conf
   muster query '*' listeners --wait 10m
   muster query 'where:traits.os.family == \"debian\"' disks --json";

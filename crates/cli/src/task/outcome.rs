@@ -85,15 +85,20 @@ fn of_outcome(task: &str, node: &str, outcome: &Outcome) -> (String, Mark, Optio
         Outcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
         Outcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
         Outcome::Exited { .. } | Outcome::Signalled { .. } | Outcome::Failed { .. } => (Mark::Bad, look()),
-        Outcome::TimedOut => (Mark::Bad, Some("--timeout gives it longer".to_owned())),
+        Outcome::TimedOut => {
+            (Mark::Bad, Some("--timeout gives it longer, up to what its delegation allows".to_owned()))
+        }
         Outcome::Cancelled => (Mark::Warn, None),
         Outcome::Refused { .. } => {
-            (Mark::Bad, Some("add a delegation for it to the fleet repo and publish".to_owned()))
+            (Mark::Bad, Some("what may be asked is in `delegations` of the fleet repo".to_owned()))
         }
         Outcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
-        Outcome::Unknown => {
-            (Mark::Bad, Some(format!("it may have been done: look at {node}, then run it again if it is to")))
-        }
+        Outcome::Unknown => (
+            Mark::Bad,
+            Some(format!(
+                "it may have been done, or still run: look at {node}, then run it again if it is to"
+            )),
+        ),
     };
     (outcome.to_string(), mark, next)
 }

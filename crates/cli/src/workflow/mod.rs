@@ -26,10 +26,10 @@ gate before the next:
   name: renew-certificates
   steps:
     - name: try one
-      on: '@canary'
+      on: 'edge-**,stage=canary'
       action: {name: renew, args: {ca: new}}
     - name: the edge
-      on: 'edge-**,!@canary'
+      on: 'edge-**,!edge-1'
       command: [/usr/bin/certbot, renew]
       batch: 10%
       max_failures: 2

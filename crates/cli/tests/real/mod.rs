@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Crates whose change makes the agent another program.
-const AGENTS_CRATES: [&str; 12] = [
+const AGENTS_CRATES: [&str; 15] = [
     "model",
     "lang",
     "trust",
@@ -28,6 +28,9 @@ const AGENTS_CRATES: [&str; 12] = [
     "host",
     "resources",
     "agent",
+    "sync",
+    "objects",
+    "streams",
 ];
 
 /// The operator's program.

@@ -1,15 +1,17 @@
 //! [`Work`]: inputs to effects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use model::Timestamp;
 use model::work::{ActionEvent, ActionFact, MAX_TIMEOUT_SECS, Order, Outcome};
 
 use super::output::Output;
+use super::pace::Pace;
 use super::{
-    At, DRAIN, Effect, Input, Leave, MAX_EXPIRES, MAX_MARKS, MAX_PARALLEL, MAX_WAITING, Mark, OrderError,
-    RETRY, Restored, Stage,
+    At, DRAIN, Effect, Input, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
+    MAX_WAITING, Mark, OrderError, RETRY, Restored, Stage,
 };
 
 /// Says whether a held release lets something be done, and if not, why.
@@ -27,9 +29,16 @@ pub struct Work<P> {
     /// The waiting, in the order in which they came.
     queue: BTreeMap<u64, String>,
     arrivals: u64,
-    active: BTreeMap<String, Active<P>>,
+    active: BTreeMap<String, Active>,
     ending: BTreeMap<String, Ending>,
+    /// Those of them that are said later, by when.
+    later: BTreeSet<(Timestamp, String)>,
+    /// How often it is said of what never ran that it is over.
+    pace: Pace,
+    /// The host's clock at the last input.
+    seen: Timestamp,
     stopping: Stopping,
+    permitted: PhantomData<P>,
 }
 
 #[derive(Debug)]
@@ -40,15 +49,15 @@ struct Waiting {
 
 /// Something that is begun and not over.
 #[derive(Debug)]
-struct Active<P> {
+struct Active {
     cancel: bool,
-    phase: Phase<P>,
+    phase: Phase,
 }
 
 #[derive(Debug)]
-enum Phase<P> {
+enum Phase {
     /// Its beginning is not durable yet.
-    Beginning { leave: Leave<P>, timeout_secs: u64 },
+    Beginning { work: model::work::Work, timeout_secs: u64 },
     /// It is being executed.
     Running { output: Output, killed: bool },
 }
@@ -58,8 +67,10 @@ enum Phase<P> {
 struct Ending {
     fact: ActionFact,
     mark: Option<Mark>,
-    /// It could not be kept; tried again then.
-    retry: Option<Timestamp>,
+    /// It is said then: it could not be kept, or too much was said before it.
+    later: Option<Timestamp>,
+    /// It never ran, and was not said yet.
+    unsaid: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +94,11 @@ impl<P: Clone> Work<P> {
             arrivals: 0,
             active: BTreeMap::new(),
             ending: BTreeMap::new(),
+            later: BTreeSet::new(),
+            pace: Pace::default(),
+            seen: at.now,
             stopping: Stopping::No,
+            permitted: PhantomData,
         };
         let mut effects = Vec::new();
         // The log alone can know of a beginning when the marks were damaged.
@@ -123,12 +138,13 @@ impl<P: Clone> Work<P> {
     /// What to do about an input.
     pub fn handle(&mut self, input: Input, at: At, allows: Allows<'_, P>) -> Vec<Effect<P>> {
         let mut effects = Vec::new();
+        self.see(at);
         match input {
             Input::Tick => {}
             Input::Put { id, order } => self.put(id, order, at, allows, &mut effects),
             Input::Removed { id } => self.removed(&id),
-            Input::Delegations => self.judge_waiting(allows, &mut effects),
-            Input::Begun { id } => self.begun(&id, &mut effects),
+            Input::Delegations => self.judge_waiting(at, allows, &mut effects),
+            Input::Begun { id } => self.begun(&id, allows, &mut effects),
             Input::NotBegun { id, message } => {
                 if self.active.remove(&id).is_some() {
                     self.end(id, Outcome::Failed { message }, 0, None, &mut effects);
@@ -152,11 +168,7 @@ impl<P: Clone> Work<P> {
                 }
             }
             Input::Kept { id } => self.kept(&id),
-            Input::NotKept { id } => {
-                if let Some(ending) = self.ending.get_mut(&id) {
-                    ending.retry = Some(at.now.plus(RETRY));
-                }
-            }
+            Input::NotKept { id } => self.put_off(&id, at.now.plus(RETRY)),
             Input::Stopping => {
                 if self.stopping == Stopping::No {
                     self.stopping = Stopping::Until(at.now.plus(DRAIN));
@@ -165,6 +177,26 @@ impl<P: Clone> Work<P> {
         }
         self.go_on(at, allows, &mut effects);
         effects
+    }
+
+    /// A clock that was set back puts nothing off.
+    fn see(&mut self, at: At) {
+        let back = self.seen.since(at.now);
+        self.seen = at.now;
+        if back.is_zero() {
+            return;
+        }
+        self.pace.set_back(back);
+        self.later = std::mem::take(&mut self.later)
+            .into_iter()
+            .map(|(due, id)| {
+                let due = due.minus(back);
+                if let Some(ending) = self.ending.get_mut(&id) {
+                    ending.later = Some(due);
+                }
+                (due, id)
+            })
+            .collect();
     }
 
     /// When a [`Input::Tick`] is due next, by the host's clock; `None` when nothing waits for time.
@@ -177,7 +209,7 @@ impl<P: Clone> Work<P> {
             let left = waiting.order.expires.since(at.trusted);
             at.now.plus(left + Duration::from_millis(1))
         });
-        let retry = self.ending.values().filter_map(|ending| ending.retry);
+        let retry = self.later.first().map(|(due, _)| *due);
         let stop = match self.stopping {
             Stopping::Until(until) => Some(until),
             Stopping::No | Stopping::Killed | Stopping::Drained => None,
@@ -225,7 +257,7 @@ impl<P: Clone> Work<P> {
             Err(error) => {
                 self.drop_waiting(&id);
                 let outcome = Outcome::Failed { message: error.to_string() };
-                return self.end(id, outcome, 0, Some(at.trusted.plus(MAX_EXPIRES)), effects);
+                return self.end_unbegun(id, outcome, at.trusted.plus(MAX_EXPIRES), at, effects);
             }
         };
         order.expires = bounded(order.expires, at);
@@ -233,11 +265,11 @@ impl<P: Clone> Work<P> {
             waiting.order = order;
             return;
         }
-        let expires = Some(order.expires);
+        let expires = order.expires;
         if !order.cancel
             && let Err(message) = self.admits(&order, allows)
         {
-            return self.end(id, Outcome::Refused { message }, 0, expires, effects);
+            return self.end_unbegun(id, Outcome::Refused { message }, expires, at, effects);
         }
         self.arrivals += 1;
         self.queue.insert(self.arrivals, id.clone());
@@ -259,6 +291,10 @@ impl<P: Clone> Work<P> {
         self.present.remove(id);
         // What has not begun is withdrawn; what has goes on, and its facts are kept.
         self.drop_waiting(id);
+        // Nobody asks any more, and nothing was done.
+        if self.ending.get(id).is_some_and(|ending| ending.unsaid) {
+            self.forget_ending(id);
+        }
         if !self.active.contains_key(id) && !self.ending.contains_key(id) {
             self.fade(id);
         }
@@ -277,29 +313,79 @@ impl<P: Clone> Work<P> {
         Some(waiting.order)
     }
 
-    fn judge_waiting(&mut self, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn judge_waiting(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         let refused: Vec<(String, String)> = self
             .waiting
             .iter()
             .filter_map(|(id, waiting)| Some((id.clone(), allows(&waiting.order.work).err()?)))
             .collect();
         for (id, message) in refused {
-            let expires = self.drop_waiting(&id).map(|order| order.expires);
-            self.end(id, Outcome::Refused { message }, 0, expires, effects);
+            let Some(order) = self.drop_waiting(&id) else { continue };
+            self.end_unbegun(id, Outcome::Refused { message }, order.expires, at, effects);
         }
     }
 
-    fn begun(&mut self, id: &str, effects: &mut Vec<Effect<P>>) {
+    fn begun(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         let stopping = self.stopping != Stopping::No;
         let Some(active) = self.active.get_mut(id) else { return };
-        let Phase::Beginning { leave, timeout_secs } = &active.phase else { return };
+        let Phase::Beginning { work, timeout_secs } = &active.phase else { return };
         if active.cancel || stopping {
             self.active.remove(id);
             return self.end(id.to_owned(), Outcome::Cancelled, 0, None, effects);
         }
-        let timeout = Duration::from_secs(*timeout_secs);
-        effects.push(Effect::Execute { id: id.to_owned(), permitted: leave.permitted.clone(), timeout });
+        // Another release may be held by now.
+        let leave = match allows(work) {
+            Ok(leave) => leave,
+            Err(message) => {
+                self.active.remove(id);
+                return self.end(id.to_owned(), Outcome::Refused { message }, 0, None, effects);
+            }
+        };
+        let timeout = Duration::from_secs((*timeout_secs).min(leave.timeout_secs).max(1));
+        effects.push(Effect::Execute { id: id.to_owned(), permitted: leave.permitted, timeout });
         active.phase = Phase::Running { output: Output::default(), killed: false };
+    }
+
+    /// Says that an action is over that never ran, or puts that off: whoever orders without
+    /// end what is refused shall not fill the log with answers. More than are kept here are
+    /// not answered at all.
+    fn end_unbegun(
+        &mut self,
+        id: String,
+        outcome: Outcome,
+        expires: Timestamp,
+        at: At,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        if self.ending.len() >= MAX_ENDING {
+            return;
+        }
+        let due = self.pace.next(at.now);
+        let said = effects.len();
+        self.end(id.clone(), outcome, 0, Some(expires), effects);
+        if due > at.now {
+            effects.truncate(said);
+            self.put_off(&id, due);
+            if let Some(ending) = self.ending.get_mut(&id) {
+                ending.unsaid = true;
+            }
+        }
+    }
+
+    /// The end of an action is said then.
+    fn put_off(&mut self, id: &str, due: Timestamp) {
+        if let Some(ending) = self.ending.get_mut(id) {
+            ending.later = Some(due);
+            self.later.insert((due, id.to_owned()));
+        }
+    }
+
+    fn forget_ending(&mut self, id: &str) -> Option<Ending> {
+        let ending = self.ending.remove(id)?;
+        if let Some(due) = ending.later {
+            self.later.remove(&(due, id.to_owned()));
+        }
+        Some(ending)
     }
 
     /// Says that an action is over. `expires` is given for one that has no mark yet.
@@ -311,16 +397,17 @@ impl<P: Clone> Work<P> {
         expires: Option<Timestamp>,
         effects: &mut Vec<Effect<P>>,
     ) {
+        let outcome = shortened(outcome);
         let known = self.marks.get(&id).map(|mark| mark.expires);
         let room = known.is_some() || self.marks.len() < MAX_MARKS;
         let mark = known.or(expires).filter(|_| room).map(|expires| Mark { stage: Stage::Done, expires });
         let fact = ActionFact { id: id.clone(), event: ActionEvent::Ended { outcome, duration_ms } };
         effects.push(Effect::End { fact: fact.clone(), mark });
-        self.ending.insert(id, Ending { fact, mark, retry: None });
+        self.ending.insert(id, Ending { fact, mark, later: None, unsaid: false });
     }
 
     fn kept(&mut self, id: &str) {
-        let Some(ending) = self.ending.remove(id) else { return };
+        let Some(ending) = self.forget_ending(id) else { return };
         if let Some(mark) = ending.mark {
             self.marks.insert(id.to_owned(), mark);
         }
@@ -355,10 +442,12 @@ impl<P: Clone> Work<P> {
     }
 
     fn retry(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
-        for ending in self.ending.values_mut().filter(|ending| ending.retry.is_some_and(|due| due <= at.now))
-        {
-            ending.retry = None;
-            effects.push(Effect::End { fact: ending.fact.clone(), mark: ending.mark });
+        while self.later.first().is_some_and(|(due, _)| *due <= at.now) {
+            let Some((_, id)) = self.later.pop_first() else { return };
+            if let Some(ending) = self.ending.get_mut(&id) {
+                (ending.later, ending.unsaid) = (None, false);
+                effects.push(Effect::End { fact: ending.fact.clone(), mark: ending.mark });
+            }
         }
     }
 
@@ -374,8 +463,8 @@ impl<P: Clone> Work<P> {
             .filter_map(|(id, waiting)| Some((id.clone(), late(&waiting.order)?)))
             .collect();
         for (id, outcome) in ends {
-            let expires = self.drop_waiting(&id).map(|order| order.expires);
-            self.end(id, outcome, 0, expires, effects);
+            let Some(order) = self.drop_waiting(&id) else { continue };
+            self.end_unbegun(id, outcome, order.expires, at, effects);
         }
     }
 
@@ -405,13 +494,15 @@ impl<P: Clone> Work<P> {
             let Some(order) = self.drop_waiting(&id) else { return };
             let expires = bounded(order.expires, at);
             match allows(&order.work) {
-                Err(message) => self.end(id, Outcome::Refused { message }, 0, Some(expires), effects),
+                Err(message) => {
+                    self.end_unbegun(id, Outcome::Refused { message }, expires, at, effects);
+                }
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
                     let mark = Mark { stage: Stage::Begun, expires };
                     self.marks.insert(id.clone(), mark);
                     effects.push(Effect::Begin { id: id.clone(), mark });
-                    let phase = Phase::Beginning { leave, timeout_secs };
+                    let phase = Phase::Beginning { work: order.work, timeout_secs };
                     self.active.insert(id, Active { cancel: false, phase });
                 }
             }
@@ -432,7 +523,7 @@ impl<P: Clone> Work<P> {
     fn drained(&mut self, effects: &mut Vec<Effect<P>>) {
         let stopping = matches!(self.stopping, Stopping::Until(_) | Stopping::Killed);
         // A fact that could not be kept does not hold the stop up: the mark says unknown then.
-        let tried = self.ending.values().all(|ending| ending.retry.is_some());
+        let tried = self.ending.len() == self.later.len();
         if stopping && self.active.is_empty() && tried {
             self.stopping = Stopping::Drained;
             effects.push(Effect::Drained);
@@ -443,6 +534,14 @@ impl<P: Clone> Work<P> {
 /// When an order expires, whatever it says itself.
 fn bounded(expires: Timestamp, at: At) -> Timestamp {
     expires.min(at.trusted.plus(MAX_EXPIRES))
+}
+
+/// What is said for people has a bound: an order that cannot be read may be quoted in it.
+fn shortened(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Refused { message } | Outcome::Failed { message } = &mut outcome {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    }
+    outcome
 }
 
 fn say<P>(id: &str, events: Vec<ActionEvent>, effects: &mut Vec<Effect<P>>) {

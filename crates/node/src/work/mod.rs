@@ -14,6 +14,7 @@
 //! - What was begun and has no terminal fact when the agent starts is `unknown`: it is said
 //!   once and never run again.
 //! - At most [`MAX_PARALLEL`] run at a time; the others wait, in the order in which they came.
+//! - What never runs is answered at a pace: [`REFUSALS`] at once, then one in [`REFUSAL_EVERY`].
 //! - Output is kept up to [`model::work::MAX_OUTPUT`]; what is left out is counted.
 //!
 //! What must be durable: each mark, by id ([`Effect::Begin`], [`Effect::End`],
@@ -23,6 +24,7 @@ mod io;
 mod machine;
 mod order;
 mod output;
+mod pace;
 
 pub use io::{At, Effect, Input, Leave, Mark, Restored, Stage};
 pub use machine::{Allows, Work};
@@ -36,6 +38,15 @@ pub const MAX_PARALLEL: usize = 4;
 pub const MAX_WAITING: usize = 1024;
 /// The most marks that are kept; with more, new actions are refused.
 pub const MAX_MARKS: usize = 16 * 1024;
+/// The most actions that are over and whose answers are not kept yet; one more that never ran
+/// is not answered.
+pub const MAX_ENDING: usize = MAX_MARKS;
+/// So many actions that never run are answered at once.
+pub const REFUSALS: u32 = 2048;
+/// After that one of them is answered in this time.
+pub const REFUSAL_EVERY: Duration = Duration::from_millis(100);
+/// The longest reason in an answer, in bytes.
+pub const MAX_MESSAGE: usize = 1024;
 /// An order counts as expired this long after it came, whatever it says itself, so that no
 /// mark is kept for ever.
 pub const MAX_EXPIRES: Duration = Duration::from_secs(30 * 24 * 3600);

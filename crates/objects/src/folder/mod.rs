@@ -55,7 +55,17 @@ impl Folder {
         Folder::with_clock(path, Arc::new(clock))
     }
 
-    /// The same with another clock, for tests.
+    /// Makes the folder at an absolute path, and what is missing above it, with mode 0755; says
+    /// whether it was missing. For a folder that was never there: one that vanished comes back
+    /// by itself, or an operator brings it back.
+    ///
+    /// # Errors
+    /// Temporary `folder-gone`, with the path and why: no part of it may be a link.
+    pub fn make(path: &Path) -> Result<bool, BackendError> {
+        write::make_folder(path)
+    }
+
+    /// [`Folder::new`] with another clock, for tests.
     pub fn with_clock(path: &Path, clock: Clock) -> Folder {
         Folder { state: Arc::new(Mutex::new(State::new(path))), clock }
     }

@@ -274,14 +274,14 @@ impl State {
     }
 
     fn write(&mut self, root: &OwnedFd, path: &str, bytes: &[u8], read: Read) -> Result<(), BackendError> {
-        write::write(root, path, bytes)?;
+        write::write(&self.path, root, path, bytes)?;
         let stamp = disk::stamp_of(root, path).ok().flatten();
         self.view.wrote(path, stamp, read);
         Ok(())
     }
 
     fn remove(&mut self, root: &OwnedFd, path: &str) -> Result<(), BackendError> {
-        write::remove(root, path)?;
+        write::remove(&self.path, root, path)?;
         self.view.removed(path);
         Ok(())
     }
@@ -316,7 +316,8 @@ impl State {
     /// The folder, if it is the one that was looked at.
     fn root(&self) -> Result<OwnedFd, BackendError> {
         let gone = |why: &str| {
-            BackendError::temporary("folder-gone", format!("the folder of manifests is gone: {why}"))
+            let message = format!("the folder {} is not there: {why}", self.path.display());
+            BackendError::temporary("folder-gone", message)
         };
         if let Presence::Gone(why) = self.view.presence() {
             return Err(gone(why));
@@ -332,7 +333,8 @@ impl State {
     /// A file is as it was read, or as it was written here.
     fn rested(&self, root: &OwnedFd, path: &str) -> Result<bool, BackendError> {
         let now = disk::stamp_of(root, path).map_err(|errno| {
-            BackendError::temporary("not-readable", format!("cannot read {path}: {errno}"))
+            let path = self.path.join(path);
+            BackendError::temporary("not-readable", format!("cannot read {}: {errno}", path.display()))
         })?;
         let known: Option<Stamp> = self.view.file(path).and_then(super::file::File::stamp);
         Ok(known.is_some() && known == now)

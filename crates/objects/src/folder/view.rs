@@ -365,7 +365,8 @@ impl View {
 
     fn gone_problem(&self) -> Option<Problem> {
         let Presence::Gone(why) = &self.presence else { return None };
-        let message = format!("the folder is gone: {why}; nothing is deleted by that");
+        let message =
+            format!("the folder is not there: {why}; make or mount it. Nothing is deleted meanwhile");
         Some(Problem::of("", None, "folder-gone", message))
     }
 }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat,
@@ -25,9 +26,9 @@ const DIRECTORY_MODE: RawMode = 0o755;
 /// The bits of an old file's mode that a new one gets: no set-id bits.
 const KEPT: RawMode = 0o777;
 
-/// Writes a file, its directories made where they are missing.
-pub(crate) fn write(root: &OwnedFd, path: &str, bytes: &[u8]) -> Result<(), BackendError> {
-    let failed = |errno: Errno| failure("write", path, errno);
+/// Writes a file of the folder at `at`, its directories made where they are missing.
+pub(crate) fn write(at: &Path, root: &OwnedFd, path: &str, bytes: &[u8]) -> Result<(), BackendError> {
+    let failed = |errno: Errno| failure("write", &at.join(path), errno);
     let folder = fstat(root).map_err(failed)?;
     let (dir, name) = make_parent(root, path, &folder).map_err(failed)?;
     let old = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -39,7 +40,9 @@ pub(crate) fn write(root: &OwnedFd, path: &str, bytes: &[u8]) -> Result<(), Back
         None | Some(FileType::Symlink) => None,
         Some(FileType::RegularFile) => old,
         Some(_) => {
-            let message = format!("cannot write {path}: something that is no file is there; move it away");
+            let path = at.join(path);
+            let message =
+                format!("cannot write {}: something that is no file is there; move it away", path.display());
             return Err(BackendError::permanent("not-a-file", message));
         }
     };
@@ -54,13 +57,13 @@ pub(crate) fn write(root: &OwnedFd, path: &str, bytes: &[u8]) -> Result<(), Back
 }
 
 /// Removes a file; it may be missing.
-pub(crate) fn remove(root: &OwnedFd, path: &str) -> Result<(), BackendError> {
+pub(crate) fn remove(at: &Path, root: &OwnedFd, path: &str) -> Result<(), BackendError> {
     let removed = open_parent(root, path)
         .and_then(|(dir, name)| unlinkat(&dir, name, AtFlags::empty()).and_then(|()| sync(&dir)));
     match removed {
         // No file can have a name that is too long.
         Ok(()) | Err(Errno::NOENT | Errno::NAMETOOLONG) => Ok(()),
-        Err(errno) => Err(failure("remove", path, errno)),
+        Err(errno) => Err(failure("remove", &at.join(path), errno)),
     }
 }
 
@@ -105,6 +108,51 @@ fn make_parent<'p>(root: &OwnedFd, path: &'p str, folder: &Stat) -> Result<(Owne
     Ok((dir, name))
 }
 
+/// Makes a folder that is not there, and the directories above it that are missing, each of mode
+/// 0755; says whether there was anything to make. No part of its path may be a link.
+pub(crate) fn make_folder(path: &Path) -> Result<bool, BackendError> {
+    let mut at = std::path::PathBuf::from("/");
+    let failed = |at: &Path, errno: Errno| {
+        let why = match errno {
+            Errno::LOOP | Errno::NOTDIR => "it is a link or no directory".to_owned(),
+            other => other.to_string(),
+        };
+        let message = format!("cannot make the folder {}: {}: {why}", path.display(), at.display());
+        BackendError::temporary("folder-gone", message)
+    };
+    let mut dir = rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(|errno| failed(&at, errno))?;
+    let mut made = false;
+    for part in path.components() {
+        let name = match part {
+            Component::RootDir | Component::CurDir => continue,
+            Component::Normal(name) => name,
+            _ => return Err(failed(path, Errno::INVAL)),
+        };
+        at.push(name);
+        dir = match openat(&dir, name, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                made = true;
+                make_directory(&dir, name).map_err(|errno| failed(&at, errno))?
+            }
+            other => other.map_err(|errno| failed(&at, errno))?,
+        };
+    }
+    Ok(made)
+}
+
+/// Makes a directory in another one, durably.
+fn make_directory(dir: &OwnedFd, name: &std::ffi::OsStr) -> Result<OwnedFd, Errno> {
+    match mkdirat(dir, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        // Somebody else was faster; if that is a link it is not followed.
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let made = openat(dir, name, DIRECTORY, Mode::empty())?;
+    fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))?;
+    sync(dir)?;
+    Ok(made)
+}
+
 /// Gives a file to an owner, where the agent may.
 fn own(file: impl AsFd, like: &Stat) -> Result<(), Errno> {
     let now = fstat(&file)?;
@@ -125,8 +173,8 @@ fn sync(dir: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-fn failure(what: &str, path: &str, errno: Errno) -> BackendError {
-    let message = format!("cannot {what} {path}: {errno}");
+fn failure(what: &str, path: &Path, errno: Errno) -> BackendError {
+    let message = format!("cannot {what} {}: {errno}", path.display());
     match errno {
         Errno::NAMETOOLONG | Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::INVAL => {
             BackendError::permanent("not-writable", message)

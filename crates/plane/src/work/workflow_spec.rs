@@ -4,10 +4,10 @@
 //! name: renew-certificates
 //! steps:
 //!   - name: try one                       # 64 steps at most, in this order
-//!     on: "@canary"                       # a selector; read when the step begins
+//!     on: "edge-1"                        # a selector; read when the step begins
 //!     action: {name: renew, args: {ca: new}}
 //!   - name: the edge
-//!     on: "edge-**,!@canary"
+//!     on: "edge-**,!edge-1"
 //!     command: [/usr/bin/certbot, renew]  # or action, or query; one of the three
 //!     batch: 10%                          # at a time; all of them unless said
 //!     max_failures: 2                     # before the rest is called off; none unless said

@@ -200,7 +200,7 @@ pub struct SyncView {
     pub node: Hostname,
     /// Who is the source of truth: `managed`, `autonomous`, `off`.
     pub mode: model::replication::Mode,
-    /// `in-sync`, `behind`, `resyncing`, `diverged`, `off`.
+    /// `in-sync`, `behind`, `resyncing`, `diverged`, `unknown`, `off`.
     pub state: String,
     /// By how many changes the receiver is behind.
     pub behind: u64,

@@ -3,16 +3,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use model::log::Cursor;
 use model::{NodeId, ObjectKey};
-use store::SyncHead;
+use store::{SyncHead, Verdict};
+use tokio::time::Instant;
 
 use super::link::{LinkOrder, NodeLink, Standing, Wants};
 use crate::index::FleetIndex;
 
 /// The most refusals that are remembered of one node.
 const MAX_REFUSED: usize = 100;
+/// How long a second agent is shown after it came last: three times as long as it stays away.
+const DUPLICATE_SHOWN: Duration = Duration::from_secs(900);
 
 /// What is known of one node's sets without loading them.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +31,10 @@ pub(crate) struct Light {
     pub(crate) down: u64,
     /// Objects that came up.
     pub(crate) up: u64,
-    /// Why the last link found the sets different for good.
-    pub(crate) diverged: Option<String>,
-    /// Two agents came under this identity at once.
-    pub(crate) duplicate: bool,
+    /// What the last comparison of the sets came to; `None` while that is not known.
+    pub(crate) verdict: Option<Verdict>,
+    /// When a second agent came last under this identity.
+    duplicate: Option<Instant>,
     /// Objects of ours that the node would not take, and why.
     pub(crate) refused: BTreeMap<ObjectKey, String>,
     /// What is to be done when there is a link.
@@ -38,6 +42,7 @@ pub(crate) struct Light {
     /// The link that it has.
     pub(crate) link: Option<Arc<NodeLink>>,
     unsaved: bool,
+    unjudged: bool,
 }
 
 impl Light {
@@ -56,6 +61,21 @@ impl Light {
     pub(crate) fn has(&self, rev: u64) -> bool {
         let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
         head.incarnation == acked.incarnation && acked.seq >= rev
+    }
+
+    /// Two agents come under one identity (IDN-10).
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.duplicate.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN)
+    }
+
+    fn judge(&mut self, verdict: Option<Verdict>) {
+        if self.verdict != verdict {
+            (self.verdict, self.unjudged) = (verdict, true);
+        }
+    }
+
+    fn is_linked_by(&self, link: &Arc<NodeLink>) -> bool {
+        self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }
 
     /// Something waits that wants a link (SYN-10).
@@ -109,6 +129,7 @@ impl Lights {
                 head: head.ours,
                 acked: head.acked,
                 theirs: head.theirs,
+                verdict: head.verdict,
                 down: head.our_objects,
                 up: head.their_objects,
                 ..Light::default()
@@ -149,6 +170,11 @@ impl Lights {
         self.nodes().get(id).cloned().unwrap_or_default()
     }
 
+    /// The link that a node has.
+    pub(crate) fn link(&self, id: &NodeId) -> Option<Arc<NodeLink>> {
+        self.nodes().get(id)?.link.clone()
+    }
+
     /// The node has a link.
     pub(crate) fn has_link(&self, id: &NodeId) -> bool {
         self.nodes().get(id).is_some_and(|light| light.link.is_some())
@@ -171,7 +197,7 @@ impl Lights {
             totals.nodes_behind += u64::from(behind > 0);
             totals.behind += behind;
             totals.most_behind = totals.most_behind.max(behind);
-            totals.diverged += u64::from(light.diverged.is_some());
+            totals.diverged += u64::from(matches!(light.verdict, Some(Verdict::Diverged(_))));
             totals.down += light.down;
             totals.up += light.up;
             if let Some(link) = &light.link {
@@ -181,12 +207,16 @@ impl Lights {
         totals
     }
 
-    /// The feed changed.
-    pub(super) fn changed(&self, id: &NodeId, head: Cursor, objects: u64) {
+    /// The feed changed, and these objects of it.
+    pub(super) fn changed(&self, id: &NodeId, head: Cursor, objects: u64, keys: &[ObjectKey]) {
         self.edit(id, |light| {
-            light
-                .refused
-                .retain(|_, _| light.head.as_ref().is_some_and(|h| h.incarnation == head.incarnation));
+            // What was refused was another version of the object, or another life's.
+            if light.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
+                light.refused.clear();
+            }
+            if !light.refused.is_empty() {
+                keys.iter().for_each(|key| drop(light.refused.remove(key)));
+            }
             (light.head, light.down) = (Some(head), objects);
         });
     }
@@ -205,24 +235,51 @@ impl Lights {
         self.edit(id, |light| (light.theirs, light.up) = (cursor, objects));
     }
 
-    /// An object of ours that the node would not take, or takes again.
-    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: Option<String>) {
-        self.edit(id, |light| match why {
-            None => drop(light.refused.remove(&key)),
-            Some(_) if light.refused.len() >= MAX_REFUSED && !light.refused.contains_key(&key) => {}
-            Some(why) => drop(light.refused.insert(key, why)),
+    /// An object of ours that the node would not take.
+    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) {
+        self.edit(id, |light| {
+            if light.refused.len() < MAX_REFUSED || light.refused.contains_key(&key) {
+                light.refused.insert(key, why);
+            }
         });
     }
 
-    /// Two agents come under one identity, or not any more.
-    pub(super) fn duplicate(&self, id: &NodeId, duplicate: bool) {
-        self.edit(id, |light| light.duplicate = duplicate);
+    /// The node holds all objects as our feed says.
+    pub(super) fn none_refused(&self, id: &NodeId) {
+        self.edit(id, |light| light.refused.clear());
+    }
+
+    /// A second agent came under one identity.
+    pub(super) fn duplicate(&self, id: &NodeId) {
+        self.edit(id, |light| light.duplicate = Some(Instant::now()));
+    }
+
+    /// The node's link compared the sets.
+    pub(super) fn judged(&self, link: &Arc<NodeLink>, verdict: Verdict) {
+        self.edit(&link.node, |light| {
+            if light.is_linked_by(link) {
+                light.judge(Some(verdict));
+            }
+        });
+    }
+
+    /// The other side of a link said hello: now it can be told what operators asked for.
+    pub(super) fn met(&self, link: &Arc<NodeLink>) {
+        self.edit(&link.node, |light| {
+            link.meets();
+            if light.is_linked_by(link) {
+                let Wants { resync, approve } = light.wants;
+                light.wants.resync = resync && !link.tell(LinkOrder::Resync);
+                light.wants.approve = approve && !link.tell(LinkOrder::Approve);
+            }
+        });
     }
 
     /// An operator asks for something; `true` when a link was told.
     pub(super) fn want(&self, id: &NodeId, wants: Wants) -> bool {
         self.edit(id, |light| {
-            let told = light.link.as_ref().is_some_and(|link| {
+            // Before the hello there is nobody who would hear it.
+            let told = light.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
                 let approved = !wants.approve || link.tell(LinkOrder::Approve);
                 approved && (!wants.resync || link.tell(LinkOrder::Resync))
             });
@@ -234,16 +291,21 @@ impl Lights {
         })
     }
 
-    /// A link takes the place of the one before; what waited for one is its own now.
-    pub(super) fn opened(&self, link: &Arc<NodeLink>) -> (Option<Arc<NodeLink>>, Wants) {
-        self.edit(&link.node, |light| {
-            let before = light.link.replace(link.clone());
-            if let Some(before) = &before {
-                let message = "the node opened another link".to_owned();
-                before.tell(LinkOrder::GoAway { code: "replaced", message, retry_after: None });
-            }
-            (before, std::mem::take(&mut light.wants))
-        })
+    /// A link takes the place of the one before, which is returned; `false` when there is no
+    /// such node (any more).
+    pub(super) fn opened(&self, link: &Arc<NodeLink>) -> (bool, Option<Arc<NodeLink>>) {
+        let mut nodes = self.nodes();
+        // Whoever removes a node takes it out of the index first, then out of here.
+        if self.index.get(&link.node).is_none() {
+            return (false, None);
+        }
+        let light = nodes.entry(link.node.clone()).or_default();
+        let before = light.link.replace(link.clone());
+        if let Some(before) = &before {
+            before.end("replaced", "the node opened another link");
+        }
+        self.show(&link.node, light);
+        (true, before)
     }
 
     /// A link is gone; a newer one stays.
@@ -251,13 +313,14 @@ impl Lights {
         let mut nodes = self.nodes();
         // A node that was removed meanwhile does not come back by this.
         let Some(light) = nodes.get_mut(&link.node) else { return };
-        if light.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link)) {
+        if light.is_linked_by(link) {
             light.link = None;
-            light.diverged = match link.standing() {
-                Standing::Diverged(why) => Some(why),
-                Standing::InSync => None,
-                _ => light.diverged.take(),
-            };
+            // Something was under way: what came of it is not known.
+            if matches!(link.standing(), Standing::Behind(_) | Standing::Resyncing)
+                && light.verdict == Some(Verdict::InSync)
+            {
+                light.judge(None);
+            }
             self.show(&link.node, light);
         }
     }
@@ -280,5 +343,25 @@ impl Lights {
             taken.extend(light.acked.clone().map(|cursor| (id.clone(), cursor)));
         }
         taken
+    }
+
+    /// What comparisons came to since the last time.
+    pub(super) fn take_judged(&self) -> Vec<(NodeId, Option<Verdict>)> {
+        let mut taken = Vec::new();
+        for (id, light) in self.nodes().iter_mut().filter(|(_, light)| light.unjudged) {
+            light.unjudged = false;
+            taken.push((id.clone(), light.verdict.clone()));
+        }
+        taken
+    }
+
+    /// What these comparisons came to could not be persisted: it is taken again.
+    pub(super) fn judge_again(&self, lost: &[(NodeId, Option<Verdict>)]) {
+        let mut nodes = self.nodes();
+        for (id, _) in lost {
+            if let Some(light) = nodes.get_mut(id) {
+                light.unjudged = true;
+            }
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! [`NodeLink`]: the link that a node has now, as everybody else sees it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use model::replication::SyncPolicy;
 use model::{NodeId, Timestamp};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Hub;
 
@@ -49,32 +51,128 @@ pub(crate) enum Standing {
 
 pub(crate) use streams::Order as LinkOrder;
 
+/// Why a link has to end.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) code: &'static str,
+    pub(crate) message: &'static str,
+}
+
 /// The link that a node has now.
 #[derive(Debug)]
 pub(crate) struct NodeLink {
     pub(crate) node: NodeId,
     pub(crate) carrier: Carrier,
-    /// One life of the agent's process.
-    pub(crate) instance: String,
     pub(crate) since: Timestamp,
+    /// One life of the agent's process, once it is known; never empty.
+    instance: OnceLock<String>,
+    /// What the release said of synchronization when the link was made.
+    rules: OnceLock<Option<Arc<SyncPolicy>>>,
+    /// The other side said hello.
+    met: AtomicBool,
     standing: Mutex<Standing>,
     orders: mpsc::Sender<LinkOrder>,
+    ending: watch::Sender<Option<Ending>>,
+    /// One question at a time whether anybody is there.
+    probing: tokio::sync::Mutex<()>,
 }
 
 impl NodeLink {
     pub(super) fn new(
         node: NodeId,
         carrier: Carrier,
-        instance: String,
+        instance: Option<&str>,
         since: Timestamp,
     ) -> (NodeLink, mpsc::Receiver<LinkOrder>) {
         let (orders, taken) = mpsc::channel(MAX_ORDERS);
-        (NodeLink { node, carrier, instance, since, standing: Mutex::default(), orders }, taken)
+        let link = NodeLink {
+            node,
+            carrier,
+            since,
+            instance: OnceLock::new(),
+            rules: OnceLock::new(),
+            met: AtomicBool::new(false),
+            standing: Mutex::default(),
+            orders,
+            ending: watch::Sender::new(None),
+            probing: tokio::sync::Mutex::default(),
+        };
+        if let Some(instance) = instance {
+            link.is_of(instance);
+        }
+        (link, taken)
+    }
+
+    /// The life of the agent's process, when it is known.
+    pub(crate) fn instance(&self) -> Option<&str> {
+        self.instance.get().map(String::as_str)
+    }
+
+    /// Learns whose link it is; `false` when it is known to be another's. An empty name says
+    /// nothing.
+    pub(crate) fn is_of(&self, instance: &str) -> bool {
+        instance.is_empty() || self.instance.get_or_init(|| instance.to_owned()) == instance
+    }
+
+    /// What the release said of synchronization when the link was made; `None` before.
+    pub(crate) fn rules(&self) -> Option<&Option<Arc<SyncPolicy>>> {
+        self.rules.get()
+    }
+
+    /// The link is made with these rules.
+    pub(crate) fn ruled_by(&self, rules: Option<Arc<SyncPolicy>>) {
+        // It is made once.
+        let _ = self.rules.set(rules);
+    }
+
+    /// Whether the other side said hello: before that it cannot be told anything.
+    pub(super) fn has_met(&self) -> bool {
+        self.met.load(Ordering::Acquire)
+    }
+
+    pub(super) fn meets(&self) {
+        self.met.store(true, Ordering::Release);
     }
 
     /// Tells the link something; `false` when it takes nothing any more.
     pub(crate) fn tell(&self, order: LinkOrder) -> bool {
         self.orders.try_send(order).is_ok()
+    }
+
+    /// Tells the link something once it has room for it.
+    pub(crate) async fn tell_in_turn(&self, order: LinkOrder) {
+        // One that takes nothing any more has ended.
+        let _ = self.orders.send(order).await;
+    }
+
+    /// Whether somebody is at the other end.
+    pub(crate) async fn lives(&self) -> bool {
+        // What is posted has nobody at the other end between two posts.
+        if self.carrier == Carrier::Poll {
+            return false;
+        }
+        let _one = self.probing.lock().await;
+        let (answer, heard) = oneshot::channel();
+        self.tell(LinkOrder::Probe(answer)) && heard.await.unwrap_or(false)
+    }
+
+    /// The link is to end, however much it has to do. The first reason counts.
+    pub(crate) fn end(&self, code: &'static str, message: &'static str) {
+        self.ending.send_if_modified(|ending| {
+            let first = ending.is_none();
+            ending.get_or_insert(Ending { code, message });
+            first
+        });
+    }
+
+    /// Waits until the link is to end.
+    pub(crate) async fn ending(&self) -> Ending {
+        let mut ending = self.ending.subscribe();
+        match ending.wait_for(Option::is_some).await.map(|ending| ending.clone()) {
+            Ok(Some(ending)) => ending,
+            // The sender is this link's own: it is there for as long as the link.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
     }
 
     /// Where it stands.
@@ -91,12 +189,10 @@ impl NodeLink {
 /// A link in the registry; dropping it takes it out.
 pub(crate) struct OpenLink {
     pub(crate) link: Arc<NodeLink>,
-    /// What it is told from elsewhere.
-    pub(super) orders: mpsc::Receiver<LinkOrder>,
+    /// What it is told from elsewhere, until somebody listens.
+    pub(super) orders: Option<mpsc::Receiver<LinkOrder>>,
     /// The link that it takes the place of; it was told to go away.
     pub(crate) replaced: Option<Arc<NodeLink>>,
-    /// What was asked for while there was no link.
-    pub(crate) wants: Wants,
     pub(super) hub: Arc<Hub>,
 }
 
@@ -112,7 +208,7 @@ pub(crate) struct Wants {
 impl OpenLink {
     /// What it is told from elsewhere, to be taken once.
     pub(crate) fn take_orders(&mut self) -> mpsc::Receiver<LinkOrder> {
-        std::mem::replace(&mut self.orders, mpsc::channel(1).1)
+        self.orders.take().unwrap_or_else(|| mpsc::channel(1).1)
     }
 }
 

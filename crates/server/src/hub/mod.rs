@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::log::Cursor;
 use model::{Incarnation, NodeId, ObjectKey};
-use store::{Store, StoreError};
+use store::{Store, StoreError, Verdict};
 
 pub(crate) use light::{Light, Lights, Totals};
-pub(crate) use link::{Carrier, LinkOrder, NodeLink, OpenLink, Standing, Wants};
+pub(crate) use link::{Carrier, NodeLink, OpenLink, Standing, Wants};
 pub(crate) use node::{Came, Edit, NodeSync, Uid};
 
 use crate::index::FleetIndex;
@@ -100,12 +100,28 @@ impl Hub {
         self.node(id).await?.change(edits).await
     }
 
-    /// Registers a node's link; the one before, if there is one, is told to go away.
-    pub(crate) fn open(self: &Arc<Self>, id: &NodeId, carrier: Carrier, instance: &str) -> OpenLink {
-        let (link, orders) = NodeLink::new(id.clone(), carrier, instance.to_owned(), now());
+    /// Registers a node's link; the one before, if there is one, is told to go away. `None` when
+    /// there is no such node (any more).
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        id: &NodeId,
+        carrier: Carrier,
+        instance: Option<&str>,
+    ) -> Option<OpenLink> {
+        let (link, orders) = NodeLink::new(id.clone(), carrier, instance, now());
         let link = Arc::new(link);
-        let (replaced, wants) = self.lights.opened(&link);
-        OpenLink { link, orders, replaced, wants, hub: self.clone() }
+        let (there, replaced) = self.lights.opened(&link);
+        there.then(|| OpenLink { link, orders: Some(orders), replaced, hub: self.clone() })
+    }
+
+    /// The other side of a link said hello.
+    pub(crate) fn met(&self, link: &Arc<NodeLink>) {
+        self.lights.met(link);
+    }
+
+    /// A link compared the sets of its node.
+    pub(crate) fn judged(&self, link: &Arc<NodeLink>, verdict: Verdict) {
+        self.lights.judged(link, verdict);
     }
 
     /// The node has our feed durably up to here.
@@ -118,14 +134,19 @@ impl Hub {
         self.lights.received(id, cursor, objects);
     }
 
-    /// The node would not take an object of ours (`None`: it does now).
-    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: Option<String>) {
+    /// The node would not take an object of ours.
+    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) {
         self.lights.refused(id, key, why);
     }
 
-    /// Two agents come under one identity (IDN-10), or not any more.
-    pub(crate) fn duplicate(&self, id: &NodeId, duplicate: bool) {
-        self.lights.duplicate(id, duplicate);
+    /// The node holds all objects of ours as the feed says.
+    pub(crate) fn none_refused(&self, id: &NodeId) {
+        self.lights.none_refused(id);
+    }
+
+    /// A second agent came under one identity (IDN-10).
+    pub(crate) fn duplicate(&self, id: &NodeId) {
+        self.lights.duplicate(id);
     }
 
     /// An operator asks for something of a node's link; `true` when it was told now, else it
@@ -138,16 +159,23 @@ impl Hub {
     pub(crate) fn remove(&self, id: &NodeId) {
         let light = self.lights.remove(id);
         if let Some(link) = light.and_then(|light| light.link) {
-            let message = "the node was removed from the fleet".to_owned();
-            link.tell(LinkOrder::GoAway { code: "removed", message, retry_after: None });
+            link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Persists how far nodes said that they are.
+    /// Persists how far nodes said that they are, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         for acked in self.lights.take_acked().chunks(ACKED) {
             self.store.sync_acked(acked.to_vec()).await?;
+        }
+        let judged = self.lights.take_judged();
+        let mut left = judged.as_slice();
+        while !left.is_empty() {
+            let (now, later) = left.split_at(left.len().min(ACKED));
+            // A link says it again only when it changes.
+            self.store.sync_judged(now.to_vec()).await.inspect_err(|_| self.lights.judge_again(left))?;
+            left = later;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, NodeId, ObjectKey, Stub};
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, State};
@@ -18,11 +19,16 @@ use super::light::Lights;
 use super::{HubError, fresh_life};
 use crate::state::now;
 
-/// The most objects that the control plane authors for one node: a feed that begins its
-/// life anew is one write.
+/// The most objects that the control plane authors for one node, without actions: a feed that
+/// begins its life anew is one write.
 pub(crate) const MAX_OBJECTS: usize = store::MAX_CHANGES_IN_WRITE - 2000;
 /// The most bytes of their contents, together.
 pub(crate) const MAX_BYTES: u64 = store::MAX_WRITE_BYTES - 16 * 1024 * 1024;
+/// Room beyond these that actions alone take, so that a node full of objects can be worked on:
+/// several times as many as there are open tasks.
+const ACTIONS: usize = 1000;
+/// The same in bytes: every open task at its largest.
+const ACTIONS_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The node's two sets.
 pub(crate) struct NodeSync {
@@ -34,8 +40,6 @@ pub(crate) struct NodeSync {
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
     head: watch::Sender<u64>,
-    /// Whose link works on the sets: one at a time.
-    pub(crate) seat: Arc<tokio::sync::Mutex<()>>,
     /// The store may have taken what memory has not: nobody begins with this one any more.
     stale: AtomicBool,
 }
@@ -103,6 +107,8 @@ pub(crate) enum NotTaken {
     TooMany,
     #[error("too_many: the objects of a node hold at most {MAX_BYTES} bytes together")]
     TooMuch,
+    #[error("too_many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
+    TooManySections,
 }
 
 impl NodeSync {
@@ -122,7 +128,7 @@ impl NodeSync {
         let replica = Replica::restore(saved.replica);
         let sets = Mutex::new(Sets { feed, replica, founded, horizon: None, bytes });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Ok(NodeSync { id, store, lights, sets, changing, head, seat: Arc::default(), stale })
+        Ok(NodeSync { id, store, lights, sets, changing, head, stale })
     }
 
     /// The sets. A panic while they were held cannot have left them half changed: what is
@@ -134,6 +140,11 @@ impl NodeSync {
     /// Tells whenever the feed changed.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
+    }
+
+    /// Its link was given up in the middle of something: what the store has counts.
+    pub(crate) fn abandon(&self) {
+        self.stale.store(true, Ordering::Release);
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -163,12 +174,13 @@ impl NodeSync {
         let mut sets = self.sets();
         sets.founded = true;
         sets.horizon = None;
+        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
         for change in changes {
             sets.commit(&self.id, change);
         }
         let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
         drop(sets);
-        self.lights.changed(&self.id, cursor.clone(), objects as u64);
+        self.lights.changed(&self.id, cursor.clone(), objects as u64, &keys);
         self.head.send_replace(cursor.seq);
         Ok(came)
     }
@@ -213,7 +225,7 @@ impl NodeSync {
             sets.founded = true;
             sets.horizon = None;
         }
-        self.lights.changed(&self.id, cursor.clone(), objects as u64);
+        self.lights.changed(&self.id, cursor.clone(), objects as u64, &[]);
         self.head.send_replace(cursor.seq);
         Ok(())
     }
@@ -270,7 +282,11 @@ impl Sets {
                 Edit::Put { key, uid, content } => match planned.put(&key, uid, &content) {
                     Err(refused) => came.push(Came::Refused(refused)),
                     Ok((stub, was)) => {
-                        let change = planner.put(&key, &stub);
+                        let Ok(change) = planner.try_put(&key, &stub) else {
+                            planned.removed(&key);
+                            came.push(Came::Refused(NotTaken::TooManySections));
+                            continue;
+                        };
                         came.push(match (&change, was) {
                             (None, _) => Came::Unchanged,
                             (Some(_), false) => Came::Created,
@@ -323,10 +339,15 @@ impl Planned<'_> {
         let size = content.bytes.len() as u64;
         let count = self.count + usize::from(before.is_none());
         let bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, |stub| stub.size)) + size;
-        if count > MAX_OBJECTS {
+        let (more, more_bytes) = match key.section.kind.as_str() {
+            Kind::ACTION => (ACTIONS, ACTIONS_BYTES),
+            _ => (0, 0),
+        };
+        // What grows neither is let in: a feed that is full of actions can still be edited.
+        if before.is_none() && count > MAX_OBJECTS + more {
             return Err(NotTaken::TooMany);
         }
-        if bytes > MAX_BYTES {
+        if size > before.as_ref().map_or(0, |stub| stub.size) && bytes > MAX_BYTES + more_bytes {
             return Err(NotTaken::TooMuch);
         }
         (self.count, self.bytes) = (count, bytes);

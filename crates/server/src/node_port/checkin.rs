@@ -27,11 +27,15 @@ pub(crate) async fn check_in(
     wait: Duration,
 ) -> Result<(Answer, bool), Problem> {
     ready(plane)?;
+    // A link outlives the removal of its node for a moment.
+    if !plane.index.get(&caller.id).is_some_and(|slot| Arc::ptr_eq(&slot, &caller.slot)) {
+        return Err(Code::UnknownNode.into());
+    }
     check_facts(request.facts.len())?;
     let incarnation = request.incarnation.clone();
     let begun = Instant::now();
     let mut heads = plane.heads.subscribe();
-    let (mut step, news) = take_step(plane, caller, request.clone()).await;
+    let (mut step, news) = take_step(plane, caller, request.clone());
     let acked = persist(plane, caller, &incarnation, &mut step).await?;
     plane.metrics.checked_in(begun.elapsed());
     if step.unchanged && !news && wait > Duration::ZERO {
@@ -54,7 +58,7 @@ pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
 }
 
 /// The step, and whether it tells the node for the first time that work waits (SYN-10).
-async fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, bool) {
+fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, bool) {
     let heads = plane.heads();
     let (step, news, was_late) = {
         let mut entry = caller.slot.lock();
@@ -70,7 +74,7 @@ async fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (
         (step, news, was_late)
     };
     if was_late {
-        plane.work.online(&caller.id).await;
+        plane.work.online(&caller.id);
     }
     (step, news)
 }
@@ -87,7 +91,7 @@ async fn long_poll(
     tokio::pin!(deadline);
     loop {
         let woken = caller.slot.wake.notified();
-        let (step, news) = take_step(plane, caller, request.clone()).await;
+        let (step, news) = take_step(plane, caller, request.clone());
         if !step.unchanged || news {
             return step;
         }
@@ -177,7 +181,11 @@ async fn complete(plane: &ControlPlane, step: &mut Step) -> Result<(), Problem> 
     Ok(())
 }
 
-pub(super) async fn report(plane: &Arc<ControlPlane>, caller: &Caller, report: Report) -> Result<Acked, Problem> {
+pub(super) async fn report(
+    plane: &Arc<ControlPlane>,
+    caller: &Caller,
+    report: Report,
+) -> Result<Acked, Problem> {
     check_facts(report.facts.len())?;
     let acked = accept_facts(plane, caller, &report.incarnation, report.facts).await?;
     Ok(Acked { acked })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::replication::Mode;
 use plane::work::Reach;
-use store::StoreError;
+use store::{StoreError, Verdict};
 use wire::{Code, Problem};
 
 use super::names;
@@ -34,7 +34,8 @@ pub(crate) async fn list(
         let (id, hostname) = names(&slot);
         let mode = mode(plane, &slot).await.map_err(store_problem)?;
         let light = plane.hub.lights().get(&id);
-        let (word, why) = state(&light, mode);
+        let reach = reach(plane, &id);
+        let (word, why) = state(&light, mode, reach);
         *page.states.entry(word.to_owned()).or_default() += 1;
         if hostname.as_str() < from || page.next.is_some() {
             continue;
@@ -43,7 +44,7 @@ pub(crate) async fn list(
             page.next = Some(hostname);
             continue;
         }
-        page.nodes.push(view(plane, &slot, &light, mode, word, why));
+        page.nodes.push(view(&slot, &light, mode, reach, word, why));
     }
     Ok(page)
 }
@@ -58,16 +59,9 @@ async fn mode(plane: &ControlPlane, slot: &Slot) -> Result<Mode, StoreError> {
     }
 }
 
-fn view(
-    plane: &ControlPlane,
-    slot: &Slot,
-    light: &Light,
-    mode: Mode,
-    state: &str,
-    why: Option<String>,
-) -> SyncView {
-    let (id, node) = names(slot);
-    let reach = match reach(plane, &id) {
+fn view(slot: &Slot, light: &Light, mode: Mode, reach: Reach, state: &str, why: Option<String>) -> SyncView {
+    let (_, node) = names(slot);
+    let reach = match reach {
         Reach::Online => "online",
         Reach::Promotable { .. } => "promotable",
         Reach::Offline | Reach::Removed => "offline",
@@ -87,32 +81,41 @@ fn view(
         reach: reach.to_owned(),
         down: light.down,
         up: light.up,
-        duplicate: light.duplicate,
+        duplicate: light.is_duplicate(),
     }
 }
 
-/// The word for how a node's sets stand, and why they differ for good.
-fn state(light: &Light, mode: Mode) -> (&'static str, Option<String>) {
+/// The word for how a node's sets stand, and why they are not known to be equal. Equal are only
+/// sets that a link compared.
+fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<String>) {
     let standing = light.link.as_ref().map(|link| link.standing());
-    match standing {
-        Some(Standing::Diverged(why)) => return ("diverged", Some(why)),
-        Some(Standing::Resyncing) => return ("resyncing", None),
+    match (&standing, &light.verdict) {
+        (Some(Standing::Diverged(why)), _) | (None, Some(Verdict::Diverged(why))) => {
+            return ("diverged", Some(why.clone()));
+        }
+        (Some(Standing::Resyncing), _) => return ("resyncing", None),
         _ => {}
-    }
-    if let (None, Some(why)) = (&standing, &light.diverged) {
-        return ("diverged", Some(why.clone()));
     }
     if let Some((key, why)) = light.refused.iter().next() {
         let others = light.refused.len() - 1;
         let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
         return ("diverged", Some(format!("the node would not take {key}: {why}{more}")));
     }
-    match standing {
-        Some(Standing::Behind(_)) => ("behind", None),
+    let unknown = |why: &str| ("unknown", Some(why.to_owned()));
+    let late = matches!(reach, Reach::Offline | Reach::Removed);
+    match (standing, &light.verdict) {
+        (Some(Standing::Behind(_)), _) => ("behind", None),
         _ if light.behind() > 0 => ("behind", None),
         // Nothing to be equal about; actions alone come and go.
         _ if mode == Mode::Off => ("off", None),
-        _ => ("in-sync", None),
+        (Some(Standing::InSync), _) => ("in-sync", None),
+        (Some(_), _) => unknown("a link is open, and the sets are not compared yet"),
+        // Its own changes are the truth, and they come when it does.
+        (None, Some(_)) if late && mode == Mode::Autonomous => {
+            unknown("the node did not call when it was to; what it changed since is not known")
+        }
+        (None, Some(_)) => ("in-sync", None),
+        (None, None) => unknown("no link has compared the sets to the end"),
     }
 }
 

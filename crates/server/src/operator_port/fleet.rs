@@ -198,7 +198,7 @@ pub(super) async fn remove(plane: &ControlPlane, name: &str) -> Result<NodeView,
     plane.store.remove_node(&view.id, now()).await.map_err(store_problem)?;
     plane.index.remove(&view.id);
     plane.hub.remove(&view.id);
-    plane.work.removed(&view.id).await;
+    plane.work.removed(&view.id);
     tracing::info!(node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
 }

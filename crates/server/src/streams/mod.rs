@@ -5,12 +5,12 @@
 //! unless the first lives on under another process: then two agents use one identity.
 
 mod news;
+mod openings;
 mod posted;
 mod rpc;
 mod serve;
 mod shore;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use sync::admission::{Admission, Pace, Turn};
 use tokio::time::Instant;
 
 pub(crate) use news::announce;
+pub(crate) use openings::Openings;
 pub(crate) use posted::events;
 pub(crate) use rpc::{ping, push, refused, version};
 pub(crate) use serve::{sse, subscribe, websocket};
@@ -38,8 +39,6 @@ pub(crate) struct Links {
     resyncs: Mutex<Admission<NodeId>>,
     pace: Mutex<Pace>,
     sessions: Sessions,
-    /// Lives of agents that another took the place of: one that comes back is a second agent.
-    replaced: Mutex<HashMap<NodeId, [Option<String>; 2]>>,
     began: Instant,
     count: AtomicU64,
 }
@@ -50,7 +49,6 @@ impl Links {
             resyncs: Mutex::new(Admission::new(RESYNCS)),
             pace: Mutex::new(Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
             sessions: Sessions::default(),
-            replaced: Mutex::default(),
             began: Instant::now(),
             count: AtomicU64::new(0),
         }
@@ -61,11 +59,12 @@ impl Links {
         Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Takes a place in the line of those who connect.
+    /// Takes a place in the line of those who connect, behind that of the node's own links.
     ///
     /// # Errors
     /// How long to stay away.
-    fn enter(&self) -> Result<(), Duration> {
+    fn enter(&self, node: &Openings) -> Result<(), Duration> {
+        node.enter(self.now())?;
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(self.now())
     }
 
@@ -83,18 +82,5 @@ impl Links {
     /// A number for a link, unique in this start.
     fn number(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Remembers that one life of a node's agent took the place of another.
-    fn replace(&self, node: &NodeId, old: &str) {
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        let lives = replaced.entry(node.clone()).or_default();
-        *lives = [Some(old.to_owned()), lives[0].take()];
-    }
-
-    /// Whether this life was replaced by another one before: a process does not come back.
-    fn was_replaced(&self, node: &NodeId, instance: &str) -> bool {
-        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        replaced.get(node).is_some_and(|lives| lives.iter().flatten().any(|life| life == instance))
     }
 }

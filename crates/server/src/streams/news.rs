@@ -1,14 +1,19 @@
 //! Tells open links that what their nodes are pointed to has changed, or that something was
-//! pushed; so a node on a link checks in at once. Spread, so that a publish is no storm.
+//! pushed; so a node on a link checks in at once. Links that go on by an older release's rules
+//! are ended after a while. Spread, so that a publish is no storm.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::replication::SyncPolicy;
 use net::accept::stopped;
 use streams::Order;
 use sync::Frame;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::serve;
+use crate::hub::NodeLink;
 use crate::state::ControlPlane;
 
 /// Links told in one go.
@@ -16,17 +21,64 @@ const AT_ONCE: usize = 100;
 /// The pause between two goes: 1,000 links a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long links go on by the rules of a release that their nodes are no longer pointed to:
+/// most nodes have adopted the new one by then, and have begun links of their own.
+const RULES_WITHIN: Duration = Duration::from_secs(10);
+
 /// Runs until the control plane stops.
 pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
     let mut heads = plane.heads.subscribe();
+    let mut rules_due: Option<Instant> = None;
     loop {
         let pushed = plane.pushes.notified();
         tokio::select! {
-            changed = heads.changed() => if changed.is_err() { return },
+            changed = heads.changed() => match changed {
+                Ok(()) => rules_due = Some(Instant::now() + RULES_WITHIN),
+                Err(_) => return,
+            },
             () = pushed => {}
+            () = until(rules_due) => {
+                rules_due = None;
+                enforce(&plane).await;
+                continue;
+            }
             () = stopped(&mut shutdown) => return,
         }
         tell(&plane).await;
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends the links whose rules are not those of the release that their nodes are pointed to.
+async fn enforce(plane: &Arc<ControlPlane>) {
+    let mut ended = 0;
+    for link in plane.hub.lights().links() {
+        if !is_outdated(plane, &link).await {
+            continue;
+        }
+        link.end("rules", "the node's release says otherwise of synchronization by now");
+        ended += 1;
+        if ended % AT_ONCE == 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn is_outdated(plane: &ControlPlane, link: &NodeLink) -> bool {
+    let (Some(slot), Some(rules)) = (plane.index.get(&link.node), link.rules()) else { return false };
+    let used = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
+    match serve::policy(plane, &slot).await {
+        Ok(now) => now.as_deref().map(used) != rules.as_deref().map(used),
+        Err(error) => {
+            tracing::warn!(node = %link.node, %error, "what the release grants cannot be read");
+            false
+        }
     }
 }
 
@@ -41,7 +93,7 @@ async fn tell(plane: &Arc<ControlPlane>) {
             let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
             entry.node.push.is_some() || (pointed.is_some() && pointed != held)
         };
-        if !wanted || !link.tell(Order::Say(Frame::StateUpdated)) {
+        if !wanted || !link.tell(Order::Say(Box::new(Frame::StateUpdated))) {
             continue;
         }
         told += 1;

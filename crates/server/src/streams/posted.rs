@@ -12,8 +12,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use model::NodeId;
 use net::accept::Connection;
-use streams::drive::{Ends, Posted};
 use streams::Order;
+use streams::drive::Post;
+use streams::drive::{Ends, Posted};
 use sync::Frame;
 use tokio::sync::oneshot;
 use wire::batch::{self, Batch, MAX_REQUEST};
@@ -77,6 +78,12 @@ pub(crate) async fn events(
     };
     let posted = tokio::time::timeout(wait + ANSWER_WITHIN, answer).await;
     let posted = match posted {
+        Ok(Ok(posted)) if posted.busy => {
+            return Err(Problem::new(Code::Busy, "what was posted before is still worked on"));
+        }
+        Ok(Ok(posted)) if posted.busy => {
+            return Err(Problem::new(Code::Busy, "the link has more to do than it can hold"));
+        }
         Ok(Ok(posted)) => posted,
         Ok(Err(_)) => return Err(no_link()),
         Err(_) => return Err(Problem::new(Code::Busy, "what was posted takes too long")),
@@ -117,7 +124,7 @@ fn post(
 ) -> Result<oneshot::Receiver<Posted>, Problem> {
     let link = plane.links.sessions.get(node, id).ok_or_else(no_link)?;
     let (answer, posted) = oneshot::channel();
-    if !link.tell(Order::Post { frames, wait, answer }) {
+    if !link.tell(Order::Post(Box::new(Post { frames, wait, answer }))) {
         return Err(Problem::new(Code::Busy, "the link has more to do than it can hold"));
     }
     Ok(posted)
@@ -137,7 +144,7 @@ fn open(
     let opening = Opening::enter(plane, caller, connection, Carrier::Poll)?;
     let id = plane.links.sessions.id(plane, opening.number);
     let (answer, posted) = oneshot::channel();
-    let post = Order::Post { frames: Vec::new(), wait, answer };
+    let post = Order::Post(Box::new(Post { frames: Vec::new(), wait, answer }));
     let ends = Ends { incoming: None, outgoing: None };
     let session = id.clone();
     tokio::spawn(Box::pin(linked(opening, ends, frames, Some(post), Some(session))));

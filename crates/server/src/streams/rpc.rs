@@ -8,6 +8,7 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
 use streams::drive::Ends;
+use streams::drive::Post;
 use streams::grpc::{GrpcIncoming, Part, RequestChunks};
 use streams::{Incoming, Order};
 use sync::Frame;
@@ -72,7 +73,7 @@ pub(crate) async fn push(
     let node = opening.caller.id.clone();
     let session = plane.links.sessions.id(plane, opening.number);
     let (answer, begun) = oneshot::channel();
-    let post = Order::Post { frames: Vec::new(), wait: Duration::ZERO, answer };
+    let post = Order::Post(Box::new(Post { frames: Vec::new(), wait: Duration::ZERO, answer }));
     let ends = Ends { incoming: None, outgoing: None };
     tokio::spawn(Box::pin(linked(opening, ends, first, Some(post), Some(session.clone()))));
     let mut processed = acknowledged(&until(begun).await?);
@@ -90,10 +91,32 @@ pub(crate) async fn push(
 
 async fn until(answer: oneshot::Receiver<streams::drive::Posted>) -> Result<Vec<Frame>, Problem> {
     match tokio::time::timeout(PUSHED_WITHIN, answer).await {
-        Ok(Ok(posted)) => Ok(posted.frames),
+        Ok(Ok(posted)) if posted.busy => {
+            Err(Problem::new(Code::Busy, "what was pushed before is still worked on"))
+        }
+        Ok(Ok(posted)) if posted.busy => {
+            Err(Problem::new(Code::Busy, "the link has more to do than it can hold"))
+        }
+        Ok(Ok(posted)) => match went_away(&posted.frames) {
+            Some(problem) => Err(problem),
+            None => Ok(posted.frames),
+        },
         Ok(Err(_)) => Err(Problem::new(Code::Busy, "the link ended before what was pushed was done")),
         Err(_) => Err(Problem::new(Code::Busy, "what was pushed takes too long")),
     }
+}
+
+/// Why the link went away, where an answer says so.
+fn went_away(frames: &[Frame]) -> Option<Problem> {
+    let away = frames.iter().find_map(|frame| match frame {
+        Frame::GoAway(away) => Some(away),
+        _ => None,
+    })?;
+    let second = away.code == Code::DuplicateIdentity.as_str();
+    let code = if second { Code::DuplicateIdentity } else { Code::Busy };
+    let mut problem = Problem::new(code, away.message.clone());
+    problem.retry_after_secs = away.retry_after;
+    Some(problem)
 }
 
 /// How many events of the link are durable, by the acknowledgements in an answer.
@@ -126,7 +149,7 @@ fn message_reply(message: Vec<u8>) -> Reply {
     let Ok(()) = written;
     let (sender, parts) = mpsc::channel(2);
     // There is room for both.
-    let _ = sender.try_send(Part::Data(out.into()));
+    let _ = sender.try_send(Part::Data(Box::new(out.into())));
     let _ = sender.try_send(Part::End);
     let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(Status::ok().headers()) });
     grpc::announce(response.headers_mut(), false);

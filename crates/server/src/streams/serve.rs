@@ -8,22 +8,27 @@ use hyper::body::Incoming as Body;
 use model::replication::SyncPolicy;
 use net::accept::Connection;
 use net::websocket::{self as ws, Bounds};
-use streams::drive::{Ended, Ends, drive};
+use store::StoreError;
+use streams::drive::Parting;
+use streams::drive::{Ended, Ends, Posted, drive};
 use streams::grpc::{GrpcIncoming, GrpcOutgoing, RequestChunks, ResponsePipe};
+use streams::open::INSTANCE;
 use streams::sse::SseOutgoing;
 use streams::{Incoming, Order, Outgoing};
-use sync::frame::Hello;
+use sync::frame::GoAway;
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Mode, Role};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, mpsc};
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem, grpc, sse as events};
 
+use super::openings::Openings;
 use super::shore::PlaneShore;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{Carrier, OpenLink};
+use crate::hub::{Carrier, NodeLink, NodeSync, OpenLink};
+use crate::index::Slot;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
@@ -33,10 +38,16 @@ const DEPTH: usize = 2;
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
 /// How long the link before is waited for to end.
 const SEAT_WITHIN: Duration = Duration::from_secs(20);
+/// How long a link that is to end may take for it.
+const END_WITHIN: Duration = Duration::from_secs(15);
+/// The longest name of a life of an agent's process, in bytes.
+const MAX_INSTANCE: usize = 128;
+/// How soon an opening that could not be served now may be tried again, in seconds.
+const AGAIN: u64 = 5;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
 /// The control plane's own pings: later than those of nodes, whose answers make them needless.
-const PING_EVERY: Duration = Duration::from_secs(60);
+const PING_EVERY: Duration = Duration::from_secs(70);
 /// A link whose frames are posted ends after so long a silence.
 const POSTED_SILENCE: Duration = Duration::from_secs(30);
 /// How long a poll's connection may be silent under server-sent events.
@@ -51,6 +62,8 @@ pub(super) struct Opening {
     pub(super) number: u64,
     /// Where the node says that it has our feed, before it says hello.
     pub(super) assumed: Option<model::log::Cursor>,
+    /// The life of the agent's process, where the opening says it; never empty.
+    pub(super) instance: Option<String>,
 }
 
 impl Opening {
@@ -60,14 +73,15 @@ impl Opening {
         caller: Caller,
         connection: Connection,
         carrier: Carrier,
-    ) -> Result<Opening, Problem> {
-        if let Err(wait) = plane.links.enter() {
+    ) -> Result<Box<Opening>, Problem> {
+        if let Err(wait) = plane.links.enter(caller.slot.openings()) {
             let mut problem = Problem::new(Code::Busy, "too many links are being opened");
             problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
             return Err(problem);
         }
         let number = plane.links.number();
-        Ok(Opening { plane: plane.clone(), caller, connection, carrier, number, assumed: None })
+        let (plane, assumed, instance) = (plane.clone(), None, None);
+        Ok(Box::new(Opening { plane, caller, connection, carrier, number, assumed, instance }))
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -134,6 +148,7 @@ pub(crate) fn sse(
     let mut opening = Opening::enter(plane, caller, connection, Carrier::Sse)?;
     let last = request.headers().get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
+    opening.instance = request.uri().query().and_then(said_instance);
     let (parts, taken) = mpsc::channel(DEPTH);
     let outgoing = SseOutgoing::new(parts, opening.origin());
     let session = plane.links.sessions.id(plane, opening.number);
@@ -154,8 +169,15 @@ pub(crate) fn sse(
     Ok(response)
 }
 
+/// The life of the agent's process as a signed query says it: events go down before a hello
+/// comes up.
+fn said_instance(query: &str) -> Option<String> {
+    let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
+    (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.to_owned())
+}
+
 /// A link over a transport of two ways: its first frame says who speaks.
-async fn streamed(opening: Opening, mut incoming: Box<dyn Incoming>, outgoing: Box<dyn Outgoing>) {
+async fn streamed(opening: Box<Opening>, mut incoming: Box<dyn Incoming>, outgoing: Box<dyn Outgoing>) {
     let node = opening.caller.id.clone();
     let first = match tokio::time::timeout(HELLO_WITHIN, incoming.next()).await {
         Ok(Ok(Some(first))) => first,
@@ -167,51 +189,82 @@ async fn streamed(opening: Opening, mut incoming: Box<dyn Incoming>, outgoing: B
     linked(opening, ends, first, None, None).await;
 }
 
-/// Runs a link to its end. `posts` are orders for it that came before it began.
+/// Runs a link to its end. `post` is an order for it that came before it began.
 pub(super) async fn linked(
-    opening: Opening,
+    mut opening: Box<Opening>,
     ends: Ends,
     first: Vec<Frame>,
     post: Option<Order>,
     session: Option<String>,
 ) {
-    let (plane, node, carrier) = (opening.plane.clone(), opening.caller.id.clone(), opening.carrier);
     let hello = first.iter().find_map(|frame| match frame {
-        Frame::Hello(hello) => Some(hello.as_ref()),
+        Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
         _ => None,
     });
-    let instance = hello.map_or_else(String::new, |hello| hello.instance.clone());
-    if let Some(hello) = hello
-        && is_second(&plane, &opening, hello).await
-    {
-        return second(ends).await;
-    }
-    let sets = match plane.hub.node(&node).await {
-        Ok(sets) => sets,
-        Err(error) => return tracing::warn!(%node, %error, "the node's sets cannot be loaded"),
+    opening.instance = hello.or(opening.instance);
+    let mut waiting = opening.caller.slot.openings().wait();
+    let begun = tokio::select! {
+        begun = begin(&opening) => begun,
+        () = waiting.given_up() => Err(away("superseded", "newer links of the node wait", AGAIN)),
     };
-    let open = plane.hub.open(&node, carrier, &instance);
-    if let Some(replaced) = open.replaced.as_ref().filter(|old| old.instance != instance) {
-        plane.links.replace(&node, &replaced.instance);
+    drop(waiting);
+    match begun {
+        Ok(begun) => serve(opening, begun, ends, first, post, session).await,
+        Err(why) => {
+            tracing::debug!(node = %opening.caller.id, why.code, why.message, "a link is not begun");
+            refuse(ends, post, why).await;
+        }
     }
-    let seat = sets.seat.clone();
-    let Ok(_seat) = tokio::time::timeout(SEAT_WITHIN, seat.lock_owned()).await else {
-        return tracing::warn!(%node, "the link before did not end; this one is given up");
+}
+
+/// A link that may begin.
+struct Begun {
+    open: OpenLink,
+    sets: Arc<NodeSync>,
+    /// Held for as long as the link works on the sets.
+    _seat: OwnedMutexGuard<()>,
+}
+
+fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
+    GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: Some(retry_after) }
+}
+
+/// Judges who opens, takes the place of the link before and waits until that one has ended.
+async fn begin(opening: &Opening) -> Result<Begun, GoAway> {
+    let (plane, node) = (&opening.plane, &opening.caller.id);
+    let openings = opening.caller.slot.openings();
+    let open = {
+        let _one = openings.judging.lock().await;
+        if is_second(opening, openings).await {
+            let message = "another agent holds a link under this node's identity";
+            return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
+        }
+        let open = plane.hub.open(node, opening.carrier, opening.instance.as_deref());
+        open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))?
     };
-    // Whoever held the seat before may have left memory behind the store.
-    let sets = match plane.hub.node(&node).await {
-        Ok(sets) => sets,
-        Err(error) => return tracing::warn!(%node, %error, "the node's sets cannot be loaded"),
-    };
-    let link = Link::new(config(&opening).await, model::Timestamp(0));
-    let (entry, wants) = (open.link.clone(), open.wants);
-    if wants.resync {
-        entry.tell(Order::Resync);
-    }
-    if wants.approve {
-        entry.tell(Order::Approve);
-    }
-    let shore = PlaneShore::new(plane.clone(), opening.caller, sets.clone(), entry.clone());
+    let seat = tokio::time::timeout(SEAT_WITHIN, openings.seat.clone().lock_owned()).await;
+    let _seat = seat.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let sets = plane.hub.node(node).await.map_err(|error| {
+        tracing::warn!(%node, %error, "the node's sets cannot be loaded");
+        away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
+    })?;
+    Ok(Begun { open, sets, _seat })
+}
+
+async fn serve(
+    opening: Box<Opening>,
+    begun: Begun,
+    ends: Ends,
+    first: Vec<Frame>,
+    post: Option<Order>,
+    session: Option<String>,
+) {
+    let Begun { open, sets, _seat } = begun;
+    let (plane, node, carrier) = (opening.plane.clone(), opening.caller.id.clone(), opening.carrier);
+    let entry = open.link.clone();
+    let link = Box::new(Link::new(config(&opening, &entry).await, model::Timestamp(0)));
+    let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
+    let shore = PlaneShore::new(plane.clone(), opening.caller, sets.clone(), entry.clone(), replaced);
     let shore = Arc::new(shore);
     if let Some(post) = post {
         entry.tell(post);
@@ -220,38 +273,66 @@ pub(super) async fn linked(
         plane.links.sessions.put(&node, session, entry.clone());
     }
     plane.metrics.link_opened(carrier, open.replaced.is_some());
-    let (watch, began) = (sets.watch(), tokio::time::Instant::now());
-    let ended = run(link, shore.clone(), ends, first, watch, open, opening.connection).await;
+    let began = tokio::time::Instant::now();
+    let ended = run(link, shore.clone(), ends, first, open, opening.connection).await;
     if let Some(session) = &session {
         plane.links.sessions.take(&node, session);
     }
     plane.metrics.link_closed(carrier, began.elapsed());
-    shore.count(&ended.counters);
-    log_end(&node, carrier, &ended, shore.check_ins());
+    if let Some(ended) = ended {
+        shore.count(&ended.counters);
+        log_end(&node, carrier, &ended, shore.check_ins());
+    }
 }
 
-/// Drives the link until it ends, or its connection is to.
+/// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
 async fn run(
-    link: Link,
+    link: Box<Link>,
     shore: Arc<PlaneShore>,
     ends: Ends,
     first: Vec<Frame>,
-    watch: tokio::sync::watch::Receiver<u64>,
     mut open: OpenLink,
     connection: Connection,
-) -> Ended {
+) -> Option<Ended> {
     let (entry, orders) = (open.link.clone(), open.take_orders());
     let posted = ends.outgoing.is_none();
-    let driven = drive(link, shore, ends, first, watch, orders);
+    let driven = drive(*link, shore.clone(), ends, first, shore.sets.watch(), orders);
     tokio::pin!(driven);
     // A link whose frames are posted does not end with one of its connections.
+    let last_word = tokio::select! {
+        ended = &mut driven => return Some(ended),
+        () = connection.closing(), if !posted => Order::Shutdown,
+        ending = entry.ending() => {
+            let (code, message) = (ending.code, ending.message.to_owned());
+            let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
+            return Box::pin(end(&entry, word, driven, &shore)).await;
+        }
+    };
+    entry.tell(last_word);
     tokio::select! {
-        ended = &mut driven => ended,
-        () = connection.closing(), if !posted => {
-            entry.tell(Order::Shutdown);
-            driven.await
+        ended = &mut driven => Some(ended),
+        ending = entry.ending() => {
+            let (code, message) = (ending.code, ending.message.to_owned());
+            let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
+            Box::pin(end(&entry, word, driven, &shore)).await
         }
     }
+}
+
+/// Ends a link that has to end, however much it has to do.
+async fn end(
+    entry: &NodeLink,
+    word: Order,
+    driven: impl Future<Output = Ended>,
+    shore: &PlaneShore,
+) -> Option<Ended> {
+    let told = async { tokio::join!(entry.tell_in_turn(word), driven).1 };
+    let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
+    if ended.is_none() {
+        tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
+        shore.sets.abandon();
+    }
+    ended
 }
 
 fn log_end(node: &model::NodeId, carrier: Carrier, ended: &Ended, check_ins: u64) {
@@ -264,13 +345,21 @@ fn log_end(node: &model::NodeId, carrier: Carrier, ended: &Ended, check_ins: u64
 }
 
 /// What the link is made with: the mode and kinds of the release that the node is pointed to.
-async fn config(opening: &Opening) -> LinkConfig {
+async fn config(opening: &Opening, entry: &NodeLink) -> LinkConfig {
     let instance = opening.plane.boot();
     let mut config = LinkConfig::new(Role::Principal, Mode::Off, instance, Vec::new());
-    if let Some(policy) = policy(opening).await {
-        config.mode = policy.mode;
-        config.kinds = policy.kinds.iter().map(|kind| model::Kind::new(kind)).collect();
-        config.max_delete_percent = policy.max_delete_percent;
+    match policy(&opening.plane, &opening.caller.slot).await {
+        Ok(policy) => {
+            if let Some(policy) = &policy {
+                config.mode = policy.mode;
+                config.kinds = policy.kinds.iter().map(|kind| model::Kind::new(kind)).collect();
+                config.max_delete_percent = policy.max_delete_percent;
+            }
+            entry.ruled_by(policy);
+        }
+        Err(error) => {
+            tracing::warn!(node = %entry.node, %error, "what the release grants cannot be read");
+        }
     }
     config.assumed.clone_from(&opening.assumed);
     match opening.carrier {
@@ -282,53 +371,42 @@ async fn config(opening: &Opening) -> LinkConfig {
 }
 
 /// What the release that the node is pointed to says of synchronization.
-async fn policy(opening: &Opening) -> Option<Arc<SyncPolicy>> {
-    let (plane, heads) = (&opening.plane, opening.plane.heads());
-    let root = opening.caller.slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root)?;
-    match plane.grants.of(&root).await {
-        Ok(granted) => granted.and_then(|granted| granted.sync.clone()),
-        Err(error) => {
-            tracing::warn!(node = %opening.caller.id, %error, "what the release grants cannot be read");
-            None
-        }
-    }
+pub(super) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
+    let heads = plane.heads();
+    let pointed = slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root);
+    let Some(root) = pointed else { return Ok(None) };
+    Ok(plane.grants.of(&root).await?.and_then(|granted| granted.sync.clone()))
 }
 
-/// Whether this hello is of a second agent under the node's identity (IDN-10): the link that
-/// there is lives, and is of another process; or this process was replaced before.
-async fn is_second(plane: &Arc<ControlPlane>, opening: &Opening, hello: &Hello) -> bool {
-    let node = &opening.caller.id;
-    let Some(old) = plane.hub.lights().get(node).link else { return false };
-    if old.instance == hello.instance {
+/// Whether this opening is of a second agent under the node's identity (IDN-10): the link that
+/// there is lives, and is of another process; or this process was replaced before. An opening
+/// that does not say its process can be told from the one before only by that one's life.
+async fn is_second(opening: &Opening, openings: &Openings) -> bool {
+    let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
+    let Some(old) = opening.plane.hub.lights().link(node) else { return false };
+    if instance.is_some() && instance == old.instance() {
         return false;
     }
-    let alive = plane.links.was_replaced(node, &hello.instance) || lives(&old).await;
+    let alive = instance.is_some_and(|life| openings.was_replaced(life)) || old.lives().await;
     if alive {
-        plane.hub.duplicate(node, true);
+        opening.plane.hub.duplicate(node);
         let hostname = opening.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }
     alive
 }
 
-async fn lives(link: &crate::hub::NodeLink) -> bool {
-    // What is posted has nobody at the other end between two posts.
-    if link.carrier == Carrier::Poll {
-        return false;
-    }
-    let (answer, heard) = oneshot::channel();
-    link.tell(Order::Probe(answer)) && heard.await.unwrap_or(false)
-}
-
-/// Tells a second agent why it gets nothing.
-async fn second(ends: Ends) {
-    let away = sync::frame::GoAway {
-        code: Code::DuplicateIdentity.as_str().to_owned(),
-        message: "another agent holds a link under this node's identity".to_owned(),
-        retry_after: Some(DUPLICATE_RETRY),
-    };
-    if let Some(mut outgoing) = ends.outgoing {
-        let _ = outgoing.send(vec![Frame::GoAway(away)]).await;
-        outgoing.finish().await;
+/// Tells who opened why it gets no link.
+async fn refuse(ends: Ends, post: Option<Order>, why: GoAway) {
+    let frames = vec![Frame::GoAway(why)];
+    if let Some(Order::Post(post)) = post {
+        // Who posted may have hung up.
+        let _ = post.answer.send(Posted { frames, ..Posted::default() });
+    } else if let Some(mut outgoing) = ends.outgoing {
+        let said = async {
+            let _ = outgoing.send(frames).await;
+            outgoing.finish().await;
+        };
+        let _ = tokio::time::timeout(END_WITHIN, said).await;
     }
 }

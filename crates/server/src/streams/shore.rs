@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use model::log::Cursor;
+use store::Verdict;
 use streams::Shore;
 use sync::frame::Hello;
 use sync::link::{Batch, Counters, Link, Note, Outcome, Standing as Direction};
@@ -23,6 +24,11 @@ use crate::state::{ControlPlane, now};
 const LOADS: u32 = 5;
 /// The wait before they are asked for again.
 const LOAD_AGAIN: Duration = Duration::from_millis(500);
+/// How long a check-in of a node that sent more than its share is held back before it is
+/// refused. The link reads no further meanwhile.
+const SHARE_WITHIN: Duration = Duration::from_secs(15);
+/// Between two looks whether the node's share has filled up enough.
+const SHARE_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often what a link counts is added to the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -33,6 +39,8 @@ pub(super) struct PlaneShore {
     pub(super) caller: Caller,
     pub(super) sets: Arc<NodeSync>,
     pub(super) link: Arc<NodeLink>,
+    /// The life of the agent whose link this one took the place of.
+    replaced: Option<String>,
     said: Mutex<Said>,
     received: AtomicU64,
 }
@@ -46,6 +54,19 @@ struct Said {
     objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
+    refusals: Refusals,
+}
+
+/// What is known of objects that the node would not take.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Refusals {
+    /// None are shown.
+    #[default]
+    None,
+    /// One was told just now; acknowledgements before it do not know of it.
+    New,
+    /// Some are shown; so many acknowledgements came before.
+    Since(u64),
 }
 
 impl PlaneShore {
@@ -54,8 +75,12 @@ impl PlaneShore {
         caller: Caller,
         sets: Arc<NodeSync>,
         link: Arc<NodeLink>,
+        replaced: Option<String>,
     ) -> PlaneShore {
-        PlaneShore { plane, caller, sets, link, said: Mutex::default(), received: AtomicU64::new(0) }
+        let shown = !plane.hub.lights().get(&caller.id).refused.is_empty();
+        let refusals = if shown { Refusals::Since(0) } else { Refusals::None };
+        let said = Mutex::new(Said { refusals, ..Said::default() });
+        PlaneShore { plane, caller, sets, link, replaced, said, received: AtomicU64::new(0) }
     }
 
     /// Check-ins that came over the link.
@@ -70,6 +95,9 @@ impl PlaneShore {
             said.counted_at = Some(Instant::now());
             std::mem::replace(&mut said.counted, *counters)
         };
+        if before == *counters {
+            return;
+        }
         let metrics = &self.plane.metrics;
         let since = |of: fn(&Counters) -> u64| of(counters).saturating_sub(of(&before));
         for (way, kind, count) in [
@@ -101,6 +129,8 @@ impl PlaneShore {
 
     fn measure(&self, note: &Note) {
         match note {
+            // What comes by a resync has no time, and a cursor alone has nothing that came.
+            Note::Applied { items: 0, .. } | Note::Applied { oldest: ..=0, .. } => {}
             Note::Applied { oldest, .. } => {
                 let millis = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
                 self.plane.metrics.propagated(Duration::from_millis(millis));
@@ -131,9 +161,48 @@ impl PlaneShore {
             (Direction::Diverged(why), _) | (_, Direction::Diverged(why)) => Standing::Diverged(why),
             (Direction::Connecting, _) | (_, Direction::Connecting) => Standing::Connecting,
             (Direction::Resyncing, _) | (_, Direction::Resyncing) => Standing::Resyncing,
-            (Direction::Behind(a), Direction::Behind(b)) => Standing::Behind((a + b) as u64),
-            (Direction::Behind(n), _) | (_, Direction::Behind(n)) if n > 0 => Standing::Behind(n as u64),
-            _ => Standing::InSync,
+            (ours, theirs) => match PlaneShore::waiting(&ours) + PlaneShore::waiting(&theirs) {
+                0 if (&ours, &theirs) == (&Direction::InSync, &Direction::InSync) => Standing::InSync,
+                // Nothing is under way, and nothing was compared.
+                0 => Standing::Connecting,
+                waiting => Standing::Behind(waiting as u64),
+            },
+        }
+    }
+
+    fn waiting(direction: &Direction) -> usize {
+        match direction {
+            Direction::Behind(waiting) => *waiting,
+            _ => 0,
+        }
+    }
+
+    /// Takes bytes of a check-in out of the node's share of what the control plane takes in
+    /// (SCL-3); `false` when it does not fit in good time.
+    async fn charge(&self, bytes: u64) -> bool {
+        let until = Instant::now() + SHARE_WITHIN;
+        loop {
+            if self.caller.slot.lock().node.budget.take(bytes, now()) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(SHARE_AGAIN).await;
+        }
+    }
+
+    /// Once the node acknowledged that it holds all as the feed says, nothing else is shown.
+    fn none_refused(&self, said: &mut Said, link: &Link) {
+        let acks = link.counters().acks_received;
+        match said.refusals {
+            Refusals::None => {}
+            Refusals::New => said.refusals = Refusals::Since(acks),
+            Refusals::Since(before) if acks > before && link.refused_there() == 0 => {
+                said.refusals = Refusals::None;
+                self.plane.hub.none_refused(&self.caller.id);
+            }
+            Refusals::Since(_) => {}
         }
     }
 }
@@ -187,6 +256,10 @@ impl Shore for PlaneShore {
     async fn received(&self, frame: Frame) -> Option<Frame> {
         let Frame::CheckIn(request) = frame else { return None };
         self.received.fetch_add(1, Ordering::Relaxed);
+        if !self.charge(wire::body::encoded_len(&request) as u64).await {
+            tracing::info!(node = %self.caller.id, "the node sends more than its share; a check-in is refused");
+            return None;
+        }
         match node_port::check_in(&self.plane, &self.caller, *request, Duration::ZERO).await {
             Ok((answer, _)) => Some(Frame::Answer(Box::new(answer))),
             Err(problem) => {
@@ -198,6 +271,14 @@ impl Shore for PlaneShore {
     }
 
     fn hello(&self, hello: &Hello) {
+        if !self.link.is_of(&hello.instance) {
+            return self.link.end("instance", "another process said hello than the one that opened the link");
+        }
+        let other = |old: &&String| self.link.instance().is_some_and(|instance| instance != *old);
+        if let Some(old) = self.replaced.as_ref().filter(other) {
+            self.caller.slot.openings().replace(old);
+        }
+        self.plane.hub.met(&self.link);
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
     }
 
@@ -205,7 +286,12 @@ impl Shore for PlaneShore {
         let node = &self.caller.id;
         match note {
             Note::RefusedThere { key, code, message } => {
-                self.plane.hub.refused(node, key.clone(), Some(format!("{code}: {message}")));
+                if self.sets.sets().feed.get(key).is_none() {
+                    tracing::info!(%node, %key, "the node refuses an object that it was never sent");
+                    return;
+                }
+                self.plane.hub.refused(node, key.clone(), format!("{code}: {message}"));
+                self.said().refusals = Refusals::New;
                 tracing::info!(%node, %key, code, message, "the node will not take an object");
             }
             Note::RefusedHere { key, code, message } => {
@@ -223,22 +309,35 @@ impl Shore for PlaneShore {
 
     fn progress(&self, link: &Link) {
         let node = &self.caller.id;
-        let (standing, replica, objects) = {
+        let (standing, replica, objects, acked) = {
             let sets = self.sets.sets();
             let standing = PlaneShore::standing(link, &sets.feed, &sets.replica);
-            (standing, sets.replica.cursor().cloned(), sets.replica.len())
+            // What a node claims to have beyond our feed is no progress.
+            let ours =
+                |cursor: &&Cursor| cursor.incarnation == *sets.feed.life() && cursor.seq <= sets.feed.head();
+            let acked = link.acked().filter(ours).cloned();
+            (standing, sets.replica.cursor().cloned(), sets.replica.len(), acked)
         };
         let mut said = self.said();
         if said.standing != standing {
             said.standing = standing.clone();
+            let verdict = match &standing {
+                Standing::InSync => Some(Verdict::InSync),
+                Standing::Diverged(why) => Some(Verdict::Diverged(why.clone())),
+                Standing::Connecting | Standing::Behind(_) | Standing::Resyncing => None,
+            };
             self.link.stands(standing);
+            if let Some(verdict) = verdict {
+                self.plane.hub.judged(&self.link, verdict);
+            }
         }
-        if let Some(acked) = link.acked()
-            && said.acked.as_ref() != Some(acked)
+        if let Some(acked) = acked
+            && said.acked.as_ref() != Some(&acked)
         {
             said.acked = Some(acked.clone());
-            self.plane.hub.acked(node, acked.clone());
+            self.plane.hub.acked(node, acked);
         }
+        self.none_refused(&mut said, link);
         if said.replica != replica || said.objects != objects {
             said.replica.clone_from(&replica);
             said.objects = objects;
@@ -252,8 +351,21 @@ impl Shore for PlaneShore {
     }
 
     async fn refound(&self) {
-        if let Err(error) = self.sets.refound().await {
-            tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its life anew");
+        match self.sets.refound().await {
+            Ok(()) => self.caller.slot.openings().refounds(),
+            Err(error) => {
+                tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its life anew");
+            }
         }
+    }
+
+    async fn refound_paced(&self) -> Result<(), Duration> {
+        if let Some(left) = self.caller.slot.openings().refound_in() {
+            let node = &self.caller.id;
+            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
+            return Err(left);
+        }
+        self.refound().await;
+        Ok(())
     }
 }

@@ -1,21 +1,22 @@
 //! One task under way: inputs in, effects carried out in their order, saving first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use model::NodeId;
 use model::work::{Order, Outcome};
 use net::accept::stopped;
-use plane::work::{Effect, Input, Task, TaskDocument, WorkflowInput, action_id};
+use plane::work::{Effect, Input, NodeStage, Reach, Task, TaskDocument, WorkflowInput, action_id};
 use store::TaskNode;
 use sync::Content;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{OpenTask, Said, action_key, reach, record, restore, row, without};
-use crate::hub::{Edit, HubError, Uid};
+use super::{OpenTask, action_key, reach, record, restore, row, without};
+use crate::hub::{Came, Edit, HubError, Uid};
 use crate::state::{ControlPlane, now};
 
 /// Between two attempts at what the store did not take.
@@ -30,7 +31,7 @@ pub(super) struct Actor {
     plane: Arc<ControlPlane>,
     open: Arc<OpenTask>,
     task: Task,
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<Input>,
     stop: watch::Receiver<bool>,
     /// Nodes whose object is perhaps not what it has to be.
     undone: BTreeSet<NodeId>,
@@ -44,7 +45,7 @@ impl Actor {
         plane: Arc<ControlPlane>,
         open: Arc<OpenTask>,
         task: Task,
-        said: mpsc::Receiver<Said>,
+        said: mpsc::Receiver<Input>,
         stop: watch::Receiver<bool>,
     ) -> Actor {
         Actor { plane, open, task, said, stop, undone: BTreeSet::new() }
@@ -102,32 +103,58 @@ impl Actor {
         inputs.into_iter().flat_map(|input| self.task.handle(input, now(), &reached)).collect()
     }
 
-    fn take(&mut self, said: Vec<Said>) -> Vec<Effect> {
-        let inputs: Vec<Input> = said
-            .into_iter()
-            .filter_map(|said| match said {
-                Said::Input(input) => Some(input),
-                Said::Output => None,
-            })
-            .collect();
-        if inputs.is_empty() { self.handle(vec![Input::Tick]) } else { self.handle(inputs) }
+    fn take(&mut self, said: Vec<Input>) -> Vec<Effect> {
+        if said.is_empty() { self.handle(vec![Input::Tick]) } else { self.handle(said) }
     }
 
     /// What was said since, or nothing when time is up.
-    async fn next(&mut self) -> Vec<Said> {
+    async fn next(&mut self) -> Vec<Input> {
         let mut said = Vec::new();
         let wait = match self.task.next_deadline() {
             _ if !self.undone.is_empty() => PAUSE,
             Some(at) => at.since(now()).max(Duration::from_millis(1)),
             None => Duration::from_secs(3600),
         };
-        // Time out: the clock may be set back, and then it is looked at again.
-        let _ = tokio::time::timeout(wait, self.said.recv_many(&mut said, TOGETHER)).await;
+        let open = self.open.clone();
+        tokio::select! {
+            _ = self.said.recv_many(&mut said, TOGETHER) => {}
+            // Output came, or more than there was room for.
+            () = open.wake.notified() => {}
+            // Time out: the clock may be set back, and then it is looked at again.
+            () = tokio::time::sleep(wait) => {}
+        }
+        if self.open.missed.swap(false, Ordering::AcqRel) {
+            said.extend(self.missed().await);
+        }
         said
     }
 
+    /// What may have been said while there was no room for it.
+    async fn missed(&self) -> Vec<Input> {
+        let mut inputs = restore::stored_facts(&self.plane, &self.task).await;
+        for (node, _) in self.task.nodes().iter().filter(|(_, work)| work.stage == NodeStage::Deferred) {
+            match reach(&self.plane, node) {
+                Reach::Online | Reach::Promotable { .. } => inputs.push(Input::Online(node.clone())),
+                Reach::Removed => inputs.push(Input::Removed(node.clone())),
+                Reach::Offline => {}
+            }
+        }
+        inputs
+    }
+
     /// Everything durable first, then what is to be done; nothing of it is forgotten.
-    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), Stopped> {
+    async fn carry_out(&mut self, mut effects: Vec<Effect>) -> Result<(), Stopped> {
+        loop {
+            let refused = self.carry_out_once(effects).await?;
+            if refused.is_empty() {
+                return Ok(());
+            }
+            effects = self.handle(refused);
+        }
+    }
+
+    /// Returns how those ended whose objects do not fit.
+    async fn carry_out_once(&mut self, effects: Vec<Effect>) -> Result<Vec<Input>, Stopped> {
         let mut merged = Merged::of(effects);
         if let Some(document) = merged.decided.take() {
             self.save(&document).await?;
@@ -137,7 +164,7 @@ impl Actor {
             self.save(&document).await?;
         }
         self.undone.extend(merged.touched);
-        self.put_right().await;
+        let refused = self.put_right().await;
         if let Some(summary) = merged.finished
             && let Some(workflow) = &self.open.spec.workflow
         {
@@ -145,7 +172,7 @@ impl Actor {
             let input = WorkflowInput::TaskFinished { task, summary };
             self.plane.work.workflows.tell(workflow, input).await;
         }
-        Ok(())
+        Ok(refused)
     }
 
     async fn save(&mut self, document: &TaskDocument) -> Result<(), Stopped> {
@@ -178,38 +205,47 @@ impl Actor {
         }
     }
 
-    /// Makes the objects of all nodes that are undone what they have to be.
-    async fn put_right(&mut self) {
+    /// Makes the objects of all nodes that are undone what they have to be. Nodes that have no
+    /// room for theirs are returned, as ended.
+    async fn put_right(&mut self) -> Vec<Input> {
         let mut running = JoinSet::new();
+        let mut under_way = HashMap::new();
         let mut left: Vec<NodeId> = std::mem::take(&mut self.undone).into_iter().collect();
-        let mut failed = BTreeSet::new();
+        let mut refused = Vec::new();
         loop {
             while running.len() < AT_ONCE
                 && let Some(node) = left.pop()
             {
-                // One that was never asked has no object.
-                if self.task.nodes().get(&node).is_none_or(|work| work.issued.is_none()) {
-                    continue;
-                }
-                let id = action_id(&self.open.spec.id, &node);
-                let edit = match self.task.order_for(&node) {
-                    Some(order) => put(&id, &order),
-                    None => Some(without(&id)),
-                };
-                let Some(edit) = edit else { continue };
-                let plane = self.plane.clone();
-                running.spawn(async move { (plane.hub.change(&node, vec![edit]).await, node) });
+                let Some(edit) = self.edit_for(&node) else { continue };
+                let (plane, of) = (self.plane.clone(), node.clone());
+                let work = running.spawn(async move { plane.hub.change(&of, vec![edit]).await });
+                under_way.insert(work.id(), node);
             }
-            match running.join_next().await {
-                None => break,
-                Some(Ok((Err(error), node))) if !is_gone(&error) => {
+            let (id, came) = match running.join_next_with_id().await {
+                None => return refused,
+                Some(Ok(done)) => done,
+                Some(Err(broke)) => (broke.id(), Err(HubError::GivenUp)),
+            };
+            let Some(node) = under_way.remove(&id) else { continue };
+            match came {
+                Ok(came) => refused.extend(came.into_iter().find_map(|came| no_room(&node, came))),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => {
                     tracing::warn!(task = self.open.spec.id, %node, %error, "work could not be put; it is tried again");
-                    failed.insert(node);
+                    self.undone.insert(node);
                 }
-                Some(_) => {}
             }
         }
-        self.undone = failed;
+    }
+
+    /// What makes a node's object what it has to be; `None` for one that was never asked.
+    fn edit_for(&self, node: &NodeId) -> Option<Edit> {
+        self.task.nodes().get(node).filter(|work| work.issued.is_some())?;
+        let id = action_id(&self.open.spec.id, node);
+        match self.task.order_for(node) {
+            Some(order) => put(&id, &order),
+            None => Some(without(&id)),
+        }
     }
 
     fn publish(&self) {
@@ -225,8 +261,15 @@ impl Actor {
     /// What was said to it while it ended.
     async fn last_words(&mut self) {
         self.said.close();
-        while let Some(said) = self.said.recv().await {
-            if let Said::Input(Input::Ended { node, outcome, duration_ms }) = said {
+        let mut said = Vec::new();
+        while let Some(input) = self.said.recv().await {
+            said.push(input);
+        }
+        if self.open.missed.swap(false, Ordering::AcqRel) {
+            said.extend(self.missed().await);
+        }
+        for input in said {
+            if let Input::Ended { node, outcome, duration_ms } = input {
                 restore::late(&self.plane, &self.open.spec.id, &node, &outcome, duration_ms).await;
             }
         }
@@ -236,6 +279,13 @@ impl Actor {
 /// The node is none any more: it has no set to put anything into.
 fn is_gone(error: &HubError) -> bool {
     matches!(error, HubError::Store(store::StoreError::UnknownNode(_)))
+}
+
+/// A node that has no room for an action does not get it.
+fn no_room(node: &NodeId, came: Came) -> Option<Input> {
+    let Came::Refused(why) = came else { return None };
+    let outcome = Outcome::Failed { message: why.to_string() };
+    Some(Input::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }
 
 /// Puts an action's object.

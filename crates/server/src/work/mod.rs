@@ -12,7 +12,7 @@ pub(crate) mod views;
 pub(crate) mod workflows;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ use plane::work::{
     parse_action_id,
 };
 use store::{TaskKind, TaskNode, TaskRecord};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use wire::{Code, Problem};
 
@@ -52,7 +53,11 @@ pub(crate) struct Orchestrator {
 pub(crate) struct OpenTask {
     pub(crate) spec: TaskSpec,
     pub(crate) created: Timestamp,
-    inputs: mpsc::Sender<Said>,
+    inputs: mpsc::Sender<Input>,
+    /// There was no room for something that was said: what is stored tells it.
+    missed: AtomicBool,
+    /// Wakes the actor: output came, or something was missed.
+    wake: Notify,
     pub(crate) news: watch::Sender<News>,
 }
 
@@ -64,11 +69,29 @@ pub(crate) struct News {
     pub(crate) finished: Option<Timestamp>,
 }
 
-/// What an actor is told.
-enum Said {
-    Input(Input),
-    /// Output came: nothing to decide, but news.
-    Output,
+/// What came of telling a task something.
+#[derive(PartialEq, Eq)]
+enum Told {
+    /// It knows, or will look.
+    Heard,
+    /// It is over.
+    Over,
+}
+
+impl OpenTask {
+    /// Tells the task something without ever waiting for it: one that cannot save must not hold
+    /// up those who speak to it.
+    fn tell(&self, input: Input) -> Told {
+        match self.inputs.try_send(input) {
+            Ok(()) => Told::Heard,
+            Err(TrySendError::Full(_)) => {
+                self.missed.store(true, Ordering::Release);
+                self.wake.notify_one();
+                Told::Heard
+            }
+            Err(TrySendError::Closed(_)) => Told::Over,
+        }
+    }
 }
 
 impl Orchestrator {
@@ -123,7 +146,12 @@ impl Orchestrator {
         let id = task.spec().id.clone();
         let nodes: Vec<TaskNode> = task.nodes().iter().map(|(node, work)| row(&id, node, work)).collect();
         for nodes in nodes.chunks(store::MAX_TARGETS_IN_PUT) {
-            plane.store.put_task_nodes(&id, nodes.to_vec()).await.map_err(store_problem)?;
+            if let Err(error) = plane.store.put_task_nodes(&id, nodes.to_vec()).await {
+                // It is not begun, and its document is there: its actor calls it off, as after
+                // a restart, and ends it once the store takes that.
+                self.spawn(plane, task, true).await;
+                return Err(store_problem(error));
+            }
         }
         tracing::info!(task = id, by = task.spec().by, nodes = nodes.len(), "a task begins");
         Ok(self.spawn(plane, task, false).await)
@@ -139,6 +167,8 @@ impl Orchestrator {
             spec: document.spec,
             created: document.created,
             inputs,
+            missed: AtomicBool::new(false),
+            wake: Notify::new(),
             news: watch::Sender::new(news),
         };
         let open = Arc::new(open);
@@ -178,7 +208,7 @@ impl Orchestrator {
         let called_off = async {
             let mut news = task.news.subscribe();
             let input = Input::Cancel { by: by.to_owned() };
-            task.inputs.send(Said::Input(input)).await.map_err(|_| gone())?;
+            task.inputs.send(input).await.map_err(|_| gone())?;
             let called_off = |news: &News| {
                 news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
             };
@@ -206,14 +236,16 @@ impl Orchestrator {
         if let ActionEvent::Ended { outcome, .. } = &action.event {
             plane.metrics.task_node_ended(outcome_word(outcome));
         }
-        let said = match input(node, &action.event) {
-            Some(input) => Said::Input(input),
-            None => Said::Output,
-        };
-        if let Some(open) = self.get(task)
-            && open.inputs.send(said).await.is_ok()
-        {
-            return;
+        if let Some(open) = self.get(task) {
+            match input(node, &action.event) {
+                Some(input) => {
+                    if open.tell(input) == Told::Heard {
+                        return;
+                    }
+                }
+                // Nothing to decide, but news.
+                None => return open.wake.notify_one(),
+            }
         }
         if let ActionEvent::Ended { outcome, duration_ms } = &action.event {
             restore::late(plane, task, node, outcome, *duration_ms).await;
@@ -221,19 +253,19 @@ impl Orchestrator {
     }
 
     /// A node that was late called again.
-    pub(crate) async fn online(&self, node: &NodeId) {
+    pub(crate) fn online(&self, node: &NodeId) {
         let waiting = |task: &&Arc<OpenTask>| task.spec.wait_secs > 0;
         let tasks: Vec<_> = self.open().values().filter(waiting).cloned().collect();
         for task in tasks {
-            let _ = task.inputs.send(Said::Input(Input::Online(node.clone()))).await;
+            task.tell(Input::Online(node.clone()));
         }
     }
 
     /// A node was removed from the fleet.
-    pub(crate) async fn removed(&self, node: &NodeId) {
+    pub(crate) fn removed(&self, node: &NodeId) {
         let tasks: Vec<_> = self.open().values().cloned().collect();
         for task in tasks {
-            let _ = task.inputs.send(Said::Input(Input::Removed(node.clone()))).await;
+            task.tell(Input::Removed(node.clone()));
         }
     }
 }

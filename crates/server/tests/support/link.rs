@@ -2,16 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+use model::log::Cursor;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Timestamp};
 use net::client::{Client, Http1};
 use streams::drive::{Ended, Ends, Orders, drive, orders};
 use streams::open::{OpenError, Opener};
-use streams::{MemoryShore, Order};
-use sync::Role;
+use streams::sse::SseIncoming;
+use streams::{Incoming, MemoryShore, Order};
+use sync::frame::{Capabilities, Hello};
 use sync::link::{Link, LinkConfig};
+use sync::{Frame, Role};
 use tokio::task::JoinHandle;
+use wire::batch::Batch;
+use wire::cloudevents::Origin;
 
 use super::release::{Plan, make};
 use super::{Fleet, Member, now, number};
@@ -117,4 +125,63 @@ pub fn driven(config: LinkConfig, shore: &Arc<MemoryShore>, ends: Ends) -> Drive
 pub async fn linked(member: &Member, mode: Mode, instance: &str, shore: &Arc<MemoryShore>) -> Driven {
     let ends = grpc(member, &mut member.dial().await).await.expect("the link is opened");
     driven(config(mode, instance), shore, ends)
+}
+
+/// A hello of a node, by hand.
+pub fn hello(mode: Mode, instance: &str) -> Hello {
+    Hello {
+        versions: (1, 1),
+        capabilities: Capabilities::ALL,
+        role: Role::Agent,
+        mode,
+        instance: instance.to_owned(),
+        head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
+        have: None,
+    }
+}
+
+/// A link over server-sent events, whose frames up are posted by hand.
+pub struct Sse {
+    incoming: SseIncoming,
+    name: HeaderValue,
+    /// What came and was not asked for yet.
+    heard: Vec<Frame>,
+}
+
+impl Sse {
+    /// Opens it; the frames come down with no hello from here.
+    pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
+        let mut client = member.dial().await;
+        let (incoming, headers) = opener(member, &link_name()).sse(&mut client, instance, None).await?;
+        Ok(Sse { incoming, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
+    }
+
+    /// Posts frames to it.
+    pub async fn post(&self, member: &Member, frames: Vec<Frame>) -> http::StatusCode {
+        post(member, Some(&self.name), frames).await.status()
+    }
+
+    /// Reads until such a frame came.
+    pub async fn hears(&mut self, wanted: impl Fn(&Frame) -> bool) -> Frame {
+        let heard = async {
+            loop {
+                if let Some(at) = self.heard.iter().position(&wanted) {
+                    return self.heard.remove(at);
+                }
+                self.heard.extend(self.incoming.next().await.unwrap().expect("the link is open"));
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), heard).await.expect("the frame comes")
+    }
+}
+
+/// Posts frames to a link, or for a new one.
+pub async fn post(member: &Member, link: Option<&HeaderValue>, frames: Vec<Frame>) -> Response<Bytes> {
+    let mut origin = Origin::agent(&member.hostname, &link_name());
+    let body = wire::batch::encode(&mut origin, &Batch { frames, more: false }).unwrap();
+    let mut request = member.signed(http::Method::POST, wire::route::EVENTS, body);
+    if let Some(link) = link {
+        request.headers_mut().insert("muster-link", link.clone());
+    }
+    member.send(request).await
 }

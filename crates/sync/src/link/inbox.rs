@@ -8,19 +8,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::log::Cursor;
-use model::{ObjectKey, Timestamp};
+use model::set::MAX_SECTIONS;
+use model::{ObjectKey, SectionKey, Timestamp};
 
 use super::batch::{Batch, Item, ItemChange, Outcome};
 use super::outbox::content_len;
-use super::types::{Note, Output};
+use super::types::{Limits, Output};
 use super::{Cx, Link};
-use crate::frame::{Ack, Event, Frame, Interop, Mark, Op, RUN, Refused, Resource, Rewind};
+use crate::frame::{Ack, Event, Frame, MAX_RUN, Mark, Op, RUN, Rewind};
+use crate::object::MAX_CONTENT;
 use crate::refusal;
-use crate::replica::Unfit;
+use crate::replica::Replica;
+
+/// Places from here on hold back nothing: of what fails again and again.
+pub(super) const LET_GO: u64 = 1 << 62;
 
 /// Why something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
+pub(super) enum Hold {
     /// It does not: it goes with the next batch.
     Ready,
     /// For a retry.
@@ -30,20 +35,27 @@ enum Hold {
 }
 
 #[derive(Clone, Debug)]
-struct Pending {
-    item: Item,
+pub(super) struct Pending {
+    pub item: Item,
     /// Its number in the run; 0 when it stands outside.
-    n: u64,
-    tries: u32,
-    hold: Hold,
+    pub n: u64,
+    pub tries: u32,
+    pub hold: Hold,
+}
+
+impl Pending {
+    /// The cursor goes on without it, and roots are compared without it.
+    pub fn is_let_go(&self) -> bool {
+        self.item.place >= LET_GO
+    }
 }
 
 #[derive(Debug)]
-struct Flying {
-    batch: Arc<Batch>,
+pub(super) struct Flying {
+    pub batch: Arc<Batch>,
     /// Number in the run and tries of each item, and the run.
-    metas: Vec<(u64, u32)>,
-    run: u64,
+    pub metas: Vec<(u64, u32)>,
+    pub run: u64,
     since: Timestamp,
 }
 
@@ -58,12 +70,15 @@ pub(super) struct Inbox {
     place: u64,
     open: BTreeSet<u64>,
     uptos: VecDeque<(u64, Cursor)>,
-    waiting: BTreeMap<ObjectKey, Pending>,
+    pub waiting: BTreeMap<ObjectKey, Pending>,
     ready: BTreeMap<u64, ObjectKey>,
-    held: BTreeMap<(Timestamp, u64), ObjectKey>,
+    pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
+    /// How many wait that are let go, and how many ever were.
+    pub let_go: usize,
+    pub let_go_ever: u64,
     bytes: u64,
-    unacked: BTreeSet<u64>,
-    flying: Option<Flying>,
+    pub unacked: BTreeSet<u64>,
+    pub flying: Option<Flying>,
     batches: u64,
     acked: u64,
     acked_cursor: Option<Cursor>,
@@ -71,7 +86,8 @@ pub(super) struct Inbox {
     ack_at: Timestamp,
     pub mark: Option<Mark>,
     pub verified: bool,
-    refused: u64,
+    /// Refusals noted since an instant.
+    pub noted: (Timestamp, u32),
 }
 
 impl Inbox {
@@ -80,9 +96,9 @@ impl Inbox {
         self.flying.is_none() && self.ready.is_empty()
     }
 
-    /// Nothing at all is under way.
-    pub fn is_empty(&self) -> bool {
-        self.flying.is_none() && self.waiting.is_empty()
+    /// Nothing is under way that a comparison of roots would miss.
+    pub fn is_settled(&self) -> bool {
+        self.flying.is_none() && self.waiting.len() == self.let_go
     }
 
     pub fn is_flying(&self) -> bool {
@@ -132,7 +148,7 @@ impl Inbox {
         self.uptos.push_back((self.place, cursor));
     }
 
-    fn forget_uptos(&mut self) {
+    pub fn forget_uptos(&mut self) {
         let block = self.open.first().copied().unwrap_or(u64::MAX);
         while self.uptos.get(1).is_some_and(|(place, _)| *place < block) {
             self.uptos.pop_front();
@@ -140,8 +156,9 @@ impl Inbox {
     }
 
     /// Takes what waits for an object out of every order.
-    fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
+    pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
+        self.let_go -= usize::from(pending.is_let_go());
         match pending.hold {
             Hold::Ready => drop(self.ready.remove(&pending.item.place)),
             Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
@@ -150,9 +167,13 @@ impl Inbox {
         Some(pending)
     }
 
-    fn insert(&mut self, pending: Pending) {
+    pub fn insert(&mut self, pending: Pending) {
         let (place, key) = (pending.item.place, pending.item.key.clone());
-        self.open.insert(place);
+        if pending.is_let_go() {
+            self.let_go += 1;
+        } else {
+            self.open.insert(place);
+        }
         self.bytes += size(&pending.item);
         match pending.hold {
             Hold::Ready => drop(self.ready.insert(place, key.clone())),
@@ -161,7 +182,7 @@ impl Inbox {
         self.waiting.insert(key, pending);
     }
 
-    fn settle(&mut self, place: u64, n: u64) {
+    pub fn settle(&mut self, place: u64, n: u64) {
         self.open.remove(&place);
         if n > 0 {
             self.unacked.remove(&n);
@@ -194,6 +215,10 @@ impl Link {
             return;
         }
         let (run, n) = (event.seq / RUN, event.seq % RUN);
+        if run >= MAX_RUN {
+            self.bad_run(cx);
+            return;
+        }
         let Some(life) = self.peer_life().cloned() else { return };
         // Not over a set of another life, nor one that a walk is to put right.
         if !cx.replica.is_of(&life) || self.resync.stops_stream() || run < self.inbox.run {
@@ -219,6 +244,7 @@ impl Link {
             self.inbox.rewinding = false;
         }
         self.inbox.n = n;
+        self.peer_head = self.peer_head.max(event.rev);
         self.inbox.mark = None;
         self.inbox.verified = false;
         let upto = Cursor { incarnation: life, seq: event.upto };
@@ -271,11 +297,8 @@ impl Link {
             Some(before) => {
                 self.inbox.settle(before.item.place, before.n);
                 self.counters.superseded += 1;
-                if before.item.rev == event.rev || matches!(before.hold, Hold::Fetch(_)) {
-                    before.tries
-                } else {
-                    0
-                }
+                let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_let_go();
+                if before.item.rev == event.rev || failing { before.tries } else { 0 }
             }
             None => 0,
         };
@@ -286,7 +309,7 @@ impl Link {
         }
         // What is said again, or answers a question, keeps the place of what it replaces, so
         // that the cursor stays below it.
-        let again = before.filter(|before| n == 0 || before.item.rev == event.rev);
+        let again = before.filter(|before| !before.is_let_go() && (n == 0 || before.item.rev == event.rev));
         let place = again.map_or(place, |before| before.item.place);
         let change = match event.op {
             Op::Put { stub, content, created } => ItemChange::Put { stub, content, created },
@@ -351,6 +374,7 @@ impl Link {
         let limits = self.config.limits;
         let (mut items, mut metas, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut uids = BTreeSet::new();
+        let mut room = Room::of(cx.replica, &limits);
         while let Some((_, key)) = self.inbox.ready.first_key_value() {
             let key = key.clone();
             let next = self.inbox.waiting.get(&key).map_or(0, |pending| size(&pending.item));
@@ -371,6 +395,10 @@ impl Link {
                     cx.replica.holder(kind, &stub.uid).is_some_and(|holder| *holder != pending.item.key);
                 if twice || !uids.insert((kind.clone(), stub.uid.clone())) {
                     self.failed(pending, Outcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+                    continue;
+                }
+                if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {
+                    self.give_up(pending, refusal::TOO_MANY.to_owned(), full, cx);
                     continue;
                 }
             }
@@ -399,149 +427,6 @@ impl Link {
         }
     }
 
-    /// A batch is durable.
-    pub(super) fn applied(&mut self, id: u64, outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
-        match self.inbox.flying.take() {
-            Some(flying) if flying.batch.id == id => self.landed(flying, outcomes, cx),
-            other => {
-                self.inbox.flying = other;
-                self.counters.ignored += 1;
-            }
-        }
-    }
-
-    fn landed(&mut self, flying: Flying, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
-        let Flying { batch, metas, run, .. } = flying;
-        let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
-        outcomes.resize_with(batch.items.len(), unsaid);
-        if let Some(cursor) = batch.cursor(&outcomes) {
-            cx.replica.set_cursor(cursor);
-        }
-        let mut oldest = i64::MAX;
-        let mut done = 0;
-        for ((item, (n, tries)), outcome) in batch.items.iter().zip(metas).zip(outcomes) {
-            let n = if run == self.inbox.run { n } else { 0 };
-            match outcome {
-                Outcome::Done => {
-                    done += 1;
-                    oldest = if item.at > 0 { oldest.min(item.at) } else { oldest };
-                    match &item.change {
-                        ItemChange::Put { stub, .. } => {
-                            cx.replica.put(item.key.clone(), stub.clone(), item.rev)
-                        }
-                        ItemChange::Delete { .. } => cx.replica.remove(&item.key),
-                    }
-                    self.inbox.settle(item.place, n);
-                }
-                other => self.failed(Pending { item: item.clone(), n, tries, hold: Hold::Ready }, other, cx),
-            }
-        }
-        self.counters.applied += done as u64;
-        if done > 0 {
-            cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
-        }
-        if !cx.replica.unfit().is_empty() && cx.replica.forget_twins() {
-            self.want_resync(cx);
-        }
-        self.inbox.forget_uptos();
-        self.inbox.ack_due = true;
-    }
-
-    /// An item did not work out.
-    fn failed(&mut self, mut pending: Pending, outcome: Outcome, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place, 0);
-        let newer = self.inbox.waiting.contains_key(&pending.item.key);
-        if newer && !matches!(outcome, Outcome::Permanent { .. }) {
-            self.inbox.settle(0, pending.n);
-            self.counters.superseded += 1;
-            return;
-        }
-        pending.tries += 1;
-        let wait = self.config.limits.retry_first * (1 << (pending.tries - 1).min(16));
-        let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
-        match outcome {
-            Outcome::Temporary(_) | Outcome::Done => {
-                self.counters.temporary += 1;
-                pending.hold = Hold::Until(again);
-            }
-            Outcome::Recoverable(why) if pending.tries > self.config.limits.refetches => {
-                let code =
-                    if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
-                let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
-                return self.give_up(pending, code.to_owned(), message, cx);
-            }
-            Outcome::Recoverable(_) => {
-                self.counters.recoverable += 1;
-                pending.hold = Hold::Fetch(again);
-                self.refetch(&pending.item.key, cx);
-            }
-            Outcome::Permanent { code, message } => return self.give_up(pending, code, message, cx),
-        }
-        // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.n > 0 && self.inbox.held.len() < self.config.limits.parked {
-            self.inbox.unacked.remove(&pending.n);
-            pending.n = 0;
-        }
-        self.inbox.insert(pending);
-    }
-
-    fn give_up(&mut self, pending: Pending, code: String, message: String, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place, pending.n);
-        let stub = match pending.item.change {
-            ItemChange::Put { stub, .. } => Some(stub),
-            ItemChange::Delete { .. } => None,
-        };
-        self.refuse(pending.item.key, stub, pending.item.rev, code, message, cx);
-    }
-
-    fn refuse(
-        &mut self,
-        key: ObjectKey,
-        stub: Option<model::Stub>,
-        rev: u64,
-        code: String,
-        message: String,
-        cx: &mut Cx<'_>,
-    ) {
-        self.counters.refused_here += 1;
-        self.inbox.refused += 1;
-        let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
-        cx.send(Frame::Refused(Box::new(refused)));
-        cx.note(Note::RefusedHere { key: key.clone(), code: code.clone(), message: message.clone() });
-        cx.replica.refuse(key, Unfit { stub, rev, code, message });
-        self.inbox.ack_due = true;
-    }
-
-    fn refetch(&mut self, key: &ObjectKey, cx: &mut Cx<'_>) {
-        let resource = Resource {
-            name: key.name.to_string(),
-            namespace: key.section.namespace.to_string(),
-            uid: String::new(),
-            kind: key.section.kind.to_string(),
-            checksum: None,
-        };
-        cx.send(Frame::Interop(Box::new(Interop::RequestUpdate(resource))));
-    }
-
-    /// Retries whose time has come.
-    fn wake(&mut self, cx: &mut Cx<'_>) {
-        while let Some((&(at, _), key)) = self.inbox.held.first_key_value() {
-            if at > cx.now {
-                return;
-            }
-            let key = key.clone();
-            let Some(mut pending) = self.inbox.take(&key) else { return };
-            if matches!(pending.hold, Hold::Fetch(_)) {
-                // The answer was lost, or the source is slow: that counts as a try.
-                let why = Outcome::Recoverable("the source did not send it".to_owned());
-                self.failed(pending, why, cx);
-            } else {
-                pending.hold = Hold::Ready;
-                self.inbox.insert(pending);
-            }
-        }
-    }
-
     /// Says what is durable, once for all that happened.
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
         let busy = self.inbox.flying.as_ref().map(|flying| flying.since.max(self.inbox.ack_at));
@@ -557,7 +442,7 @@ impl Link {
         cx.send(Frame::Ack(Ack {
             seq: self.inbox.acked,
             cursor: self.inbox.acked_cursor.clone(),
-            refused: (cx.replica.unfit().len() + self.resync.kept.map_or(0, |(kept, _)| kept)) as u64,
+            refused: cx.replica.refused().saturating_add(self.resync.kept.map_or(0, |(kept, _)| kept as u64)),
         }));
     }
 
@@ -570,6 +455,54 @@ impl Link {
             .as_ref()
             .map(|flying| flying.since.max(self.inbox.ack_at).plus(self.config.limits.resend_after / 2));
         held.into_iter().chain(alive).min()
+    }
+}
+
+/// What a batch may still add to the replica.
+#[derive(Debug, Default)]
+struct Room {
+    /// The replica is so full that each item has to be looked at.
+    tight: bool,
+    objects: usize,
+    added: u64,
+    freed: u64,
+    sections: BTreeSet<SectionKey>,
+}
+
+impl Room {
+    fn of(replica: &Replica, limits: &Limits) -> Room {
+        let bytes = limits.batch_bytes.max(MAX_CONTENT as u64);
+        let tight = replica.len().saturating_add(limits.batch_events) >= limits.objects
+            || replica.bytes().saturating_add(bytes) >= limits.object_bytes;
+        Room { tight, ..Room::default() }
+    }
+
+    /// Takes room for an item that puts; why there is none.
+    fn take(&mut self, replica: &Replica, limits: &Limits, key: &ObjectKey, size: u64) -> Option<String> {
+        let begins = !replica.has_section(&key.section) && !self.sections.contains(&key.section);
+        if begins && replica.sections() + self.sections.len() >= MAX_SECTIONS {
+            return Some(format!("a replica has at most {MAX_SECTIONS} kinds and namespaces"));
+        }
+        if self.tight {
+            let old = replica.get(key).map(|(stub, _)| stub.size);
+            let objects = self.objects + usize::from(old.is_none());
+            let (added, freed) =
+                (self.added.saturating_add(size), self.freed.saturating_add(old.unwrap_or(0)));
+            if replica.len() + objects > limits.objects {
+                return Some(format!("a replica has at most {} objects", limits.objects));
+            }
+            // An object that does not grow is taken, also where there is too much already.
+            let bytes = replica.bytes().saturating_add(added).saturating_sub(freed);
+            if bytes > limits.object_bytes && old.is_none_or(|old| old < size) {
+                let most = limits.object_bytes;
+                return Some(format!("the objects of a replica hold at most {most} bytes together"));
+            }
+            (self.objects, self.added, self.freed) = (objects, added, freed);
+        }
+        if begins {
+            self.sections.insert(key.section.clone());
+        }
+        None
     }
 }
 

@@ -1,14 +1,22 @@
 //! Marks: the other side has said all, and here is its root. The roots are compared once
-//! nothing is under way; a difference begins a resync.
+//! nothing is under way; a difference begins a resync. What fails again and again is laid over
+//! the replica as it was told, so that it hides no difference.
 
 use super::types::Note;
 use super::{Cx, Link};
-use crate::frame::{Mark, RUN};
+use crate::frame::{MAX_RUN, Mark, RUN};
 
 impl Link {
     /// The other side has said all.
     pub(super) fn marked(&mut self, mark: Mark, cx: &mut Cx<'_>) {
         let (run, n) = (mark.seq / RUN, mark.seq % RUN);
+        if run >= MAX_RUN {
+            self.bad_run(cx);
+            return;
+        }
+        if self.peer_life() == Some(&mark.cursor.incarnation) {
+            self.peer_head = self.peer_head.max(mark.cursor.seq);
+        }
         if run < self.inbox.run || self.resync.stops_stream() {
             return;
         }
@@ -26,7 +34,7 @@ impl Link {
 
     /// Compares the root, once nothing is under way.
     pub(super) fn compare_mark(&mut self, cx: &mut Cx<'_>) {
-        if !self.inbox.is_empty() || self.resync.is_busy() {
+        if !self.inbox.is_settled() || self.resync.is_busy() {
             return;
         }
         let Some(mark) = self.inbox.mark.take() else { return };

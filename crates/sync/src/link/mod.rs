@@ -10,7 +10,9 @@ mod batch;
 mod inbox;
 mod mark;
 mod outbox;
+mod outcome;
 mod serve;
+mod status;
 mod survey;
 mod types;
 mod walk;
@@ -18,6 +20,7 @@ mod walk;
 use model::log::Cursor;
 use model::{Incarnation, ObjectSet, Timestamp};
 
+use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Interop, Ping};
 use crate::mode::Role;
@@ -25,6 +28,10 @@ use crate::replica::Replica;
 
 pub use batch::{Batch, Item, ItemChange, Outcome};
 pub use types::{Counters, Input, Limits, LinkConfig, LinkStatus, Note, Output, Standing};
+
+/// How long the other side is asked to stay away when what it does cannot be helped, in
+/// seconds.
+const STAY_AWAY: u64 = 3600;
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
@@ -51,6 +58,19 @@ pub struct Link {
     stopping: Option<Timestamp>,
     closing: Option<()>,
     feed_life: Option<Incarnation>,
+    /// The last change of the other side's feed, as far as it said.
+    peer_head: u64,
+    /// What an operator asked for before the other side said hello.
+    wishes: Wishes,
+    /// The shell was asked to begin the own feed anew; until then nothing is said.
+    refounding: bool,
+}
+
+/// What is still to be passed on to the node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wishes {
+    approve: bool,
+    resync: bool,
 }
 
 /// What an input may touch, and where its outputs go.
@@ -105,6 +125,9 @@ impl Link {
             stopping: None,
             closing: None,
             feed_life: None,
+            peer_head: 0,
+            wishes: Wishes::default(),
+            refounding: false,
         }
     }
 
@@ -142,12 +165,16 @@ impl Link {
             Input::NotAdmitted { wait } => self.not_admitted(wait, cx),
             Input::Approve => {
                 self.resync_now(true, cx);
-                self.pass_on(Frame::Approve, cx);
+                self.wishes.approve = true;
+                self.pass_on(cx);
             }
             Input::Resync => {
                 self.resync_now(false, cx);
-                self.pass_on(Frame::Interop(Box::new(Interop::RequestResync)), cx);
+                self.wishes.resync = true;
+                self.pass_on(cx);
             }
+            Input::Refounded => self.refounded(cx),
+            Input::NotRefounded { wait } => self.not_refounded(wait, cx),
             Input::Say(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
@@ -169,7 +196,7 @@ impl Link {
             return;
         }
         self.time(cx);
-        if self.closing.is_some() {
+        if self.closing.is_some() || self.refounding {
             return;
         }
         self.step_resync(cx);
@@ -189,7 +216,8 @@ impl Link {
     fn open(&mut self, cx: &mut Cx<'_>) {
         (self.opened, self.heard) = (cx.now, cx.now);
         self.feed_life = Some(cx.feed.life().clone());
-        let known = !cx.replica.is_empty() || !cx.replica.unfit().is_empty();
+        cx.replica.forget_failing();
+        let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
         let nowhere = || Cursor { incarnation: cx.feed.life().clone(), seq: 0 };
         let have = match cx.replica.cursor().cloned() {
             None if !known => None,
@@ -235,7 +263,9 @@ impl Link {
         }
         cx.out.push(Output::Hello(hello.clone()));
         let have = hello.have.clone();
+        self.peer_head = hello.head.seq;
         self.peer = Some(hello);
+        self.pass_on(cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
         let goes_on = self.out.flow == Flow::Open
             && have.as_ref().is_some_and(|have| {
@@ -253,7 +283,7 @@ impl Link {
         }
         self.heard = cx.now;
         let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
-        if early {
+        if early || self.refounding && !matches!(frame, Frame::GoAway(_)) {
             self.counters.ignored += 1;
             return;
         }
@@ -276,13 +306,20 @@ impl Link {
             Frame::Ask(ask) => self.asked(*ask, cx),
             Frame::Tell(tell) => self.told(*tell, cx),
             Frame::Interop(interop) => self.interop(*interop, cx),
-            Frame::Ping(ping) => self.pinged(ping),
-            Frame::Pong(pong) => self.ponged(pong, cx),
+            Frame::Ping(ping) => {
+                self.source_stands(ping.head);
+                self.pinged(ping);
+            }
+            Frame::Pong(pong) => {
+                self.source_stands(pong.head);
+                self.ponged(pong, cx);
+            }
             Frame::GoAway(away) => {
                 self.closing = Some(());
                 self.permit.give_back(cx);
                 let message = format!("{}: {}", away.code, away.message);
-                cx.out.push(Output::Close { code: "went-away", message, retry_after: away.retry_after });
+                let retry_after = away.retry_after.map(backoff::asked);
+                cx.out.push(Output::Close { code: "went-away", message, retry_after });
             }
             // Only the control plane speaks for operators.
             Frame::Approve if self.config.role == Role::Agent => {
@@ -298,12 +335,48 @@ impl Link {
         }
     }
 
-    /// What an operator asked of the control plane's end counts at the node's, too: its replica
-    /// is the other half of the two sets.
-    fn pass_on(&mut self, frame: Frame, cx: &mut Cx<'_>) {
-        if self.config.role == Role::Principal && self.peer.is_some() {
-            cx.send(frame);
+    /// The other side's feed is there by now: what was compared before is old.
+    fn source_stands(&mut self, head: u64) {
+        if head > self.peer_head {
+            self.peer_head = head;
+            self.inbox.verified = false;
         }
+    }
+
+    /// What an operator asked of the control plane's end counts at the node's, too: its replica
+    /// is the other half of the two sets. Before its hello it waits.
+    fn pass_on(&mut self, cx: &mut Cx<'_>) {
+        if self.config.role == Role::Agent {
+            self.wishes = Wishes::default();
+        }
+        if self.peer.is_none() || self.closing.is_some() {
+            return;
+        }
+        let Wishes { approve, resync } = std::mem::take(&mut self.wishes);
+        if resync {
+            cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
+        }
+        if approve {
+            cx.send(Frame::Approve);
+        }
+    }
+
+    /// The own feed began anew, or could not.
+    fn refounded(&mut self, cx: &mut Cx<'_>) {
+        if self.feed_life.as_ref() == Some(cx.feed.life()) {
+            self.go_away("not-refounded", "the source cannot begin a new life now", Some(60), cx);
+        }
+    }
+
+    fn not_refounded(&mut self, wait: std::time::Duration, cx: &mut Cx<'_>) {
+        let message = "the source began a new life not long ago, and does not do so again so soon";
+        let wait = backoff::asked(wait.as_secs().max(1));
+        self.go_away("refounded-before", message, Some(wait), cx);
+    }
+
+    /// A number of a run that nobody comes to by fair means.
+    fn bad_run(&mut self, cx: &mut Cx<'_>) {
+        self.go_away("bad-run", "events are numbered beyond any run", Some(STAY_AWAY), cx);
     }
 
     /// Tells the other side why, and ends the link.
@@ -325,6 +398,13 @@ impl Link {
         }
         if cx.now.since(self.heard) >= limits.dead_after {
             return self.go_away("silence", "nothing was heard for too long", Some(1), cx);
+        }
+        let held = self.permit.held_since();
+        if held.is_some_and(|since| cx.now.since(since) >= limits.resync_within) {
+            return self.go_away("endless-resync", "a resync takes too long", Some(60), cx);
+        }
+        if self.refounding {
+            return;
         }
         self.resend(cx);
         self.expire_snapshot(cx);
@@ -361,6 +441,7 @@ impl Link {
             self.inbox_deadline(),
             self.resync_deadline(),
             self.server.deadline(),
+            self.permit.held_since().map(|since| since.plus(limits.resync_within)),
         ]
         .into_iter()
         .flatten()
@@ -383,6 +464,7 @@ impl Link {
             && !self.out.is_loading()
             && self.server.is_idle()
             && self.permit.is_wanted().is_none()
+            && !self.refounding
     }
 
     /// The link is over; only batches under way may still come to an end.
@@ -395,9 +477,15 @@ impl Link {
         self.peer.as_deref()
     }
 
-    /// How far the other side has our feed, durably.
+    /// How far the other side has our feed, durably: in its present life, and never beyond
+    /// its end.
     pub fn acked(&self) -> Option<&Cursor> {
-        self.out.acked.as_ref()
+        self.out.acked.as_ref().filter(|cursor| Some(&cursor.incarnation) == self.feed_life.as_ref())
+    }
+
+    /// Something that an operator asked for is still to be passed on to the node.
+    pub fn has_wishes(&self) -> bool {
+        self.wishes.approve || self.wishes.resync
     }
 
     /// How many objects the other side holds otherwise than our feed says, by its word.
@@ -418,54 +506,6 @@ impl Link {
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// Where both directions stand. Costs in proportion to what is behind.
-    pub fn status(&self, feed: &Feed, replica: &Replica) -> LinkStatus {
-        LinkStatus { ours: self.ours(feed), theirs: self.theirs(replica) }
-    }
-
-    fn ours(&self, feed: &Feed) -> Standing {
-        match self.out.flow {
-            Flow::Unknown => Standing::Connecting,
-            Flow::Stuck | Flow::Walk => Standing::Resyncing,
-            Flow::Open if self.out.refused_there > 0 => Standing::Diverged(format!(
-                "{} objects are held otherwise there: refused, or kept until an operator confirms their removal",
-                self.out.refused_there
-            )),
-            Flow::Open => {
-                let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.life());
-                match feed.count_after(from.map_or(0, |cursor| cursor.seq)) {
-                    0 if self.out.is_through(feed) => Standing::InSync,
-                    behind => Standing::Behind(behind.max(1)),
-                }
-            }
-        }
-    }
-
-    fn theirs(&self, replica: &Replica) -> Standing {
-        if self.peer.is_none() {
-            return Standing::Connecting;
-        }
-        if let Some((kept, all)) = self.resync.kept {
-            return Standing::Diverged(format!(
-                "{kept} of {all} objects are gone at the source; an operator must confirm their removal"
-            ));
-        }
-        if let Some((key, unfit)) = replica.unfit().first_key_value() {
-            return Standing::Diverged(format!("{key}: {} ({})", unfit.message, unfit.code));
-        }
-        if self.resync.is_busy() || (self.resync.is_wanted() && !self.resync.has_failed()) {
-            return Standing::Resyncing;
-        }
-        if self.resync.has_failed() && !self.inbox.verified {
-            return Standing::Diverged("resyncs do not make the sets equal".to_owned());
-        }
-        match self.inbox.under_way() {
-            0 if self.inbox.verified || self.inbox.n > 0 => Standing::InSync,
-            0 => Standing::Behind(0),
-            waiting => Standing::Behind(waiting),
-        }
     }
 
     /// The life of the other side's feed; `None` before its hello.

@@ -14,7 +14,7 @@ use model::{Kind, ObjectKey, Timestamp};
 use super::{Cx, Link};
 use crate::durable::Content;
 use crate::feed::{Feed, Resume, State};
-use crate::frame::{Ack, Event, Frame, Interop, Mark, Op, RUN, Rewind};
+use crate::frame::{Ack, Event, Frame, Interop, MAX_RUN, Mark, Op, RUN, Rewind};
 use crate::link::types::{Note, Output};
 
 /// Whether events flow.
@@ -90,7 +90,9 @@ pub(super) struct Outbox {
     pub acked: Option<Cursor>,
     moved: Timestamp,
     tries: u32,
-    load: Option<(u64, Vec<Planned>)>,
+    /// Contents that the shell was asked for; without a plan they are of no use any more,
+    /// but the next ones are asked for only when they have come.
+    load: Option<(u64, Option<Vec<Planned>>)>,
     marked: bool,
     mark_at: Timestamp,
     said_since_mark: bool,
@@ -124,7 +126,10 @@ impl Outbox {
     fn restart(&mut self, rev: u64, run: u64, now: Timestamp) {
         (self.run, self.n) = (run, 0);
         (self.done, self.base) = (rev, rev);
-        (self.pass, self.load) = (None, None);
+        self.pass = None;
+        if let Some((_, planned)) = &mut self.load {
+            *planned = None;
+        }
         self.window.clear();
         self.window_bytes = 0;
         (self.marked, self.moved) = (false, now);
@@ -158,6 +163,9 @@ impl Outbox {
 impl Link {
     /// The other side says where it stands in our feed.
     pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, run: Option<u64>, cx: &mut Cx<'_>) {
+        if self.refounding {
+            return;
+        }
         let run = match run {
             Some(run) if run > self.out.run => run,
             _ if self.out.flow == Flow::Unknown => self.out.run,
@@ -168,7 +176,8 @@ impl Link {
             None | Some((_, true)) => Resume::From(0),
             Some((cursor, false)) => cx.feed.can_resume(cursor),
         };
-        self.out.acked = have.filter(|(_, empty)| !empty).map(|(cursor, _)| cursor);
+        let ahead = resume == Resume::AheadOfHead;
+        self.out.acked = have.filter(|(_, empty)| !empty && !ahead).map(|(cursor, _)| cursor);
         match resume {
             // It got a part of the first pass: the walk brings just the rest.
             Resume::From(0) if self.out.acked.is_some() && self.both.walk && cx.feed.head() > 0 => {
@@ -177,8 +186,10 @@ impl Link {
             Resume::From(rev) => self.out.restart(rev, run, cx.now),
             Resume::Behind | Resume::OtherLife => self.stuck(run, cx),
             Resume::AheadOfHead => {
+                // With the new life the link goes away.
+                self.refounding = true;
+                self.out.flow = Flow::Unknown;
                 cx.out.push(Output::Refound);
-                self.go_away("refounded", "the source went back and begins a new life", Some(0), cx);
             }
         }
     }
@@ -238,7 +249,7 @@ impl Link {
                 continue;
             }
             let id = self.next_load();
-            self.out.load = Some((id, planned));
+            self.out.load = Some((id, Some(planned)));
             cx.out.push(Output::Load { id, wants });
         }
         self.mark(cx);
@@ -269,10 +280,10 @@ impl Link {
             };
             let Some((_, state)) = cx.feed.get(key) else { return planned };
             let size = if let State::Live { stub, .. } = state { stub.size } else { 0 };
-            if bytes + size > limits.window_bytes && in_flight > 0 {
+            if bytes.saturating_add(size) > limits.window_bytes && in_flight > 0 {
                 return planned;
             }
-            bytes += size;
+            bytes = bytes.saturating_add(size);
             let created = matches!(state, State::Live { born, .. } if *born > pass.from);
             let (key, state) = (key.clone(), state.clone());
             pass.at = rev;
@@ -284,7 +295,7 @@ impl Link {
 
     /// Contents came: sends what is still the newest.
     pub(super) fn stream_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        if let Some((_, planned)) = self.out.load.take() {
+        if let Some((_, Some(planned))) = self.out.load.take() {
             self.say(planned, contents, cx);
         }
     }
@@ -377,6 +388,10 @@ impl Link {
     /// The other side wants to go on from elsewhere.
     pub(super) fn rewound(&mut self, rewind: Rewind, cx: &mut Cx<'_>) {
         self.counters.rewinds_received += 1;
+        if rewind.run >= MAX_RUN {
+            self.bad_run(cx);
+            return;
+        }
         if rewind.run <= self.out.run && self.out.flow == Flow::Open {
             // Already sent again from there or before.
             return;

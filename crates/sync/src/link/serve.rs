@@ -3,31 +3,52 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use model::set::MAX_SECTIONS;
 use model::trie::Top as TrieTop;
-use model::{ObjectKey, ObjectSet, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Timestamp};
 
 use super::outbox::{content_len, event_of};
 use super::survey::{key_of, resource};
 use super::types::{Note, Output};
-use super::{Cx, Link};
+use super::{Cx, Link, STAY_AWAY};
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Ask, Event, Frame, Interop, MAX_ASKED, Op, Ping, Resource, Tell, Top};
+use crate::frame::{Ask, Event, Frame, Interop, MAX_ASKED, Op, Ping, Tell, Top};
 use crate::interop;
 use crate::mode::Role;
 
 /// A snapshot that nobody asks about is let go after this.
 const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
+/// Names in one part of a list.
+const LISTED: usize = 512;
+/// How long after a list the next one is begun at the earliest: each looks at all objects.
+const LIST_EVERY: Duration = Duration::from_secs(1);
 /// How long an agent waits when the principal is busy with the other direction.
 const BUSY_WAIT_SECS: u64 = 1;
 
 /// An answer that waits for its content, or for its turn.
 #[derive(Clone, Debug)]
 enum Answer {
-    Object { key: ObjectKey, uid: String },
+    Object {
+        key: ObjectKey,
+        uid: String,
+    },
     Objects(u64),
-    Listed(Resource),
+    /// The list of all that is here.
+    List,
     Pong(u64),
+}
+
+/// A list that was asked for: one at a time, said in parts.
+#[derive(Clone, Debug)]
+struct List {
+    /// The asker's inventory.
+    checksum: Digest,
+    /// It begins no sooner.
+    not_before: Option<Timestamp>,
+    begun: bool,
+    /// Up to here it is said.
+    after: Option<ObjectKey>,
 }
 
 /// An object that was asked for, as it was when its content was asked of the shell.
@@ -39,6 +60,8 @@ pub(super) struct Server {
     snapshot: Option<(ObjectSet, Timestamp)>,
     waits: bool,
     answers: VecDeque<Answer>,
+    list: Option<Box<List>>,
+    listed: Option<Timestamp>,
     load: Option<(u64, Vec<Wanted>)>,
 }
 
@@ -57,6 +80,11 @@ impl Server {
     }
 
     pub fn deadline(&self) -> Option<Timestamp> {
+        self.idle().into_iter().chain(self.list.as_ref().and_then(|list| list.not_before)).min()
+    }
+
+    /// When the snapshot is let go.
+    fn idle(&self) -> Option<Timestamp> {
         self.snapshot.as_ref().map(|(_, at)| at.plus(SNAPSHOT_IDLE))
     }
 }
@@ -65,6 +93,10 @@ impl Link {
     /// A question of the walk about our feed.
     pub(super) fn asked(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         self.counters.walk_frames += 1;
+        if !self.both.walk {
+            self.counters.ignored += 1;
+            return;
+        }
         match ask {
             Ask::Sections => self.asked_sections(cx),
             Ask::Tops { section, paths } => {
@@ -109,6 +141,11 @@ impl Link {
         self.counters.resyncs_served += 1;
         self.pause_for_walk(cx.now);
         let snapshot = cx.feed.set().clone();
+        if snapshot.sections().count() > MAX_SECTIONS {
+            let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
+            self.go_away("too-many-sections", &message, Some(STAY_AWAY), cx);
+            return;
+        }
         let sections = snapshot.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
         self.server.snapshot = Some((snapshot, cx.now));
         self.tell(Tell::Sections { cursor: cx.feed.cursor(), sections }, cx);
@@ -122,10 +159,11 @@ impl Link {
     /// The word of the fleet-wide admission.
     pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
         let asking = self.permit.is_wanted();
-        self.permit.admitted();
+        self.permit.admitted(cx.now);
         match asking {
             Some(true) => self.begin_resync(cx),
             Some(false) if self.server.waits => self.serve(cx),
+            Some(false) if self.server.list.is_some() => {}
             Some(false) => self.permit.give_back(cx),
             // A permit that nobody wants any more goes back.
             None => cx.out.push(Output::ReturnPermit),
@@ -138,9 +176,14 @@ impl Link {
         self.permit.denied();
         match asking {
             Some(true) => self.resync.stage = super::walk::Stage::Wanted(cx.now.plus(wait)),
-            Some(false) => {
+            Some(false) if self.server.waits => {
                 self.server.waits = false;
                 self.tell(Tell::Wait(wait.as_secs().max(1)), cx);
+            }
+            Some(false) => {
+                if let Some(list) = &mut self.server.list {
+                    list.not_before = Some(cx.now.plus(wait));
+                }
             }
             None => {}
         }
@@ -157,7 +200,10 @@ impl Link {
 
     /// Lets go of a snapshot that nobody asks about.
     pub(super) fn expire_snapshot(&mut self, cx: &mut Cx<'_>) {
-        if self.server.deadline().is_some_and(|at| at <= cx.now) {
+        if let Some(list) = &mut self.server.list {
+            list.not_before = list.not_before.filter(|at| *at > cx.now);
+        }
+        if self.server.idle().is_some_and(|at| at <= cx.now) {
             self.stop_serving(cx);
             self.unpause(cx);
         }
@@ -171,14 +217,15 @@ impl Link {
                     self.want_resync(cx);
                 }
             }
+            // Who can walk has no need of it, and one at a time is enough.
+            Interop::RequestList { .. } if self.both.walk || self.server.list.is_some() => {
+                self.counters.ignored += 1;
+            }
             Interop::RequestList { checksum } => {
-                let ours =
-                    interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
-                if ours != checksum {
-                    let listed =
-                        cx.feed.objects().map(|(key, stub)| Answer::Listed(resource(key, &stub.uid, None)));
-                    self.server.answers.extend(listed);
-                }
+                let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
+                let list = List { checksum, not_before, begun: false, after: None };
+                self.server.list = Some(Box::new(list));
+                self.server.answers.push_back(Answer::List);
             }
             Interop::Listed(resource) => self.listed(&resource, cx),
             Interop::RequestUpdate(resource) => {
@@ -212,11 +259,11 @@ impl Link {
                 let size = if let State::Live { stub, .. } = &state { stub.size } else { 0 };
                 let limits = &self.config.limits;
                 if !wanted.is_empty()
-                    && (wanted.len() >= limits.load_events || bytes + size > limits.batch_bytes)
+                    && (wanted.len() >= limits.load_events || size.saturating_add(bytes) > limits.batch_bytes)
                 {
                     break;
                 }
-                bytes += size;
+                bytes = size.saturating_add(bytes);
                 wanted.push((key.clone(), rev, state));
                 self.server.answers.pop_front();
             }
@@ -224,15 +271,62 @@ impl Link {
                 self.load_answers(wanted, cx);
                 continue;
             }
+            if matches!(self.server.answers.front(), Some(Answer::List)) && !self.list(cx) {
+                return;
+            }
             match self.server.answers.pop_front() {
                 Some(Answer::Objects(count)) => self.tell(Tell::Objects(count), cx),
-                Some(Answer::Listed(resource)) => {
-                    cx.send(Frame::Interop(Box::new(Interop::Listed(resource))))
-                }
                 Some(Answer::Pong(number)) => cx.send(Frame::Pong(Ping { number, head: cx.feed.head() })),
-                Some(Answer::Object { .. }) => {}
+                Some(Answer::Object { .. } | Answer::List) => {}
                 None => return,
             }
+        }
+    }
+
+    /// Says the next part of the list; whether all of it is said.
+    fn list(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(list) = &mut self.server.list else { return true };
+        if !list.begun {
+            if list.not_before.is_some() {
+                return false;
+            }
+            let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
+            if !held {
+                if self.permit.is_free() {
+                    self.permit.want_for_serving(cx);
+                }
+                return false;
+            }
+            list.begun = true;
+            let ours = interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
+            if ours == list.checksum {
+                self.end_list(cx);
+                return true;
+            }
+        }
+        let (after, mut said) = (list.after.take(), 0);
+        for (key, stub) in cx.feed.objects_after(after.as_ref()).take(LISTED) {
+            let listed = Interop::Listed(resource(key, &stub.uid, None));
+            cx.out.push(Output::Send(Frame::Interop(Box::new(listed))));
+            said += 1;
+            list.after = Some(key.clone());
+        }
+        if said < LISTED {
+            self.end_list(cx);
+            return true;
+        }
+        // The next part goes when the shell has room for more.
+        let id = self.next_load();
+        self.server.load = Some((id, Vec::new()));
+        cx.out.push(Output::Load { id, wants: Vec::new() });
+        false
+    }
+
+    fn end_list(&mut self, cx: &mut Cx<'_>) {
+        self.server.list = None;
+        self.server.listed = Some(cx.now);
+        if self.permit.is_held_for_serving() {
+            self.permit.give_back(cx);
         }
     }
 

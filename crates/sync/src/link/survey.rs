@@ -15,6 +15,7 @@ use super::walk::Stage;
 use super::{Cx, Link};
 use crate::frame::{Event, Frame, Interop, MAX_ASKED, Op, Ping, Resource};
 use crate::interop;
+use crate::replica::Replica;
 
 /// The pings of a survey are numbered from here, apart from those that ask for a sign of life.
 const BARRIERS: u64 = 1 << 40;
@@ -59,10 +60,12 @@ impl Survey {
     }
 
     /// Keeps a delete back until all orphans are known; another answer goes on at once.
-    pub fn keeps(&mut self, event: &Event) -> bool {
+    pub fn keeps(&mut self, event: &Event, replica: &Replica) -> bool {
         let orphan = matches!(event.op, Op::Delete { .. });
         if orphan {
-            self.orphans.insert(event.key.clone());
+            if replica.get(&event.key).is_some() {
+                self.orphans.insert(event.key.clone());
+            }
         } else {
             self.orphans.remove(&event.key);
         }
@@ -134,7 +137,7 @@ impl Link {
     }
 
     /// The source has one like this.
-    pub(super) fn listed(&mut self, resource: &Resource, cx: &Cx<'_>) {
+    pub(super) fn listed(&mut self, resource: &Resource, cx: &mut Cx<'_>) {
         let Stage::Survey(survey) = &mut self.resync.stage else {
             self.counters.ignored += 1;
             return;
@@ -143,6 +146,9 @@ impl Link {
         // What is here was compared by content before.
         if cx.replica.get(&key).is_none() && !cx.replica.unfit().contains_key(&key) {
             survey.listed.insert(key);
+            if survey.listed.len() > self.config.limits.objects {
+                self.too_many(cx);
+            }
         }
     }
 

@@ -8,9 +8,11 @@ use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
 use super::batch::{Batch, Outcome};
+use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
 use crate::frame::{Capabilities, Frame, Hello, MAX_ASKED, VERSIONS};
 use crate::mode::{Mode, Role};
+use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 
 /// What a link is made with.
 #[derive(Clone, Debug)]
@@ -97,6 +99,16 @@ pub struct Limits {
     pub asked: usize,
     /// The most answers to questions that wait to be sent.
     pub answers: usize,
+    /// The most objects of the replica; others are refused.
+    pub objects: usize,
+    /// The most bytes of their contents together.
+    pub object_bytes: u64,
+    /// So often a temporary error is tried before its object is shown as diverged, and the
+    /// cursor and comparisons go on without it. It is still tried.
+    pub shown_after: u32,
+    /// The link goes away when it holds a permit for a resync for so long: sooner than
+    /// [`crate::admission::PERMIT_KEPT`].
+    pub resync_within: Duration,
     /// A shutdown waits no longer than this for what is under way.
     pub shutdown_within: Duration,
 }
@@ -113,7 +125,7 @@ impl Default for Limits {
             resend_after: Duration::from_secs(10),
             resends: 5,
             hello_within: Duration::from_secs(15),
-            ping_every: Duration::from_secs(30),
+            ping_every: Duration::from_secs(55),
             dead_after: Duration::from_secs(100),
             periodic: Duration::from_secs(600),
             mark_after: Duration::from_secs(30),
@@ -124,6 +136,10 @@ impl Default for Limits {
             refetches: 5,
             asked: MAX_ASKED,
             answers: 4096,
+            objects: MAX_OBJECTS,
+            object_bytes: MAX_BYTES,
+            shown_after: 8,
+            resync_within: PERMIT_KEPT.saturating_sub(Duration::from_secs(60)),
             shutdown_within: Duration::from_secs(10),
         }
     }
@@ -159,6 +175,13 @@ pub enum Input {
         /// How long.
         wait: Duration,
     },
+    /// What [`Output::Refound`] asked for was done, or could not be.
+    Refounded,
+    /// It is too soon for [`Output::Refound`]; not before the wait.
+    NotRefounded {
+        /// How long.
+        wait: Duration,
+    },
     /// An operator confirms that orphans be deleted, however many: good for one resync.
     Approve,
     /// An operator wants roots compared by a resync now.
@@ -178,7 +201,9 @@ pub enum Input {
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer.
+    /// Bring these contents of the own feed, each at this change or newer. At most one for
+    /// the stream and one for answers is under way. Not to be carried out while much waits to
+    /// be sent: it makes more. With nothing wanted it asks for just that.
     Load {
         /// Comes back with them.
         id: u64,
@@ -192,7 +217,9 @@ pub enum Output {
     /// The permit is no longer needed.
     ReturnPermit,
     /// The own feed went back behind what it said before: begin it in a new life with
-    /// [`crate::Feed::refound`], durably. The link closes; the next one goes on.
+    /// [`crate::Feed::refound`], durably, then say [`Input::Refounded`]. That is a lot of work
+    /// on the other side's word alone: too soon after the last time say
+    /// [`Input::NotRefounded`]. The link closes; the next one goes on.
     Refound,
     /// A frame that is not the link's own: a check-in, its answer, a notice.
     Received(Frame),
@@ -231,7 +258,8 @@ pub enum Note {
         /// Why.
         message: String,
     },
-    /// An object of the other side cannot be applied here.
+    /// An object of the other side cannot be applied here. Of many in a short time only the
+    /// first are noted; [`Counters::refused_here`] has all.
     RefusedHere {
         /// Which.
         key: ObjectKey,

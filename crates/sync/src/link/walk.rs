@@ -8,17 +8,16 @@ use std::collections::{BTreeSet, VecDeque};
 
 use model::log::Cursor;
 use model::replication::SyncPolicy;
+use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
 
 use super::outbox::rank;
 use super::survey::Survey;
 use super::types::{Note, Output};
-use super::{Cx, Link};
+use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Ask, Event, Frame, MAX_ASKED, Tell, Top};
 use crate::mode::Role;
 
-/// The most places that a walk asks for; beyond it the other side does not play fair.
-const MAX_PLACES: usize = 4_000_000;
 /// The deepest place: the nibbles of a digest.
 const MAX_DEPTH: usize = 64;
 /// The most bytes of content asked for at once; one object may always be.
@@ -119,6 +118,13 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    /// What the source says is more than a replica can hold. A trie of so many objects has
+    /// fewer than twice as many places.
+    fn is_too_much(&self, objects: usize) -> bool {
+        let most = objects.saturating_mul(2).saturating_add(2 * MAX_SECTIONS);
+        self.seen.saturating_add(self.places.len()) > most || self.wants.len() > objects
+    }
+
     /// What one place of the source says about the replica.
     fn compare(&mut self, section: &SectionKey, path: Vec<u8>, top: Top) {
         let mine = self.mine.section(section).at(&path);
@@ -165,7 +171,12 @@ impl Link {
             0 => std::time::Duration::ZERO,
             n => (self.config.limits.retry_first * (1 << n.min(10))).min(self.config.limits.periodic),
         };
-        let wait = if self.resync.kept.is_some() { self.config.limits.periodic } else { wait };
+        // Nothing else than before is to be expected: not in a hurry.
+        let wait = if self.resync.kept.is_some() || cx.replica.unnamed() > 0 {
+            self.config.limits.periodic
+        } else {
+            wait
+        };
         self.resync.stage = Stage::Wanted(cx.now.plus(wait));
     }
 
@@ -200,6 +211,7 @@ impl Link {
 
     pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
         self.counters.resyncs += 1;
+        cx.replica.forget_unnamed();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
         (resync.frames, resync.fetched, resync.questions) = (0, 0, 0);
@@ -226,6 +238,9 @@ impl Link {
         self.resync.frames += 1;
         self.counters.walk_frames += 1;
         match (&mut self.resync.stage, tell) {
+            (Stage::Asked, Tell::Sections { sections, .. }) if sections.len() > MAX_SECTIONS => {
+                self.too_many(cx);
+            }
             (Stage::Asked, Tell::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == life.as_ref() =>
             {
@@ -287,7 +302,7 @@ impl Link {
                 }
             }
             Stage::Survey(survey) => {
-                if survey.keeps(&event) {
+                if survey.keeps(&event, cx.replica) {
                     return None;
                 }
             }
@@ -331,9 +346,8 @@ impl Link {
             }
             walk.sections = None;
         }
-        if walk.seen > MAX_PLACES {
-            self.go_away("endless-walk", "the walk has no end", Some(60), cx);
-            return;
+        if walk.is_too_much(self.config.limits.objects) {
+            return self.too_many(cx);
         }
         if late && walk.fetching.is_empty() {
             walk.answering = false;
@@ -368,7 +382,7 @@ impl Link {
         }
         let mut bytes = 0;
         while let Some((key, size)) = walk.wants.last() {
-            bytes += size;
+            bytes = size.saturating_add(bytes);
             if walk.fetching.len() >= most || (bytes > MAX_FETCH_BYTES && !walk.fetching.is_empty()) {
                 break;
             }
@@ -378,6 +392,11 @@ impl Link {
         walk.answering = true;
         let keys = walk.fetching.iter().cloned().collect();
         self.ask(Ask::Objects(keys), cx);
+    }
+
+    /// The other side has more than is taken here.
+    pub(super) fn too_many(&mut self, cx: &mut Cx<'_>) {
+        self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
     fn repeat_question(&mut self, cx: &mut Cx<'_>) {
@@ -474,6 +493,7 @@ enum PermitState {
     },
     Held {
         asking: bool,
+        since: Timestamp,
     },
 }
 
@@ -483,11 +503,19 @@ impl Permit {
     }
 
     pub fn is_held_for_asking(&self) -> bool {
-        self.state == PermitState::Held { asking: true }
+        matches!(self.state, PermitState::Held { asking: true, .. })
     }
 
     pub fn is_held_for_serving(&self) -> bool {
-        self.state == PermitState::Held { asking: false }
+        matches!(self.state, PermitState::Held { asking: false, .. })
+    }
+
+    /// Since when it is held, for whatever.
+    pub fn held_since(&self) -> Option<Timestamp> {
+        match self.state {
+            PermitState::Held { since, .. } => Some(since),
+            _ => None,
+        }
     }
 
     pub fn is_wanted(&self) -> Option<bool> {
@@ -507,9 +535,9 @@ impl Permit {
         cx.out.push(Output::WantPermit);
     }
 
-    pub fn admitted(&mut self) {
+    pub fn admitted(&mut self, since: Timestamp) {
         if let PermitState::Wanted { asking } = self.state {
-            self.state = PermitState::Held { asking };
+            self.state = PermitState::Held { asking, since };
         }
     }
 

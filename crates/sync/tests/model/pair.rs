@@ -31,6 +31,14 @@ pub struct Side {
     pub slow: bool,
     pub held: VecDeque<Input>,
     pub lives: u32,
+    /// A new life is refused, for so long.
+    pub refound_again: Option<Duration>,
+    /// No permits are given while this is set.
+    pub busy: bool,
+    /// Permits that were wanted.
+    pub wanted: u32,
+    /// Loads wait while this is set.
+    pub full: bool,
 }
 
 pub struct Pair {
@@ -67,6 +75,10 @@ impl Pair {
             slow: false,
             held: VecDeque::new(),
             lives: 0,
+            refound_again: None,
+            busy: false,
+            wanted: 0,
+            full: false,
         };
         Pair {
             now: Timestamp(0),
@@ -165,10 +177,21 @@ impl Pair {
                     }
                     side.held.push_back(Input::Applied { id: batch.id, outcomes });
                 }
-                Output::WantPermit => side.held.push_front(Input::Admitted),
+                Output::WantPermit => {
+                    side.wanted += 1;
+                    if !side.busy {
+                        side.held.push_front(Input::Admitted);
+                    }
+                }
                 Output::Refound => {
                     side.lives += 1;
-                    side.feed = side.feed.refound(format!("x{}", side.lives).parse().unwrap());
+                    match side.refound_again {
+                        Some(wait) => side.held.push_back(Input::NotRefounded { wait }),
+                        None => {
+                            side.feed = side.feed.refound(format!("x{}", side.lives).parse().unwrap());
+                            side.held.push_back(Input::Refounded);
+                        }
+                    }
                 }
                 Output::Close { code, retry_after, .. } => side.closed = Some((code, retry_after)),
                 Output::Note(note) => side.notes.push(note),
@@ -183,8 +206,12 @@ impl Pair {
             let mut busy = false;
             for at in [PRINCIPAL, AGENT] {
                 let side = &mut self.sides[at];
-                let next =
-                    side.held.iter().position(|input| !side.slow || !matches!(input, Input::Applied { .. }));
+                let waits = |input: &Input| match input {
+                    Input::Applied { .. } => side.slow,
+                    Input::Loaded { .. } => side.full,
+                    _ => false,
+                };
+                let next = side.held.iter().position(|input| !waits(input));
                 if let Some(input) = next.and_then(|next| side.held.remove(next)) {
                     self.give(at, input);
                     busy = true;

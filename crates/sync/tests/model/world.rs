@@ -1,18 +1,28 @@
 //! Two sides with their disks, and the wire between them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use model::log::Cursor;
-use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
-use sync::durable::{Content, SavedReplica, Write};
-use sync::feed::{Change, SavedFeed, State};
+use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
+use sync::durable::{Content, Write};
 use sync::frame::{Frame, RUN, Tell};
 use sync::link::{Batch, ItemChange, Limits, Note, Outcome, Standing};
-use sync::object::status_key;
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
+
+#[path = "changes.rs"]
+mod changes;
+#[path = "disk.rs"]
+mod disk;
+#[path = "heal.rs"]
+mod heal;
+#[path = "history.rs"]
+mod history;
+
+use disk::Disk;
+pub use history::{Op, Rng, history};
 
 const PRINCIPAL: usize = 0;
 const AGENT: usize = 1;
@@ -21,151 +31,13 @@ const WINDOW: usize = 5;
 const BATCH: usize = 3;
 const PARKED: usize = 2;
 
-/// One thing that happens; `u64` chooses the details.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Op {
-    Change(usize, u64),
-    Local(usize, u64),
-    Deliver(usize, u64),
-    Work(usize, u64),
-    Time(u64),
-    Restart(usize),
-    Cut(u64),
-    Connect(u64),
-    Backup(usize),
-    Restore(usize),
-    Approve(usize),
-    Shutdown(usize),
-}
-
-#[derive(Clone)]
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-/// The history of a seed: at least 300 operations, 3 restarts and a partition among them.
-pub fn history(seed: u64) -> Vec<Op> {
-    let mut rng = Rng::new(seed ^ 0x5eed);
-    let mut ops = Vec::new();
-    for _ in 0..300 {
-        let roll = rng.next();
-        let side = rng.below(2) as usize;
-        ops.push(match rng.below(100) {
-            0..=29 => Op::Change(side, roll),
-            30..=59 => Op::Deliver(side, roll),
-            60..=84 => Op::Work(side, roll),
-            85..=91 => Op::Time([5, 100, 900, 4000, 20_000, 65_000][(roll % 6) as usize]),
-            92..=94 => Op::Connect(roll),
-            95 => Op::Local(side, roll),
-            96 => {
-                if roll.is_multiple_of(3) {
-                    Op::Restart(side)
-                } else {
-                    Op::Connect(roll)
-                }
-            }
-            97 => match roll % 4 {
-                0 => Op::Backup(side),
-                1 => Op::Restore(side),
-                _ => Op::Connect(roll),
-            },
-            98 => {
-                if roll.is_multiple_of(4) {
-                    Op::Cut(roll)
-                } else {
-                    Op::Approve(side)
-                }
-            }
-            _ => {
-                if roll.is_multiple_of(4) {
-                    Op::Shutdown(side)
-                } else {
-                    Op::Connect(roll)
-                }
-            }
-        });
-    }
-    for op in [Op::Restart(0), Op::Restart(1), Op::Restart(rng.below(2) as usize), Op::Cut(rng.next())] {
-        let at = rng.below(ops.len() as u64) as usize;
-        ops.insert(at, op);
-    }
-    ops
-}
-
-#[derive(Clone)]
-struct Disk {
-    life: Incarnation,
-    head: u64,
-    horizon: u64,
-    ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
-    theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
-    cursor: Option<Cursor>,
-}
-
-impl Disk {
-    fn write(&mut self, write: Write) {
-        if let Some(life) = write.found {
-            self.life = life;
-            (self.head, self.horizon) = (0, 0);
-            self.ours.clear();
-        }
-        for (change, content) in write.ours {
-            self.head = change.rev;
-            self.ours.insert(change.key.clone(), (change, content));
-        }
-        if let Some(horizon) = write.horizon {
-            self.horizon = horizon;
-            self.ours
-                .retain(|_, (change, _)| change.rev > horizon || matches!(change.state, State::Live { .. }));
-        }
-        for (key, new) in write.theirs {
-            match new {
-                Some(new) => drop(self.theirs.insert(key, new)),
-                None => drop(self.theirs.remove(&key)),
-            }
-        }
-        self.cursor = write.cursor.or(self.cursor.take());
-    }
-
-    fn feed(&self) -> Feed {
-        let changes = self.ours.values().map(|(change, _)| change.clone()).collect();
-        let saved = SavedFeed { life: self.life.clone(), head: self.head, horizon: self.horizon, changes };
-        Feed::restore(saved).keeping_tombstones(TOMBSTONES)
-    }
-
-    fn replica(&self) -> Replica {
-        let objects =
-            self.theirs.iter().map(|(key, (stub, rev, _))| (key.clone(), stub.clone(), *rev)).collect();
-        Replica::restore(SavedReplica { cursor: self.cursor.clone(), objects })
-    }
-}
-
 enum Job {
     Load(u64, Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
     Applied(u64, Vec<Outcome>),
     Permit,
+    Refound,
 }
-
-/// An object, and its uid and content, or nothing.
-type Edit = (ObjectKey, Option<(Arc<str>, String)>);
 
 struct Side {
     role: Role,
@@ -329,152 +201,6 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------ changes of own sets
-
-    fn change(&mut self, at: usize, rng: &mut Rng) {
-        let objects = match (at, self.mode) {
-            (PRINCIPAL, Mode::Managed) | (AGENT, Mode::Autonomous) => true,
-            (PRINCIPAL, _) => false,
-            (_, Mode::Off) => return,
-            (_, Mode::Managed | Mode::Autonomous) => false,
-        };
-        if at == PRINCIPAL && (!objects || rng.chance(15)) {
-            return self.action(rng);
-        }
-        if at == AGENT && (!objects || rng.chance(40)) {
-            return self.status(rng);
-        }
-        let kind = match rng.below(60) {
-            0 => "Evil",
-            1..=20 => "Proj",
-            _ => "App",
-        };
-        let key = key(kind, rng.below(4));
-        let old = self.sides[at].feed.stub(&key).map(|stub| stub.uid.clone());
-        if old.is_some() && rng.chance(30) {
-            self.reach("remove");
-            self.commit(at, vec![(key, None)], rng);
-            return;
-        }
-        let uid: Arc<str> = match old {
-            Some(old) if rng.chance(70) => old,
-            Some(_) => {
-                self.reach("recreate");
-                self.uid()
-            }
-            None if rng.chance(2) => {
-                let other = self.sides[at].feed.objects().find(|(k, _)| k.section == key.section);
-                match other.map(|(_, stub)| stub.uid.clone()) {
-                    Some(uid) => {
-                        self.reach("uid twice");
-                        uid
-                    }
-                    None => self.uid(),
-                }
-            }
-            None => self.uid(),
-        };
-        self.reach("put");
-        let cursed = if rng.chance(4) { "!" } else { "" };
-        let content = format!("{cursed}{}", rng.below(6));
-        self.commit(at, vec![(key, Some((uid, content)))], rng);
-    }
-
-    fn uid(&mut self) -> Arc<str> {
-        self.uids += 1;
-        format!("u{}", self.uids).into()
-    }
-
-    fn action(&mut self, rng: &mut Rng) {
-        let done: Vec<ObjectKey> = self.sides[PRINCIPAL]
-            .feed
-            .objects()
-            .filter(|(key, _)| key.section.kind.as_str() == "Action" && self.delivered.contains_key(key))
-            .map(|(key, _)| key.clone())
-            .collect();
-        if !done.is_empty() && rng.chance(60) {
-            self.reach("action done");
-            let done = done.into_iter().map(|key| (key, None)).collect();
-            return self.commit(PRINCIPAL, done, rng);
-        }
-        if self.sides[PRINCIPAL].feed.len() > 24 {
-            return;
-        }
-        self.reach("action");
-        let uid = self.uid();
-        self.commit(
-            PRINCIPAL,
-            vec![(ObjectKey::of("Action", &uid), Some((uid.clone(), format!("do {uid}"))))],
-            rng,
-        );
-    }
-
-    fn status(&mut self, rng: &mut Rng) {
-        self.reach("status");
-        let key = status_key(&key(if rng.chance(30) { "Proj" } else { "App" }, rng.below(4)));
-        if rng.chance(10) {
-            return self.commit(AGENT, vec![(key, None)], rng);
-        }
-        let uid = self.sides[AGENT].feed.stub(&key).map_or_else(|| "".into(), |stub| stub.uid.clone());
-        let uid = if uid.is_empty() || rng.chance(10) { self.uid() } else { uid };
-        self.commit(AGENT, vec![(key, Some((uid, format!("s{}", rng.below(9)))))], rng);
-    }
-
-    fn commit(&mut self, at: usize, edits: Vec<Edit>, rng: &mut Rng) {
-        let now = self.now.0;
-        let side = &mut self.sides[at];
-        let mut planner = side.feed.planner();
-        let mut ours = Vec::new();
-        for (key, new) in edits {
-            match new {
-                Some((uid, content)) => {
-                    let content = Bytes::from(content);
-                    let stub = Stub { uid, ..Stub::of(&content) };
-                    let change = planner.put(&key, &stub);
-                    ours.extend(
-                        change.map(|change| (change, Some(Content { bytes: content, trace: None, at: now }))),
-                    );
-                }
-                None => ours.extend(planner.remove(&key).map(|change| (change, None))),
-            }
-        }
-        if ours.is_empty() {
-            return;
-        }
-        let changes: Vec<Change> = ours.iter().map(|(change, _)| change.clone()).collect();
-        let horizon = side.horizon.take();
-        side.disk.write(Write { ours, horizon, ..Write::default() });
-        if !self.healed && rng.chance(1) {
-            self.reach("crash before commit");
-            return self.restart(at);
-        }
-        let mut forgot = 0;
-        for change in changes {
-            if let Some(horizon) = self.sides[at].feed.commit(change).unwrap() {
-                self.sides[at].horizon = Some(horizon);
-                forgot += 1;
-            }
-        }
-        assert!(self.sides[at].feed.tombstones() <= TOMBSTONES);
-        self.reach_n("horizon", forgot);
-        self.give(at, Input::FeedChanged);
-    }
-
-    /// Somebody edits or deletes what was applied; the shell puts it right from the replica.
-    fn local_edit(&mut self, at: usize, rng: &mut Rng) {
-        let keys: Vec<ObjectKey> = self.sides[at].backend.keys().cloned().collect();
-        if keys.is_empty() {
-            return;
-        }
-        self.reach("local edit");
-        let key = keys[rng.below(keys.len() as u64) as usize].clone();
-        let side = &mut self.sides[at];
-        side.backend.insert(key.clone(), Bytes::from("edited"));
-        if let Some((.., content)) = side.disk.theirs.get(&key) {
-            side.backend.insert(key, content.bytes.clone());
-        }
-    }
-
     // ------------------------------------------------------------------ the wire
 
     fn connect(&mut self, rng: &mut Rng) {
@@ -496,6 +222,7 @@ impl World {
                 load_events: 2,
                 parked: PARKED,
                 refetches: 3,
+                shown_after: 2,
                 asked: 2,
                 ..Limits::default()
             };
@@ -665,7 +392,7 @@ impl World {
                     self.sides[at].jobs.retain(|job| !matches!(job, Job::Permit));
                     assert_eq!(self.sides[at].permits, 0);
                 }
-                Output::Refound => self.refound(at),
+                Output::Refound => self.sides[at].jobs.push_back(Job::Refound),
                 Output::Close { code, .. } => {
                     self.reach(match code {
                         "no-hello" => "closed no-hello",
@@ -690,10 +417,10 @@ impl World {
     }
 
     fn noted(&mut self, note: Note) {
-        if let Note::Resynced { kept, .. } = note
-            && kept > 0
-        {
-            self.reach("kept orphans");
+        match note {
+            Note::Resynced { kept, .. } if kept > 0 => self.reach("kept orphans"),
+            Note::RefusedHere { code, .. } if code == refusal::FAILS => self.reach("let go"),
+            _ => {}
         }
     }
 
@@ -770,6 +497,10 @@ impl World {
                 self.sides[at].jobs.push_front(Job::Applied(batch.id, outcomes));
             }
             Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
+            Job::Refound => {
+                self.refound(at);
+                self.give(at, Input::Refounded);
+            }
             Job::Permit => {
                 if !self.healed && rng.chance(30) {
                     self.reach("permit denied");
@@ -826,121 +557,6 @@ impl World {
                 Standing::Diverged(_) => "diverged",
             };
             self.reach(what);
-        }
-    }
-
-    // ------------------------------------------------------------------ the end
-
-    /// Everything works from now on; the world must come to rest with equal sets.
-    pub fn heal(&mut self) {
-        self.healed = true;
-        self.cut_until = self.now;
-        self.restart(PRINCIPAL);
-        self.restart(AGENT);
-        let mut rng = Rng::new(7);
-        let mut approvals = 0;
-        for round in 0..4000 {
-            self.connect(&mut rng);
-            let busy = (0..2).any(|at| !self.wires[at].is_empty() || !self.sides[at].jobs.is_empty());
-            if busy {
-                for at in [PRINCIPAL, AGENT] {
-                    while !self.sides[at].jobs.is_empty() {
-                        self.work(at, &mut rng);
-                    }
-                    for _ in 0..self.wires[at].len() {
-                        self.deliver(at, &mut rng);
-                    }
-                }
-                continue;
-            }
-            if self.is_at_rest() {
-                return self.verify();
-            }
-            for at in [PRINCIPAL, AGENT] {
-                let side = &self.sides[at];
-                let kept = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica).theirs);
-                if matches!(kept, Some(Standing::Diverged(why)) if why.contains("operator")) {
-                    approvals += 1;
-                    assert!(approvals < 20, "approval does not help");
-                    self.reach("approved");
-                    self.give(at, Input::Approve);
-                }
-            }
-            let due = self.sides.iter().filter_map(|side| side.link.as_ref()?.next_deadline()).min();
-            self.now = due.unwrap_or(self.now).max(self.now);
-            self.tick();
-            assert!(round < 3999, "the world does not come to rest: {:?}", self.told());
-        }
-    }
-
-    fn told(&self) -> Vec<String> {
-        self.sides
-            .iter()
-            .map(|side| {
-                let status = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica));
-                format!(
-                    "{:?} {status:?} feed {:?} replica {:?}",
-                    side.role,
-                    side.feed.cursor(),
-                    side.replica.cursor()
-                )
-            })
-            .collect()
-    }
-
-    fn is_at_rest(&mut self) -> bool {
-        let [a, b] = &mut self.sides;
-        let settled = |side: &Side| {
-            let Some(link) = &side.link else { return false };
-            let theirs = link.status(&side.feed, &side.replica).theirs;
-            let fine = theirs == Standing::InSync
-                || (!side.replica.unfit().is_empty()
-                    && matches!(theirs, Standing::Diverged(why) if !why.contains("operator")));
-            fine && link.under_way() == 0
-        };
-        settled(a)
-            && settled(b)
-            && a.feed.root() == b.replica.root()
-            && b.feed.root() == a.replica.root()
-            && b.replica.cursor() == Some(&a.feed.cursor())
-            && a.replica.cursor() == Some(&b.feed.cursor())
-    }
-
-    /// Equal, with the source of truth's content, on disk and in the backend.
-    fn verify(&mut self) {
-        for at in [PRINCIPAL, AGENT] {
-            let (source, replica) = (&self.sides[at], &self.sides[1 - at]);
-            let mut fit = BTreeSet::new();
-            for (key, stub) in source.feed.objects() {
-                let content = source.disk.ours[key].1.as_ref().unwrap().bytes.clone();
-                if let Some(unfit) = replica.replica.unfit().get(key) {
-                    assert_eq!(unfit.stub.as_ref().map(|s| s.digest), Some(stub.digest), "{key}");
-                    let cursed = content.starts_with(b"!");
-                    let expected = match unfit.code.as_str() {
-                        refusal::KIND => key.section.kind.as_str() == "Evil",
-                        refusal::UID_TWICE => {
-                            // One that is gone at the source may still hold it, where its removal is refused.
-                            replica.replica.objects().any(|(other, s)| other != key && s.uid == stub.uid)
-                        }
-                        code => cursed && code == "cursed",
-                    };
-                    assert!(expected, "{key} is refused: {}", unfit.code);
-                    continue;
-                }
-                fit.insert(key.clone());
-                let kept = replica.disk.theirs.get(key);
-                assert_eq!(kept.map(|(s, _, c)| (s, &c.bytes)), Some((stub, &content)), "{key} on disk");
-                assert_eq!(replica.backend.get(key), Some(&content), "{key} in the backend");
-                if key.section.kind.as_str() == "Action" {
-                    assert_eq!(self.delivered.get(key), Some(&content), "{key} was not delivered");
-                }
-            }
-            let extra = replica
-                .disk
-                .theirs
-                .keys()
-                .find(|key| !fit.contains(*key) && !replica.replica.unfit().contains_key(*key));
-            assert_eq!(extra, None, "gone at the source");
         }
     }
 }

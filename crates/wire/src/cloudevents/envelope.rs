@@ -7,12 +7,12 @@ use bytes::Bytes;
 use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use sync::Frame;
-use sync::frame::{Ack, Event, Mark, Op, Ping, Refused, Rewind};
+use sync::frame::{Ack, Event, MAX_RUN, Mark, Op, Ping, Refused, Rewind};
 use sync::object::{MAX_CONTENT, is_status};
 
 use super::draft::said_by;
 use super::names::{MAX_NAME, Name, bare};
-use super::{MAX_ATTRIBUTE, ReadFrameError, exact, payload, shown};
+use super::{MAX_ATTRIBUTE, MAX_NUMBER, ReadFrameError, exact, payload, shown};
 
 /// The longest trace context that is kept; a longer one is forgotten.
 const MAX_TRACE: usize = 128;
@@ -158,7 +158,7 @@ impl<'a> Envelope<'a> {
                 cursor: self.cursor()?.ok_or(ReadFrameError::Missing("life"))?,
                 root: self.digest(Ext::Root)?.ok_or(ReadFrameError::Missing("root"))?,
             }),
-            Name::Rewind => Frame::Rewind(Rewind { from: self.cursor()?, run: self.number(Ext::Run)? }),
+            Name::Rewind => Frame::Rewind(Rewind { from: self.cursor()?, run: self.run()? }),
             Name::Ping => Frame::Ping(self.ping()?),
             Name::Pong => Frame::Pong(self.ping()?),
             Name::StateUpdated => Frame::StateUpdated,
@@ -218,6 +218,11 @@ impl<'a> Envelope<'a> {
         self.ext[ext as usize].as_deref()
     }
 
+    fn run(&self) -> Result<u64, ReadFrameError> {
+        let run = self.number(Ext::Run)?;
+        if run < MAX_RUN { Ok(run) } else { Err(ReadFrameError::Attribute(Ext::Run.as_str())) }
+    }
+
     fn number(&self, ext: Ext) -> Result<u64, ReadFrameError> {
         let text = self.text(ext).ok_or(ReadFrameError::Missing(ext.as_str()))?;
         parse(text).ok_or(ReadFrameError::Attribute(ext.as_str()))
@@ -259,8 +264,10 @@ fn trace_fits(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_TRACE && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
+/// A number within [`MAX_NUMBER`].
 fn parse(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
+    number.filter(|number| *number <= MAX_NUMBER)
 }
 
 fn content(data: Data<'_>, whole: &Bytes) -> Result<Bytes, ReadFrameError> {

@@ -28,6 +28,9 @@ pub use names::{FOREIGN_PREFIX, PREFIX};
 pub const PRINCIPAL: &str = "principal";
 /// The longest single attribute that is read, in bytes.
 pub const MAX_ATTRIBUTE: usize = 1024;
+/// The highest number that is read of revisions, events, signs of life: what stores keep as
+/// signed, and what can be counted on from without overflow.
+pub const MAX_NUMBER: u64 = i64::MAX as u64;
 /// The longest event that the control plane reads of a node, in bytes: an object of the
 /// largest size in base64, with its attributes.
 pub const MAX_UP: usize = 2 * 1024 * 1024;

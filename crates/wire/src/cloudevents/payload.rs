@@ -9,10 +9,11 @@ use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sync::frame::{Ask, Capabilities, GoAway, Have, Hello, Interop, MAX_ASKED, Resource, Tell, Top};
-use sync::{Frame, Mode, Role, events};
+use sync::object::MAX_CONTENT;
+use sync::{Frame, Mode, Role, backoff, events};
 
 use super::names::Name;
-use super::{MAX_ATTRIBUTE, ReadFrameError, WriteFrameError};
+use super::{MAX_ATTRIBUTE, MAX_NUMBER, ReadFrameError, WriteFrameError};
 
 /// The longest message for people and the longest code that are read, in bytes.
 const MAX_MESSAGE: usize = 4096;
@@ -37,6 +38,20 @@ fn wrong(name: &'static str, what: &str) -> ReadFrameError {
 
 fn bounded(what: &'static str, count: usize, limit: usize) -> Result<(), ReadFrameError> {
     if count > limit { Err(ReadFrameError::TooMany { what, limit }) } else { Ok(()) }
+}
+
+/// A text that becomes part of a key, or a uid.
+fn short(name: &'static str, text: &str) -> Result<(), ReadFrameError> {
+    if text.len() > MAX_ATTRIBUTE { Err(wrong(name, "a name or a uid is too long")) } else { Ok(()) }
+}
+
+fn short_section(name: &'static str, section: &SectionKey) -> Result<(), ReadFrameError> {
+    short(name, section.kind.as_str())?;
+    short(name, &section.namespace)
+}
+
+fn counted(name: &'static str, cursor: &Cursor) -> Result<(), ReadFrameError> {
+    if cursor.seq > MAX_NUMBER { Err(wrong(name, "a number is too high")) } else { Ok(()) }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,6 +113,10 @@ pub(super) fn hello(data: &[u8]) -> Result<Frame, ReadFrameError> {
     if hello.instance.len() > MAX_ATTRIBUTE {
         return Err(wrong(events::HELLO, "the instance is too long"));
     }
+    counted(events::HELLO, &hello.head)?;
+    if let Some(have) = &hello.have {
+        counted(events::HELLO, &have.cursor)?;
+    }
     Ok(Frame::Hello(Box::new(Hello {
         versions: hello.versions,
         capabilities: capabilities(hello.capabilities.iter().map(|name| &**name)),
@@ -144,7 +163,8 @@ pub(super) fn write_go_away(go: &GoAway) -> Result<Vec<u8>, WriteFrameError> {
 
 pub(super) fn go_away(data: &[u8]) -> Result<Frame, ReadFrameError> {
     let ReasonData { code, message, retry_after } = ReasonData::read(events::GO_AWAY, data)?;
-    Ok(Frame::GoAway(GoAway { code, message, retry_after }))
+    // Nobody is kept away for ever by one word.
+    Ok(Frame::GoAway(GoAway { code, message, retry_after: retry_after.map(backoff::asked) }))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -193,10 +213,16 @@ pub(super) fn ask(data: &[u8]) -> Result<Frame, ReadFrameError> {
         AskData::Tops { section, paths } => {
             bounded("paths", paths.len(), MAX_ASKED)?;
             let paths = paths.iter().map(|text| path(events::WALK_ASK, text)).collect::<Result<_, _>>()?;
-            Ask::Tops { section: section.into(), paths }
+            let section = section.into();
+            short_section(events::WALK_ASK, &section)?;
+            Ask::Tops { section, paths }
         }
         AskData::Objects { keys } => {
             bounded("keys", keys.len(), MAX_ASKED)?;
+            for key in &keys {
+                short_section(events::WALK_ASK, &key.section)?;
+                short(events::WALK_ASK, &key.name)?;
+            }
             Ask::Objects(keys)
         }
         AskData::Done => Ask::Done,
@@ -279,12 +305,18 @@ pub(super) fn tell(data: &[u8]) -> Result<Frame, ReadFrameError> {
     let tell = match read(events::WALK_TELL, data)? {
         TellData::Sections { cursor, sections } => {
             bounded("sections", sections.len(), model::set::MAX_SECTIONS)?;
-            let sections = sections.into_iter().map(|one| (one.section.into(), one.root)).collect();
-            Tell::Sections { cursor, sections }
+            counted(events::WALK_TELL, &cursor)?;
+            let section = |one: SectionRoot| {
+                let section = one.section.into();
+                short_section(events::WALK_TELL, &section).map(|()| (section, one.root))
+            };
+            Tell::Sections { cursor, sections: sections.into_iter().map(section).collect::<Result<_, _>>()? }
         }
         TellData::Tops { section, tops } => {
             bounded("places", tops.len(), MAX_ASKED)?;
-            Tell::Tops { section: section.into(), tops: tops.into_iter().map(top).collect::<Result<_, _>>()? }
+            let section = section.into();
+            short_section(events::WALK_TELL, &section)?;
+            Tell::Tops { section, tops: tops.into_iter().map(top).collect::<Result<_, _>>()? }
         }
         TellData::Objects { count } => Tell::Objects(count),
         TellData::Wait { seconds } => Tell::Wait(seconds),
@@ -297,6 +329,13 @@ fn top(data: TopData) -> Result<(Vec<u8>, Top), ReadFrameError> {
     let top = match (data.branch, data.bucket) {
         (Some(children), None) if children.len() == CHILDREN => Top::Branch(children),
         (None, Some(leaves)) if leaves.len() <= model::trie::BUCKET => {
+            for leaf in &leaves {
+                short(events::WALK_TELL, &leaf.name)?;
+                short(events::WALK_TELL, &leaf.stub.uid)?;
+                if leaf.stub.size > MAX_CONTENT as u64 {
+                    return Err(wrong(events::WALK_TELL, "an object is too large"));
+                }
+            }
             Top::Bucket(leaves.into_iter().map(|leaf| (leaf.name, leaf.stub)).collect())
         }
         _ => return Err(wrong(events::WALK_TELL, "a place is a branch of 16 or a bucket of at most 8")),
@@ -355,6 +394,9 @@ pub(super) fn interop(name: Name, data: &[u8]) -> Result<Frame, ReadFrameError> 
         let data: ResourceData = read(text, data)?;
         if data.name.is_empty() || data.kind.is_empty() {
             return Err(wrong(text, "a resource has a name and a kind"));
+        }
+        for part in [&data.name, &data.namespace, &data.uid, &data.kind] {
+            short(text, part)?;
         }
         // A null or empty checksum means that the sender has none.
         let sum = data.checksum.filter(|sum| !sum.is_empty());

@@ -11,10 +11,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
-    Ack, Ask, Capabilities, Event, GoAway, Have, Hello, Interop, Mark, Op, Ping, Refused, Resource, Rewind,
-    Tell, Top,
+    Ack, Ask, Capabilities, Event, GoAway, Have, Hello, Interop, MAX_RUN, Mark, Op, Ping, Refused, Resource,
+    Rewind, Tell, Top,
 };
+use sync::object::MAX_CONTENT;
 use sync::{Frame, Mode, Role};
+use wire::cloudevents::MAX_NUMBER;
 use wire::cloudevents::names::Name;
 
 pub fn cursor(life: &str, seq: u64) -> Cursor {
@@ -53,8 +55,13 @@ fn digests() -> impl Strategy<Value = Digest> {
     any::<[u8; 32]>().prop_map(Digest)
 }
 
+/// What is read of numbers.
+fn numbers() -> impl Strategy<Value = u64> + Clone {
+    0..=MAX_NUMBER
+}
+
 fn cursors() -> impl Strategy<Value = Cursor> {
-    ("[a-z0-9][a-z0-9_-]{0,20}", any::<u64>()).prop_map(|(life, seq)| cursor(&life, seq))
+    ("[a-z0-9][a-z0-9_-]{0,20}", numbers()).prop_map(|(life, seq)| cursor(&life, seq))
 }
 
 /// Texts without a slash, of any characters that JSON and protobuf have.
@@ -129,7 +136,7 @@ fn events() -> impl Strategy<Value = Frame> {
         1 => texts().prop_map(|uid| Op::Delete { uid: uid.into() }),
     ];
     let trace = option::of("00-[0-9a-f]{32}-[0-9a-f]{16}-01");
-    (any::<u64>(), any::<u64>(), any::<u64>(), keys(), op, trace, any::<i64>()).prop_map(
+    (numbers(), numbers(), numbers(), keys(), op, trace, any::<i64>()).prop_map(
         |(seq, rev, upto, key, op, trace, at)| {
             Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at }))
         },
@@ -162,18 +169,19 @@ fn asks() -> impl Strategy<Value = Ask> {
 }
 
 fn tells() -> impl Strategy<Value = Tell> {
-    let leaf =
-        (texts(), option::of(texts()), digests(), any::<u64>()).prop_map(|(name, uid, digest, size)| {
+    let leaf = (texts(), option::of(texts()), digests(), 0..=MAX_CONTENT as u64).prop_map(
+        |(name, uid, digest, size)| {
             let stub = Stub { uid: uid.unwrap_or_default().into(), digest, size };
             (Arc::<str>::from(name), stub)
-        });
+        },
+    );
     let top = prop_oneof![vec(digests(), 16).prop_map(Top::Branch), vec(leaf, 0..=8).prop_map(Top::Bucket)];
     prop_oneof![
         (cursors(), vec((sections(), digests()), 0..4))
             .prop_map(|(cursor, sections)| Tell::Sections { cursor, sections }),
         (sections(), vec((paths(), top), 0..3)).prop_map(|(section, tops)| Tell::Tops { section, tops }),
-        any::<u64>().prop_map(Tell::Objects),
-        any::<u64>().prop_map(Tell::Wait),
+        numbers().prop_map(Tell::Objects),
+        numbers().prop_map(Tell::Wait),
     ]
 }
 
@@ -243,14 +251,14 @@ fn answers() -> impl Strategy<Value = Frame> {
 
 /// Every sort of frame.
 pub fn frames() -> impl Strategy<Value = Frame> {
-    let small = (any::<u64>(), option::of(cursors()), any::<u64>(), digests(), cursors());
-    let pings = (any::<u64>(), any::<u64>()).prop_map(|(number, head)| Ping { number, head });
+    let small = (numbers(), option::of(cursors()), 0..MAX_RUN, digests(), cursors());
+    let pings = (numbers(), numbers()).prop_map(|(number, head)| Ping { number, head });
     prop_oneof![
         6 => events(),
         1 => hellos(),
-        1 => (any::<u64>(), option::of(cursors()), any::<u64>())
+        1 => (numbers(), option::of(cursors()), numbers())
             .prop_map(|(seq, cursor, refused)| Frame::Ack(Ack { seq, cursor, refused })),
-        1 => (any::<u64>(), keys(), "[a-z_]{1,20}", ".{0,40}").prop_map(|(rev, key, code, message)| {
+        1 => (numbers(), keys(), "[a-z_]{1,20}", ".{0,40}").prop_map(|(rev, key, code, message)| {
             Frame::Refused(Box::new(Refused { rev, key, code, message }))
         }),
         1 => small.prop_map(|(seq, from, run, root, cursor)| match from {
@@ -263,7 +271,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => interops().prop_map(|interop| Frame::Interop(Box::new(interop))),
         1 => pings.clone().prop_map(Frame::Ping),
         1 => pings.prop_map(Frame::Pong),
-        1 => ("[a-z_]{1,20}", ".{0,40}", option::of(any::<u64>()))
+        1 => ("[a-z_]{1,20}", ".{0,40}", option::of(0..=3600_u64))
             .prop_map(|(code, message, retry_after)| Frame::GoAway(GoAway { code, message, retry_after })),
         1 => check_ins(),
         1 => answers(),

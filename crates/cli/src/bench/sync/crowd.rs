@@ -24,7 +24,7 @@ const CPU_MICROS: f64 = 15.0;
 /// Updates of one agent that may be unacknowledged.
 const WINDOW: u64 = 128;
 /// How long it goes on before it is measured.
-const WARM_UP: Duration = Duration::from_secs(3);
+const WARM_UP: Duration = Duration::from_secs(5);
 /// Links opened at once.
 const DIALS: usize = 32;
 /// Objects in one request of an operator, all of one node.

@@ -1,0 +1,108 @@
+//! [`Delegated`]: what the release that is held lets the control plane ask for (OPS-2).
+//!
+//! Who judges an action holds the lock until the action has begun, and who adopts a release
+//! holds it until that one's delegations count. So nothing begins by the word of a release
+//! after the next one is durable, and adoptions come one after the other: a release that is
+//! older by its number counts too, when it is a fallback.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::Timestamp;
+use model::work::Delegation;
+
+/// The delegations of the release that is held.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Changes with every adoption.
+    pub number: u64,
+    /// What may be asked for; nothing while a release is being adopted.
+    pub delegations: Arc<[Delegation]>,
+    /// The newest signature that was verified.
+    pub newest: Timestamp,
+}
+
+/// What is held, for all that judge by it.
+#[derive(Debug, Default)]
+pub struct Delegated(Mutex<Held>);
+
+impl Delegated {
+    /// What is held at the start.
+    pub fn new(delegations: Vec<Delegation>, newest: Timestamp) -> Delegated {
+        Delegated(Mutex::new(Held { number: 0, delegations: delegations.into(), newest }))
+    }
+
+    /// What is held, for as long as the answer is kept. It is kept for moments only.
+    pub fn held(&self) -> MutexGuard<'_, Held> {
+        // After a panic in an adoption nothing is delegated.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adopts a release by `durable`; `says` gives its delegations. What was held before is
+    /// held still when `durable` fails.
+    ///
+    /// # Errors
+    /// Those of `durable`.
+    pub fn adopt<T, E>(
+        &self,
+        durable: impl FnOnce() -> Result<T, E>,
+        says: impl FnOnce() -> (Vec<Delegation>, Timestamp),
+    ) -> Result<T, E> {
+        let mut held = self.held();
+        let before = std::mem::take(&mut held.delegations);
+        match durable() {
+            Ok(adopted) => {
+                held.number += 1;
+                let (delegations, newest) = says();
+                (held.delegations, held.newest) = (delegations.into(), newest);
+                Ok(adopted)
+            }
+            Err(error) => {
+                held.delegations = before;
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn one() -> Vec<Delegation> {
+        vec![Delegation::default()]
+    }
+
+    #[test]
+    fn nothing_is_judged_while_a_release_is_adopted() {
+        let delegated = Delegated::new(one(), Timestamp(1));
+        let adopted: Result<(), ()> = delegated.adopt(
+            || {
+                assert!(delegated.0.try_lock().is_err(), "judged by the release before");
+                Ok(())
+            },
+            || {
+                assert!(delegated.0.try_lock().is_err(), "judged before the new one counts");
+                (Vec::new(), Timestamp(2))
+            },
+        );
+        adopted.unwrap();
+        let held = delegated.held();
+        assert_eq!((held.number, held.delegations.len(), held.newest), (1, 0, Timestamp(2)));
+    }
+
+    #[test]
+    fn what_fails_changes_nothing_and_what_panics_allows_nothing() {
+        let delegated = Delegated::new(one(), Timestamp(1));
+        let failed: Result<(), ()> = delegated.adopt(|| Err(()), || unreachable!());
+        failed.unwrap_err();
+        let held = delegated.held().clone();
+        assert_eq!((held.number, held.delegations.len()), (0, 1));
+        let panics = || {
+            let _: Result<(), ()> = delegated.adopt(|| Ok(()), || panic!("a defect"));
+        };
+        catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+        assert!(delegated.held().delegations.is_empty());
+    }
+}

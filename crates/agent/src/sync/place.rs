@@ -1,0 +1,143 @@
+//! The place of the users' objects: a folder or the agent's own store, opened for a mode.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use model::replication::Mode;
+use model::{Kind, ObjectKey};
+use objects::embedded::Kept;
+use objects::reconcile::Wanted;
+use objects::{Backend, Embedded, Folder, Signals};
+use sync::{Side, object};
+
+use super::world::{CONTENTS, STACK, Told, Worker};
+use crate::render::chain;
+
+/// How often a watcher looks whether it is still wanted.
+const WATCHED: Duration = Duration::from_secs(5);
+
+impl Worker {
+    pub(super) fn watch_no_more(&mut self) {
+        if let Some(stop) = self.watcher.take() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn open_place(&mut self) {
+        self.watch_no_more();
+        (self.backend, self.no_place, self.held) = (None, None, false);
+        self.applied.clear();
+        self.restore_wanted();
+        let name = self.policy.folder.as_ref();
+        let name = name.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
+        let before = std::mem::replace(&mut self.place, name);
+        let shown = std::mem::take(&mut self.shown);
+        shown.iter().chain([&before]).for_each(|place| self.problem(place, None));
+        match self.place() {
+            Ok(backend) => self.backend = backend,
+            Err(why) => {
+                self.problem(&self.place, Some(why.clone()));
+                self.no_place = Some(why);
+                self.look_again();
+            }
+        }
+    }
+
+    /// What the control plane wants, as it is durable.
+    fn restore_wanted(&mut self) {
+        let managed = self.policy.mode == Mode::Managed;
+        let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
+        (self.wanted, self.complete) = self.sets.with(|_, replica| {
+            let objects = replica.objects().filter(|(key, _)| managed && !action(key));
+            let wanted = objects
+                .map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
+            (wanted.collect(), replica.cursor().is_some())
+        });
+    }
+
+    fn place(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
+        if self.policy.mode == Mode::Off {
+            return Ok(None);
+        }
+        let mut backend: Box<dyn Backend> = match &self.policy.folder {
+            None => Box::new(Embedded::new(self.kept()?).map_err(|error| error.to_string())?),
+            Some(folder) => {
+                let path = self.root.join(folder.trim_start_matches('/'));
+                let state = self.durable.path();
+                if path.starts_with(state) || state.starts_with(&path) {
+                    return Err(format!("{folder} and the agent's own state lie in one another"));
+                }
+                self.first_time(folder, &path)?;
+                Box::new(Folder::new(&path))
+            }
+        };
+        if self.policy.mode == Mode::Autonomous {
+            let known: Vec<(ObjectKey, String)> = self.sets.with(|feed, _| {
+                let own = feed.objects().filter(|(key, _)| !object::is_status(&key.section.kind));
+                own.map(|(key, stub)| (key.clone(), stub.uid.to_string())).collect()
+            });
+            known.iter().for_each(|(key, uid)| backend.assign_uid(key, uid));
+        }
+        if self.policy.folder.is_some() {
+            let signals = backend.watch().map_err(|error| error.to_string())?;
+            self.watch(signals)?;
+        }
+        Ok(Some(backend))
+    }
+
+    /// A folder that the control plane is to fill is made, if it was never there. One that was
+    /// there and is gone may be unmounted: it is not made again. A node's own folder is the
+    /// node's to make.
+    fn first_time(&self, folder: &str, path: &Path) -> Result<(), String> {
+        let known = self.durable.knows_folder(folder).map_err(|error| chain(&error))?;
+        if known || (self.policy.mode != Mode::Managed && !path.is_dir()) {
+            return Ok(());
+        }
+        if self.policy.mode == Mode::Managed && Folder::make(path).map_err(|error| error.to_string())? {
+            tracing::info!(folder, "the folder of manifests was not there, and is made");
+        }
+        self.durable.keep_folder(folder).map_err(|error| chain(&error))
+    }
+
+    /// What the embedded place had: the replica, or the own set.
+    fn kept(&self) -> Result<Vec<Kept>, String> {
+        let managed = self.policy.mode == Mode::Managed;
+        let side = if managed { Side::Theirs } else { Side::Ours };
+        let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
+            let named = |(key, stub): (&ObjectKey, &model::Stub)| (key.clone(), stub.uid.to_string());
+            if managed { replica.objects().map(named).collect() } else { feed.objects().map(named).collect() }
+        });
+        let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
+        let keys: Vec<_> = keys.into_iter().filter(|(key, _)| plain(&key.section.kind)).collect();
+        let mut kept = Vec::with_capacity(keys.len());
+        for group in keys.chunks(CONTENTS) {
+            let names: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
+            let contents = self.sets.contents(side, &names).map_err(|error| chain(&error))?;
+            for ((key, uid), content) in group.iter().zip(contents) {
+                let Some(content) = content else { continue };
+                let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
+                let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
+                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
+            }
+        }
+        Ok(kept)
+    }
+
+    fn watch(&mut self, signals: Signals) -> Result<(), String> {
+        let (stop, told) = (Arc::new(AtomicBool::new(false)), self.told.clone());
+        let stopped = stop.clone();
+        let watch = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if signals.next(WATCHED).is_some() && told.send(Told::Changed).is_err() {
+                    return;
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("muster watch".to_owned()).stack_size(STACK);
+        builder.spawn(watch).map_err(|error| format!("no thread could be started: {error}"))?;
+        self.watcher = Some(stop);
+        Ok(())
+    }
+}

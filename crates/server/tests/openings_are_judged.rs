@@ -1,0 +1,235 @@
+//! Who opens a link, how often, and what ends it: two agents under one identity are told apart
+//! over every transport (IDN-10), a node's openings and its feed's lives are paced (SYN-13), what
+//! an operator asked for is not lost before the hello (SYN-6), and links end when their rules or
+//! their node do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use model::Digest;
+use model::exchange::CheckIn;
+use model::log::{Cursor, Fact, FactBody};
+use model::replication::Mode;
+use serde_json::json;
+use server::api::objects::{Resynced, SyncsView};
+use streams::Order;
+use streams::drive::Ends;
+use streams::open::OpenError;
+use support::link::{Sse, grpc, hello, item, linked, post, publish_mode, shore};
+use support::wait::until;
+use support::{Fleet, Member, now, quiet};
+use sync::Frame;
+use sync::frame::{GoAway, Have, Hello, Interop};
+use wire::Code;
+use wire::cloudevents::PRINCIPAL;
+
+async fn fleet(mode: Mode) -> (Fleet, Member) {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("edge-1").await;
+    publish_mode(&fleet, &["edge-1"], mode, 1).await;
+    (fleet, node)
+}
+
+/// Waits until the node has a link.
+async fn has_link(fleet: &Fleet) {
+    let open = async || {
+        let page: SyncsView = fleet.operator().await.get("/v1/sync").await.unwrap();
+        page.nodes[0].link.clone()
+    };
+    until("the link is there", open).await;
+}
+
+fn said(hello: Hello) -> Frame {
+    Frame::Hello(Box::new(hello))
+}
+
+/// Says hello by hand over gRPC; gives the control plane's, and why the link went away.
+async fn ended(node: &Member, hello: Hello) -> (Option<Hello>, GoAway) {
+    let Ends { incoming, outgoing } = grpc(node, &mut node.dial().await).await.unwrap();
+    let (mut incoming, mut outgoing) = (incoming.unwrap(), outgoing.unwrap());
+    outgoing.send(vec![said(hello)]).await.unwrap();
+    let mut theirs = None;
+    let listen = async {
+        loop {
+            for frame in incoming.next().await.unwrap().expect("it says why it ends") {
+                match frame {
+                    Frame::Hello(hello) => theirs = Some(*hello),
+                    Frame::GoAway(away) => return away,
+                    _ => {}
+                }
+            }
+        }
+    };
+    let away = tokio::time::timeout(Duration::from_secs(20), listen).await.expect("it ends");
+    (theirs, away)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_agent_is_refused_over_events_and_posts_too() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let first = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    has_link(&fleet).await;
+    let mut second = Sse::open(&node, "two").await.unwrap();
+    let away = second.hears(|frame| matches!(frame, Frame::GoAway(_) | Frame::Hello(_))).await;
+    assert!(
+        matches!(&away, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str()),
+        "{away:?}"
+    );
+    let answer = post(&node, None, vec![said(hello(Mode::Managed, "two"))]).await;
+    let answered =
+        wire::batch::decode(answer.body(), Some(PRINCIPAL), usize::MAX).expect("a batch, no refusal");
+    let duplicate =
+        |frame: &Frame| matches!(frame, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str());
+    assert!(answered.frames.iter().any(duplicate), "{answered:?}");
+    assert!(!first.ended.is_finished(), "the first one keeps its link");
+    first.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_agent_goes_from_stream_to_events_and_back() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let stream = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    has_link(&fleet).await;
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
+    assert_eq!(stream.ended.await.unwrap().code, "went-away");
+    events.post(&node, vec![said(hello(Mode::Managed, "one"))]).await;
+    let shore = shore("n1");
+    shore.put(item("a"), "u1", "{}".into(), now().0);
+    let again = linked(&node, Mode::Managed, "one", &shore).await;
+    events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "replaced")).await;
+    assert!(!again.ended.is_finished());
+    let ended = again.stop().await;
+    assert_eq!(ended.code, "shutdown", "{}", ended.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_of_another_process_than_the_openings_ends_the_link() {
+    let (_fleet, node) = fleet(Mode::Managed).await;
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
+    events.post(&node, vec![said(hello(Mode::Managed, "two"))]).await;
+    events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "instance")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_before_the_hello_is_said_after_it() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let mut operator = fleet.operator().await;
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
+    let asked = json!({"nodes": ["edge-1"], "approveDeletions": true});
+    let told: Resynced = operator.post("/v1/resyncs", &asked).await.unwrap();
+    assert_eq!(told.now, 0, "nobody could hear it");
+    events.post(&node, vec![said(hello(Mode::Managed, "one"))]).await;
+    let resync = |frame: &Frame| matches!(frame, Frame::Interop(i) if **i == Interop::RequestResync);
+    events.hears(|frame| resync(frame)).await;
+    events.hears(|frame| matches!(frame, Frame::Approve)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_begins_anew_once_an_hour_at_most() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let mut operator = fleet.operator().await;
+    let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
+        "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
+    let apply = json!({"manifests": [manifest], "node": "edge-1"});
+    let _: server::api::objects::Results = operator.post("/v1/objects", &apply).await.unwrap();
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    let Frame::Hello(theirs) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
+    let claim = |life| {
+        let cursor = Cursor { incarnation: life, seq: 1_000_000 };
+        Hello { have: Some(Have { cursor, root: Digest::of(b"more") }), ..hello(Mode::Managed, "one") }
+    };
+    let (met, away) = ended(&node, claim(theirs.head.incarnation.clone())).await;
+    assert_eq!((away.code.as_str(), away.retry_after), ("refounded", Some(0)));
+    assert_eq!(met.unwrap().head.incarnation, theirs.head.incarnation);
+    // What it claims is no progress.
+    let page: SyncsView = operator.get("/v1/sync").await.unwrap();
+    assert_eq!((page.nodes[0].state.as_str(), page.nodes[0].behind), ("behind", 1));
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    let Frame::Hello(anew) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
+    assert_ne!(anew.head.incarnation, theirs.head.incarnation);
+    let (_, away) = ended(&node, claim(anew.head.incarnation.clone())).await;
+    assert_eq!(away.code, "refounded-before");
+    assert!(away.retry_after.unwrap() > 3000, "{away:?}");
+    let mut events = Sse::open(&node, "one").await.unwrap();
+    let Frame::Hello(after) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
+    assert_eq!(after.head.incarnation, anew.head.incarnation, "nothing was begun anew");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_opens_links_at_a_pace() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let other = fleet.node("edge-2").await;
+    let mut refused = None;
+    for _ in 0..60 {
+        match Sse::open(&node, "one").await {
+            Ok(_) => {}
+            Err(OpenError::Refused(problem)) => {
+                refused = Some(problem);
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let refused = refused.expect("it is slowed down");
+    assert_eq!(refused.code, Code::Busy.as_str());
+    assert!(refused.retry_after_secs.is_some());
+    Sse::open(&other, "one").await.expect("another node is not slowed down");
+    node.survives().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_ends_when_its_release_says_otherwise() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    has_link(&fleet).await;
+    publish_mode(&fleet, &["edge-1"], Mode::Autonomous, 2).await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), link.ended).await;
+    let ended = ended.expect("the link ends").unwrap();
+    assert!(ended.message.starts_with("rules"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_ends_with_its_node() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let mut operator = fleet.operator().await;
+    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    has_link(&fleet).await;
+    let _: server::api::NodeView = operator.delete("/v1/nodes/edge-1").await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), link.ended).await.expect("it ends").unwrap();
+    assert!(ended.message.starts_with("removed"), "{ended:?}");
+}
+
+/// SCL-3: what comes in check-ins over a link is of the node's share, as what is posted.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_ins_on_a_link_are_of_the_nodes_share() {
+    let (_fleet, node) = fleet(Mode::Managed).await;
+    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    // Refused, for it has too many facts; its bytes count all the same.
+    let body = || FactBody::Repaired { message: "x".repeat(4400) };
+    let facts = (1..=210).map(|seq| Fact { seq, at: now(), body: body() }).collect();
+    let big = CheckIn { facts, ..quiet() };
+    for _ in 0..80 {
+        let frame = Frame::CheckIn(Box::new(big.clone()));
+        link.orders.send(Order::Say(Box::new(frame))).await.unwrap();
+    }
+    // Looked at so seldom that looking does not use it up.
+    let looks = AtomicUsize::new(0);
+    until("the share is used up", async || {
+        let look = looks.fetch_add(1, Ordering::Relaxed);
+        assert!(look < 50 * 25, "what was looked at does not use it up");
+        if !look.is_multiple_of(25) {
+            return None;
+        }
+        let refused = node.check_in(&big).await.unwrap_err();
+        (refused.code == Code::Busy.as_str()).then_some(())
+    })
+    .await;
+    link.stop().await;
+}

@@ -1,0 +1,97 @@
+//! What a link is told from outside, and what is known of it at its end.
+
+use std::time::Duration;
+
+use sync::Frame;
+use sync::link::Counters;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::ends::{EndsError, Incoming, Outgoing};
+
+/// Orders that may wait for a link.
+const ORDERS: usize = 16;
+
+/// What a link may be told from outside. Small: room for some is kept for every link.
+pub enum Order {
+    /// Orphans may be deleted, however many.
+    Approve,
+    /// Compare by a resync now.
+    Resync,
+    /// Say this.
+    Say(Box<Frame>),
+    /// Frames that came by a request; what the link has to say by then goes back, unless the
+    /// transport has a way of its own for that.
+    Post(Box<Post>),
+    /// Is anybody there? `true` as soon as something is heard, `false` after a while.
+    Probe(oneshot::Sender<bool>),
+    /// End in order: what came is processed first.
+    Shutdown,
+    /// Say why, and close.
+    GoAway(Box<Parting>),
+}
+
+/// Frames that came by a request.
+#[derive(Debug)]
+pub struct Post {
+    /// The frames.
+    pub frames: Vec<Frame>,
+    /// How long an answer with nothing in it is held back.
+    pub wait: Duration,
+    /// Takes the answer.
+    pub answer: oneshot::Sender<Posted>,
+}
+
+/// Why a link is to end.
+#[derive(Debug)]
+pub struct Parting {
+    /// A stable code.
+    pub code: &'static str,
+    /// Why, for people.
+    pub message: String,
+    /// Not to come back sooner than after as many seconds.
+    pub retry_after: Option<u64>,
+}
+
+/// The answer to posted frames.
+#[derive(Debug, Default, PartialEq)]
+pub struct Posted {
+    /// What the link has to say.
+    pub frames: Vec<Frame>,
+    /// There is more.
+    pub more: bool,
+    /// The frames were not taken: those before them are still worked on.
+    pub busy: bool,
+}
+
+/// The way to a link.
+pub type Orders = mpsc::Sender<Order>;
+
+/// A way to a link that is to be driven.
+pub fn orders() -> (Orders, mpsc::Receiver<Order>) {
+    mpsc::channel(ORDERS)
+}
+
+/// How a link ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// A stable code.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+    /// Not to come back sooner than after as many seconds.
+    pub retry_after: Option<u64>,
+    /// What was counted.
+    pub counters: Counters,
+    /// The other side said hello.
+    pub met: bool,
+    /// Why the transport was given up, when that is what ended it.
+    pub error: Option<EndsError>,
+}
+
+/// The ways in and out of a link.
+pub struct Ends {
+    /// Where frames come from; absent when they are posted.
+    pub incoming: Option<Box<dyn Incoming>>,
+    /// Where frames go; absent when they go back as answers to what is posted.
+    pub outgoing: Option<Box<dyn Outgoing>>,
+}

@@ -1,0 +1,221 @@
+//! SYN-4, SCL-3: a peer that asks without reading, checks in without end, or posts over a full
+//! link costs a bounded amount: what waits to be sent holds back what is heard and loaded.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::{Kind, ObjectKey, Timestamp};
+use streams::drive::Post;
+use streams::drive::{Ends, Orders, drive, orders};
+use streams::{EndsError, Incoming, MemoryShore, Order, Outgoing, Shore};
+use sync::frame::{Capabilities, Hello, Interop, Resource};
+use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
+use sync::{Content, Feed, Frame, Mode, Replica, Role};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+/// Counts what is asked of it; check-ins end when they are let.
+struct Counting {
+    under: MemoryShore,
+    loads: AtomicUsize,
+    received: AtomicUsize,
+    let_go: Semaphore,
+}
+
+#[async_trait]
+impl Shore for Counting {
+    fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
+        self.under.with_sets(work)
+    }
+
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+        self.loads.fetch_add(wants.len(), Ordering::SeqCst);
+        self.under.load(wants).await
+    }
+
+    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+        self.under.apply(batch).await
+    }
+
+    async fn permit(&self) -> Result<(), Duration> {
+        Ok(())
+    }
+
+    fn return_permit(&self) {}
+
+    async fn received(&self, frame: Frame) -> Option<Frame> {
+        self.received.fetch_add(1, Ordering::SeqCst);
+        self.let_go.acquire().await.unwrap().forget();
+        Shore::received(&self.under, frame).await
+    }
+
+    fn hello(&self, _: &Hello) {}
+
+    fn note(&self, _: &Note) {}
+
+    fn progress(&self, link: &Link) {
+        self.under.progress(link);
+    }
+
+    async fn refound(&self) {}
+}
+
+struct Pipe(mpsc::Receiver<Vec<Frame>>);
+
+#[async_trait]
+impl Incoming for Pipe {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+        Ok(self.0.recv().await)
+    }
+}
+
+/// Takes nothing: the peer does not read.
+struct Stuck;
+
+#[async_trait]
+impl Outgoing for Stuck {
+    async fn send(&mut self, _: Vec<Frame>) -> Result<(), EndsError> {
+        std::future::pending().await
+    }
+
+    async fn finish(&mut self) {}
+}
+
+fn hello(instance: &str) -> Frame {
+    Frame::Hello(Box::new(Hello {
+        versions: sync::frame::VERSIONS,
+        capabilities: Capabilities { walk: false, ..Capabilities::ALL },
+        role: Role::Agent,
+        mode: Mode::Managed,
+        instance: instance.to_owned(),
+        head: model::log::Cursor { incarnation: "a".parse().unwrap(), seq: 0 },
+        have: None,
+    }))
+}
+
+fn start(streams: bool) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, Orders) {
+    let under = MemoryShore::new("p".parse().unwrap());
+    let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
+    let shore = Arc::new(Counting { under, loads, received, let_go });
+    let (frames, taken) = mpsc::channel(1);
+    let ends = Ends {
+        incoming: streams.then(|| Box::new(Pipe(taken)) as Box<dyn Incoming>),
+        outgoing: streams.then(|| Box::new(Stuck) as Box<dyn Outgoing>),
+    };
+    let config = LinkConfig::new(Role::Principal, Mode::Managed, "p", vec![Kind::new("Item")]);
+    let (to, told) = orders();
+    let watch = shore.under.watch();
+    let link = Link::new(config, Timestamp(0));
+    tokio::spawn(drive(link, shore.clone(), ends, vec![hello("a")], watch, told));
+    (shore, frames, to)
+}
+
+/// Everything that can happen has happened.
+async fn settled() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn ask_big() -> Frame {
+    let resource = Resource {
+        name: "big".to_owned(),
+        namespace: "web".to_owned(),
+        uid: String::new(),
+        kind: "Item".to_owned(),
+        checksum: None,
+    };
+    Frame::Interop(Box::new(Interop::RequestUpdate(resource)))
+}
+
+fn check_in() -> Frame {
+    Frame::CheckIn(Box::new(model::exchange::CheckIn {
+        held: None,
+        incarnation: "a".parse().unwrap(),
+        facts: Vec::new(),
+        run: None,
+        traits: None,
+        full: false,
+        pushed: None,
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_loaded_only_while_little_waits() {
+    let (shore, frames, _orders) = start(true);
+    shore.under.put("Item/web/big".parse().unwrap(), "u", Bytes::from(vec![b'x'; 1024 * 1024]), 0);
+    for _ in 0..10 {
+        let asked = frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await;
+        settled().await;
+        if asked.is_err() {
+            break;
+        }
+    }
+    let loads = shore.loads.load(Ordering::SeqCst);
+    assert!(loads >= 24, "some are loaded: {loads}");
+    assert!(loads < 40, "{loads} contents of a MiB each for a peer that reads none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_are_heard_only_while_few_answers_wait() {
+    let (_shore, frames, _orders) = start(true);
+    // What is not there is answered without a look at any content.
+    let mut heard = 0;
+    while frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await.is_ok() {
+        heard += 1000;
+        settled().await;
+        assert!(heard <= 120_000, "{heard} questions of a peer that reads no answer");
+    }
+    assert!(heard >= 50_000, "{heard}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_ins_are_worked_on_two_at_a_time() {
+    let (shore, frames, _orders) = start(true);
+    frames.send(vec![check_in(); 100]).await.unwrap();
+    settled().await;
+    assert_eq!(shore.received.load(Ordering::SeqCst), 2);
+    shore.let_go.add_permits(5);
+    settled().await;
+    assert_eq!(shore.received.load(Ordering::SeqCst), 7, "one more for each that ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_posted_over_what_waits_is_refused() {
+    let (shore, _frames, orders) = start(false);
+    let post = |frames: Vec<Frame>| {
+        let (answer, posted) = oneshot::channel();
+        let post = Order::Post(Box::new(Post { frames, wait: Duration::from_millis(1), answer }));
+        (orders.clone().try_send(post).is_ok(), posted)
+    };
+    let (taken, _first) = post(vec![check_in(); 10]);
+    settled().await;
+    let (again, second) = post(vec![check_in(); 10]);
+    assert!(taken && again);
+    assert!(second.await.unwrap().busy, "the first ten are worked on");
+    shore.let_go.add_permits(100);
+    settled().await;
+    let (_, third) = post(vec![check_in()]);
+    assert!(!third.await.unwrap().busy);
+    assert_eq!(shore.received.load(Ordering::SeqCst), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_probe_is_answered() {
+    let (_shore, frames, orders) = start(true);
+    let probe = || {
+        let (answer, heard) = oneshot::channel();
+        orders.try_send(Order::Probe(answer)).unwrap();
+        heard
+    };
+    let (one, two) = (probe(), probe());
+    settled().await;
+    frames.send(vec![Frame::Ping(sync::frame::Ping::default())]).await.unwrap();
+    assert!(one.await.unwrap() && two.await.unwrap(), "both hear of it");
+    let (one, two) = (probe(), probe());
+    assert!(!one.await.unwrap() && !two.await.unwrap(), "nobody said anything");
+}

@@ -1,0 +1,203 @@
+//! What becomes of a batch: what is done counts, what failed is tried again or refused
+//! (SYN-12).
+
+use std::time::Duration;
+
+use model::ObjectKey;
+
+use super::batch::{ItemChange, Outcome};
+use super::inbox::{Flying, Hold, LET_GO, Pending};
+use super::types::Note;
+use super::{Cx, Link};
+use crate::frame::{Frame, Interop, Refused, Resource};
+use crate::refusal;
+use crate::replica::Unfit;
+
+/// So many refusals are noted within [`NOTED_IN`]; the others are counted only.
+const NOTED: u32 = 32;
+/// See [`NOTED`].
+const NOTED_IN: Duration = Duration::from_secs(10);
+
+impl Link {
+    /// A batch is durable.
+    pub(super) fn applied(&mut self, id: u64, outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
+        match self.inbox.flying.take() {
+            Some(flying) if flying.batch.id == id => self.landed(flying, outcomes, cx),
+            other => {
+                self.inbox.flying = other;
+                self.counters.ignored += 1;
+            }
+        }
+    }
+
+    fn landed(&mut self, flying: Flying, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
+        let Flying { batch, metas, run, .. } = flying;
+        let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
+        outcomes.resize_with(batch.items.len(), unsaid);
+        if let Some(cursor) = batch.cursor(&outcomes) {
+            cx.replica.set_cursor(cursor);
+        }
+        let mut oldest = i64::MAX;
+        let mut done = 0;
+        for ((item, (n, tries)), outcome) in batch.items.iter().zip(metas).zip(outcomes) {
+            let n = if run == self.inbox.run { n } else { 0 };
+            match outcome {
+                Outcome::Done => {
+                    done += 1;
+                    oldest = if item.at > 0 { oldest.min(item.at) } else { oldest };
+                    match &item.change {
+                        ItemChange::Put { stub, .. } => {
+                            cx.replica.put(item.key.clone(), stub.clone(), item.rev)
+                        }
+                        ItemChange::Delete { .. } => cx.replica.remove(&item.key),
+                    }
+                    self.inbox.settle(item.place, n);
+                }
+                other => self.failed(Pending { item: item.clone(), n, tries, hold: Hold::Ready }, other, cx),
+            }
+        }
+        self.counters.applied += done as u64;
+        if done > 0 {
+            cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
+        }
+        if !cx.replica.unfit().is_empty() {
+            let (objects, bytes) = (self.config.limits.objects, self.config.limits.object_bytes);
+            if cx.replica.forget_twins() | cx.replica.forget_surplus(objects, bytes) {
+                self.want_resync(cx);
+            }
+        }
+        self.inbox.forget_uptos();
+        self.inbox.ack_due = true;
+    }
+
+    /// An item did not work out.
+    pub(super) fn failed(&mut self, mut pending: Pending, outcome: Outcome, cx: &mut Cx<'_>) {
+        self.inbox.settle(pending.item.place, 0);
+        let newer = self.inbox.waiting.contains_key(&pending.item.key);
+        if newer && !matches!(outcome, Outcome::Permanent { .. }) {
+            self.inbox.settle(0, pending.n);
+            self.counters.superseded += 1;
+            return;
+        }
+        pending.tries += 1;
+        let wait = self.config.limits.retry_first * (1 << (pending.tries - 1).min(16));
+        let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
+        match outcome {
+            Outcome::Temporary(why) => {
+                self.counters.temporary += 1;
+                pending.hold = Hold::Until(again);
+                self.let_go(&mut pending, why, cx);
+            }
+            Outcome::Done => pending.hold = Hold::Until(again),
+            Outcome::Recoverable(why) if pending.tries > self.config.limits.refetches => {
+                let code =
+                    if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
+                let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
+                return self.give_up(pending, code.to_owned(), message, cx);
+            }
+            Outcome::Recoverable(_) => {
+                self.counters.recoverable += 1;
+                pending.hold = Hold::Fetch(again);
+                self.refetch(&pending.item.key, cx);
+            }
+            Outcome::Permanent { code, message } => return self.give_up(pending, code, message, cx),
+        }
+        // Acknowledgements go on past what waits, as long as there is room for it.
+        if pending.n > 0 && self.inbox.held.len() < self.config.limits.parked {
+            self.inbox.unacked.remove(&pending.n);
+            pending.n = 0;
+        }
+        self.inbox.insert(pending);
+    }
+
+    /// What fails again and again is shown as diverged; the cursor and comparisons go on
+    /// without it. When the link or the process ends before it works, the roots will differ,
+    /// and a resync brings it again.
+    fn let_go(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
+        let limits = &self.config.limits;
+        if pending.tries < limits.shown_after || pending.is_let_go() || self.inbox.let_go >= limits.parked {
+            return;
+        }
+        self.inbox.settle(pending.item.place, pending.n);
+        pending.n = 0;
+        pending.item.place = LET_GO + self.inbox.let_go_ever;
+        self.inbox.let_go_ever += 1;
+        let stub = match &pending.item.change {
+            ItemChange::Put { stub, .. } => Some(stub.clone()),
+            ItemChange::Delete { .. } => None,
+        };
+        let (key, code) = (pending.item.key.clone(), refusal::FAILS.to_owned());
+        self.note_refusal(&key, &code, &why, cx);
+        cx.replica.refuse(key, Unfit { stub, rev: pending.item.rev, code, message: why });
+        self.inbox.ack_due = true;
+    }
+
+    /// Notes that an object is not taken, unless many were noted just now.
+    fn note_refusal(&mut self, key: &ObjectKey, code: &str, message: &str, cx: &mut Cx<'_>) {
+        let (since, count) = &mut self.inbox.noted;
+        if cx.now.since(*since) >= NOTED_IN {
+            (*since, *count) = (cx.now, 0);
+        }
+        *count = count.saturating_add(1);
+        if *count <= NOTED {
+            let (key, code, message) = (key.clone(), code.to_owned(), message.to_owned());
+            cx.note(Note::RefusedHere { key, code, message });
+        }
+    }
+
+    pub(super) fn give_up(&mut self, pending: Pending, code: String, message: String, cx: &mut Cx<'_>) {
+        self.inbox.settle(pending.item.place, pending.n);
+        let stub = match pending.item.change {
+            ItemChange::Put { stub, .. } => Some(stub),
+            ItemChange::Delete { .. } => None,
+        };
+        self.refuse(pending.item.key, stub, pending.item.rev, code, message, cx);
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        key: ObjectKey,
+        stub: Option<model::Stub>,
+        rev: u64,
+        code: String,
+        message: String,
+        cx: &mut Cx<'_>,
+    ) {
+        self.counters.refused_here += 1;
+        let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
+        cx.send(Frame::Refused(Box::new(refused)));
+        self.note_refusal(&key, &code, &message, cx);
+        cx.replica.refuse(key, Unfit { stub, rev, code, message });
+        self.inbox.ack_due = true;
+    }
+
+    fn refetch(&mut self, key: &ObjectKey, cx: &mut Cx<'_>) {
+        let resource = Resource {
+            name: key.name.to_string(),
+            namespace: key.section.namespace.to_string(),
+            uid: String::new(),
+            kind: key.section.kind.to_string(),
+            checksum: None,
+        };
+        cx.send(Frame::Interop(Box::new(Interop::RequestUpdate(resource))));
+    }
+
+    /// Retries whose time has come.
+    pub(super) fn wake(&mut self, cx: &mut Cx<'_>) {
+        while let Some((&(at, _), key)) = self.inbox.held.first_key_value() {
+            if at > cx.now {
+                return;
+            }
+            let key = key.clone();
+            let Some(mut pending) = self.inbox.take(&key) else { return };
+            if matches!(pending.hold, Hold::Fetch(_)) {
+                // The answer was lost, or the source is slow: that counts as a try.
+                let why = Outcome::Recoverable("the source did not send it".to_owned());
+                self.failed(pending, why, cx);
+            } else {
+                pending.hold = Hold::Ready;
+                self.inbox.insert(pending);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! SYN-4 to SYN-6, SYN-12, LIF-5: whatever the other side says, what it costs here is bounded:
+//! objects, refusals, questions, loads, permits, new lives, numbers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "model/pair.rs"]
+mod pair;
+
+use std::time::Duration;
+
+use model::log::Cursor;
+use model::set::MAX_SECTIONS;
+use model::{Digest, ObjectKey, SectionKey, Stub};
+use pair::{AGENT, PRINCIPAL, Pair, key};
+use sync::frame::{Ack, Ask, Event, Frame, GoAway, Interop, Mark, Op, Ping, RUN, Resource, Rewind};
+use sync::link::{Note, Standing};
+use sync::replica::MAX_UNFIT;
+use sync::{Feed, Input, Mode, Replica};
+
+const APP: &str = "Application";
+
+fn filled(objects: usize) -> Pair {
+    let mut pair = Pair::new(Mode::Managed);
+    for n in 0..objects {
+        pair.put(PRINCIPAL, &key(APP, &format!("a{n:04}")), &format!("u{n}"), "12345");
+    }
+    pair
+}
+
+fn standing(pair: &Pair, at: usize) -> Standing {
+    let side = &pair.sides[at];
+    pair.link(at).status(&side.feed, &side.replica).theirs
+}
+
+fn closed(pair: &Pair, at: usize) -> Option<&'static str> {
+    pair.sides[at].closed.map(|(code, _)| code)
+}
+
+fn codes(pair: &Pair, at: usize) -> Vec<&str> {
+    pair.sides[at].replica.unfit().values().map(|unfit| unfit.code.as_str()).collect()
+}
+
+#[test]
+fn a_replica_has_only_so_many_objects() {
+    let mut pair = filled(15);
+    pair.sides[AGENT].config.limits.objects = 10;
+    pair.connect();
+    assert_eq!(pair.sides[AGENT].replica.len(), 10);
+    assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
+    assert_eq!(pair.link(PRINCIPAL).refused_there(), 5, "the source knows");
+    // One that is there changes as before; one that goes makes no room for five.
+    pair.put(PRINCIPAL, &key(APP, "a0001"), "u1", "other");
+    pair.remove(PRINCIPAL, &key(APP, "a0000"));
+    pair.run();
+    assert_eq!(pair.sides[AGENT].replica.len(), 9);
+    for n in 2..6 {
+        pair.remove(PRINCIPAL, &key(APP, &format!("a{n:04}")));
+    }
+    pair.pass(10);
+    assert!(pair.is_equal(PRINCIPAL), "with room for all they come");
+    assert_eq!((pair.sides[AGENT].replica.len(), codes(&pair, AGENT).len()), (10, 0));
+}
+
+#[test]
+fn a_replica_has_only_so_many_bytes() {
+    let mut pair = filled(10);
+    pair.sides[AGENT].config.limits.object_bytes = 25;
+    pair.connect();
+    assert_eq!((pair.sides[AGENT].replica.len(), pair.sides[AGENT].replica.bytes()), (5, 25));
+    pair.put(PRINCIPAL, &key(APP, "a0000"), "u0", "123456");
+    pair.run();
+    assert_eq!(pair.sides[AGENT].replica.bytes(), 25, "what grows is refused");
+    pair.put(PRINCIPAL, &key(APP, "a0001"), "u1", "1234");
+    pair.run();
+    assert_eq!(pair.sides[AGENT].replica.bytes(), 24, "what shrinks is taken");
+}
+
+fn section(n: usize) -> ObjectKey {
+    let section = SectionKey { kind: model::Kind::new(APP), namespace: format!("ns{n}").into() };
+    ObjectKey { section, name: "x".into() }
+}
+
+#[test]
+fn sets_have_only_so_many_sections() {
+    let mut feed = Feed::new("l".parse().unwrap());
+    let stub = |n: usize| Stub { uid: format!("u{n}").into(), ..Stub::of(b"x") };
+    for n in 0..MAX_SECTIONS {
+        let change = feed.planner().try_put(&section(n), &stub(n)).unwrap().unwrap();
+        feed.commit(change).unwrap();
+    }
+    let refused = feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
+    assert!(refused.to_string().starts_with("too-many-sections"), "{refused}");
+    // One that goes makes room.
+    let change = feed.plan_remove(&section(0)).unwrap();
+    feed.commit(change).unwrap();
+    assert!(feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
+
+    // And who says more all the same is refused by name.
+    let mut pair = Pair::new(Mode::Managed);
+    pair.connect();
+    for n in 0..=MAX_SECTIONS {
+        let op = Op::Put { stub: stub(n), content: b"x".as_slice().into(), created: true };
+        let rev = n as u64 + 1;
+        let event = Event { seq: rev, rev, upto: rev, key: section(n), op, trace: None, at: 1 };
+        pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
+    }
+    pair.run();
+    assert_eq!(pair.sides[AGENT].replica.sections(), MAX_SECTIONS);
+    assert_eq!(codes(&pair, AGENT), ["too-many"]);
+}
+
+#[test]
+fn what_is_refused_is_remembered_only_so_far() {
+    let mut pair = filled(3);
+    for n in 0..3000 {
+        pair.put(AGENT, &key("Evil", &format!("e{n}")), &format!("e{n}"), "x");
+    }
+    pair.connect();
+    let replica = &pair.sides[PRINCIPAL].replica;
+    assert_eq!((replica.unfit().len(), replica.refused()), (MAX_UNFIT, 3000));
+    assert_eq!(pair.link(AGENT).refused_there(), 3000, "all are counted");
+    let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere { .. }));
+    assert!(noted.count() <= 32, "not a line for each");
+    let resyncs = pair.link(PRINCIPAL).counters().resyncs;
+    pair.pass(500);
+    assert!(pair.link(PRINCIPAL).counters().resyncs <= resyncs + 1, "nor a resync after the other");
+    assert!(matches!(standing(&pair, PRINCIPAL), Standing::Diverged(_)));
+}
+
+#[test]
+fn a_walk_and_a_list_have_an_end() {
+    let mut pair = filled(500);
+    pair.sides[AGENT].config.limits.objects = 8;
+    let cursor = Some(Cursor { incarnation: "other".parse().unwrap(), seq: 7 });
+    let objects = vec![(key(APP, "old"), Stub { uid: "o".into(), ..Stub::of(b"") }, 1)];
+    pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
+    pair.connect();
+    assert_eq!(pair.sides[AGENT].closed, Some(("too-many", Some(3600))));
+
+    let mut pair = filled(1);
+    pair.sides[AGENT].config.limits.objects = 8;
+    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
+    pair.connect();
+    pair.give(AGENT, Input::Resync);
+    for n in 0..9 {
+        let (name, kind) = (format!("l{n}"), APP.to_owned());
+        let one = Resource { name, namespace: "ns".to_owned(), uid: "u".to_owned(), kind, checksum: None };
+        pair.give(AGENT, Input::Frame(Frame::Interop(Box::new(Interop::Listed(one)))));
+    }
+    assert_eq!(closed(&pair, AGENT), Some("too-many"));
+}
+
+fn ask_list() -> Frame {
+    Frame::Interop(Box::new(Interop::RequestList { checksum: Digest::ZERO }))
+}
+
+fn listed(pair: &Pair) -> usize {
+    let one = |frame: &&Frame| matches!(frame, Frame::Interop(said) if matches!(**said, Interop::Listed(_)));
+    pair.sides[PRINCIPAL].frames.iter().filter(one).count()
+}
+
+#[test]
+fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
+    let mut pair = filled(2000);
+    pair.connect();
+    pair.give(PRINCIPAL, Input::Frame(ask_list()));
+    assert_eq!(listed(&pair), 0, "who can walk gets none");
+    pair.disconnect();
+
+    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.connect();
+    let before = listed(&pair);
+    (pair.sides[PRINCIPAL].busy, pair.sides[PRINCIPAL].full) = (true, true);
+    for _ in 0..100 {
+        pair.give(PRINCIPAL, Input::Frame(ask_list()));
+    }
+    assert_eq!((listed(&pair) - before, pair.sides[PRINCIPAL].wanted), (0, 1), "a permit first");
+    pair.give(PRINCIPAL, Input::Admitted);
+    pair.run();
+    let first = listed(&pair) - before;
+    assert!(first > 0 && first < 1000, "no more while much waits to be sent: {first}");
+    pair.give(PRINCIPAL, Input::Frame(ask_list()));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert_eq!(listed(&pair) - before, 2000, "one list for a hundred questions");
+}
+
+#[test]
+fn contents_are_loaded_once_at_a_time() {
+    let mut pair = filled(100);
+    pair.sides[PRINCIPAL].full = true;
+    pair.connect();
+    for run in 1..60 {
+        let ack = Ack { seq: run * RUN, cursor: None, refused: 0 };
+        pair.give(PRINCIPAL, Input::Frame(Frame::Ack(ack)));
+        pair.give(PRINCIPAL, Input::Frame(Frame::Rewind(Rewind { from: None, run })));
+    }
+    assert_eq!(closed(&pair, PRINCIPAL), None);
+    assert_eq!(pair.sides[PRINCIPAL].held.len(), 1, "one load is under way");
+    pair.sides[PRINCIPAL].full = false;
+    pair.sides[AGENT].replica = Replica::new();
+    pair.reconnect();
+    assert!(pair.is_equal(PRINCIPAL));
+}
+
+#[test]
+fn a_permit_is_not_kept_by_asking() {
+    let mut pair = filled(10);
+    pair.connect();
+    pair.wires.iter_mut().for_each(std::collections::VecDeque::clear);
+    pair.give(PRINCIPAL, Input::Frame(Frame::Ask(Box::new(Ask::Sections))));
+    pair.give(PRINCIPAL, Input::Admitted);
+    for _ in 0..20 {
+        let section = key(APP, "x").section;
+        let tops = Ask::Tops { section, paths: vec![Vec::new()] };
+        pair.give(PRINCIPAL, Input::Frame(Frame::Ask(Box::new(tops))));
+        pair.now = pair.now.plus(Duration::from_secs(30));
+        pair.give(PRINCIPAL, Input::Tick);
+    }
+    assert_eq!(closed(&pair, PRINCIPAL), Some("endless-resync"));
+}
+
+#[test]
+fn a_new_life_is_not_begun_on_demand() {
+    let mut pair = filled(10);
+    pair.connect();
+    pair.disconnect();
+    let life = pair.sides[PRINCIPAL].feed.life().clone();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.cursor = Some(Cursor { incarnation: life.clone(), seq: i64::MAX as u64 });
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.sides[PRINCIPAL].refound_again = Some(Duration::from_secs(u64::MAX));
+    pair.connect();
+    assert_eq!(pair.sides[PRINCIPAL].closed, Some(("refounded-before", Some(3600))));
+    assert_eq!(*pair.sides[PRINCIPAL].feed.life(), life);
+    assert_eq!(pair.link(PRINCIPAL).acked(), None, "nobody has more than there is");
+    assert_eq!(pair.sides[PRINCIPAL].lives, 1, "asked for once");
+}
+
+#[test]
+fn numbers_of_the_other_side_overflow_nothing() {
+    let mark = || Mark {
+        seq: u64::MAX,
+        cursor: Cursor { incarnation: "p".parse().unwrap(), seq: 1 },
+        root: Digest::ZERO,
+    };
+    let event = || {
+        let (seq, rev, upto) = (u64::MAX, u64::MAX, u64::MAX);
+        let op = Op::Delete { uid: "u".into() };
+        Event { seq, rev, upto, key: key(APP, "a"), op, trace: None, at: i64::MIN }
+    };
+    for frame in [
+        Frame::Event(Box::new(event())),
+        Frame::Mark(mark()),
+        Frame::Rewind(Rewind { from: None, run: u64::MAX }),
+    ] {
+        let mut pair = filled(2);
+        pair.connect();
+        pair.give(AGENT, Input::Frame(frame));
+        assert_eq!(pair.sides[AGENT].closed, Some(("bad-run", Some(3600))));
+    }
+    let mut pair = filled(2);
+    pair.connect();
+    pair.give(AGENT, Input::Frame(Frame::Ping(Ping { number: u64::MAX, head: u64::MAX })));
+    pair.run();
+    assert!(matches!(standing(&pair, AGENT), Standing::InSync | Standing::Behind(_)));
+    let away = GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };
+    pair.give(AGENT, Input::Frame(Frame::GoAway(away)));
+    assert_eq!(pair.sides[AGENT].closed, Some(("went-away", Some(3600))));
+}

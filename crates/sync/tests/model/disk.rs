@@ -1,0 +1,59 @@
+//! What a side keeps on disk.
+
+use std::collections::BTreeMap;
+
+use model::log::Cursor;
+use model::{Incarnation, ObjectKey, Stub};
+use sync::durable::{Content, SavedReplica, Write};
+use sync::feed::{Change, SavedFeed, State};
+use sync::{Feed, Replica};
+
+use super::TOMBSTONES;
+
+#[derive(Clone)]
+pub struct Disk {
+    pub life: Incarnation,
+    pub head: u64,
+    pub horizon: u64,
+    pub ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
+    pub theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
+    pub cursor: Option<Cursor>,
+}
+
+impl Disk {
+    pub fn write(&mut self, write: Write) {
+        if let Some(life) = write.found {
+            self.life = life;
+            (self.head, self.horizon) = (0, 0);
+            self.ours.clear();
+        }
+        for (change, content) in write.ours {
+            self.head = change.rev;
+            self.ours.insert(change.key.clone(), (change, content));
+        }
+        if let Some(horizon) = write.horizon {
+            self.horizon = horizon;
+            self.ours
+                .retain(|_, (change, _)| change.rev > horizon || matches!(change.state, State::Live { .. }));
+        }
+        for (key, new) in write.theirs {
+            match new {
+                Some(new) => drop(self.theirs.insert(key, new)),
+                None => drop(self.theirs.remove(&key)),
+            }
+        }
+        self.cursor = write.cursor.or(self.cursor.take());
+    }
+
+    pub fn feed(&self) -> Feed {
+        let changes = self.ours.values().map(|(change, _)| change.clone()).collect();
+        let saved = SavedFeed { life: self.life.clone(), head: self.head, horizon: self.horizon, changes };
+        Feed::restore(saved).keeping_tombstones(TOMBSTONES)
+    }
+
+    pub fn replica(&self) -> Replica {
+        let objects =
+            self.theirs.iter().map(|(key, (stub, rev, _))| (key.clone(), stub.clone(), *rev)).collect();
+        Replica::restore(SavedReplica { cursor: self.cursor.clone(), objects })
+    }
+}
