@@ -49,3 +49,12 @@ async fn by_polling() {
 async fn by_itself() {
     over(Transport::Auto, "grpc").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_transport_is_taken_when_the_release_names_it() {
+    let mut pair = Pair::new(&says(Mode::Managed, None, Transport::Grpc)).await;
+    let _daemon = pair.daemon();
+    until("a link over gRPC", async || (pair.status()["link"] == "grpc").then_some(())).await;
+    pair.publish(&says(Mode::Managed, None, Transport::Websocket)).await;
+    until("a link over a WebSocket", async || (pair.status()["link"] == "websocket").then_some(())).await;
+}

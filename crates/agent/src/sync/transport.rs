@@ -348,6 +348,17 @@ impl Manager {
         matches!(self.policy.transport, Transport::Grpc | Transport::Websocket | Transport::Sse)
     }
 
+    /// Whether the channel's transport goes by this carrier, or falls back on it.
+    fn is_wanted(&self, carrier: Carrier) -> bool {
+        match self.policy.transport {
+            Transport::Auto | Transport::Stream => true,
+            Transport::Poll => carrier == Carrier::Poll,
+            Transport::Grpc => matches!(carrier, Carrier::Grpc | Carrier::Poll),
+            Transport::Websocket => matches!(carrier, Carrier::Websocket | Carrier::Poll),
+            Transport::Sse => matches!(carrier, Carrier::Sse | Carrier::Poll),
+        }
+    }
+
     fn wait(&mut self, at_once: bool, at_least: Option<Duration>) {
         let wait = if at_once { Duration::ZERO } else { self.backoff.failed(at_least) };
         self.not_before = from_now(wait);
@@ -392,7 +403,11 @@ impl Manager {
                 ended = &mut driven => break ended,
                 Some(told) = self.told.recv() => {
                     self.take(told);
-                    continue;
+                    // Another transport than the channel now names is left at once.
+                    match closing != Closing::No || self.is_wanted(carrier) {
+                        true => continue,
+                        false => Closing::Rules,
+                    }
                 }
                 Ok(()) = self.rules.changed() => match self.rules.borrow().number == rules.number {
                     true => continue,
