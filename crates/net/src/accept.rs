@@ -64,7 +64,7 @@ impl Default for Limits {
             handshakes: 32,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
-            keepalive: Duration::from_secs(60),
+            keepalive: Duration::from_secs(120),
             ending: Duration::from_secs(120),
         }
     }

@@ -29,7 +29,7 @@ use crate::websocket::{Bounds, WebSocket};
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an idle connection may be silent before it is asked whether it lives; longer than
 /// links are silent, so that only connections without one are asked.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE: Duration = Duration::from_secs(120);
 /// What a request may hold to be sent, in bytes.
 const SEND_BUFFER: usize = 256 * 1024;
 /// The longest refusal of an upgrade that is read, in bytes.

@@ -123,7 +123,10 @@ impl World {
                     let id = fact.id.clone();
                     let waits = &self.disk.log[self.disk.acked..];
                     let said = waits.iter().any(|fact| is_end(fact) && fact.id == id);
-                    assert!(!said, "the terminal fact of {id} is in the log, and is said again");
+                    // What never ran may be refused once more when a control plane from an old
+                    // backup asks for it after it expired: nothing is remembered of it then.
+                    let ran = self.seen.executed.contains_key(&id);
+                    assert!(!said || !ran, "the terminal fact of {id} is in the log, and is said again");
                     writes.push(Box::new(move |w| w.disk.log.push(fact)));
                     let marked = id.clone();
                     if let Some(mark) = mark {

@@ -44,6 +44,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const JOBS_END: Duration = Duration::from_secs(60);
 /// How long the other side of a link that is probed has to say something.
 const PROBE: Duration = Duration::from_secs(5);
+/// How much too early the timer of a link may come.
+const EARLY: Duration = Duration::from_secs(1);
 /// An answer to posted frames holds about so many bytes at the most.
 const ANSWER: usize = wire::batch::FULL;
 
@@ -82,10 +84,10 @@ async fn run<S: Shore>(
         driver.send();
         driver.answer();
         driver.probed(false);
-        // A deadline that moves away is not told the timer before the old one has come: an
-        // idle link has one timer, and not one for each frame.
+        // A busy link's deadlines move away a little with each frame: the timer comes too early
+        // then, once, and is set anew.
         if let Some(at) = driver.deadline()
-            && (at < alarm.deadline() || alarm.is_elapsed())
+            && (at < alarm.deadline() || at > alarm.deadline() + EARLY || alarm.is_elapsed())
         {
             alarm.as_mut().reset(at);
         }

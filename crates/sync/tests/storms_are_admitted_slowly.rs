@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::Timestamp;
 use sync::admission::{Admission, PERMIT_KEPT, Pace, TURN_KEPT, Turn};
-use sync::backoff::{Backoff, LONGEST_ASKED, POLL_WITHOUT_STREAM, poll_at};
+use sync::backoff::{BACK_WITHIN, Backoff, LONGEST_ASKED, POLL_WITHOUT_STREAM, poll_at};
 
 #[test]
 fn permits_go_in_the_order_of_asking() {
@@ -79,6 +79,22 @@ fn waits_double_from_one_second_to_sixty_with_a_quarter_of_jitter() {
         assert!(backoff.failed(Some(Duration::from_secs(3600))) >= Duration::from_secs(3600));
     }
     assert!(seen.len() > 1000, "spread");
+}
+
+#[test]
+fn who_lost_theirs_together_come_back_one_by_one() {
+    let waits: Vec<Duration> = (0..9_000).map(|seed| Backoff::new(seed).lost()).collect();
+    assert!(waits.iter().all(|wait| *wait <= BACK_WITHIN));
+    // In each second about as many as in any other.
+    for second in 0..BACK_WITHIN.as_secs() {
+        let now = waits.iter().filter(|wait| wait.as_secs() == second).count();
+        assert!((600..900).contains(&now), "{now} in second {second}");
+    }
+    let mut backoff = Backoff::new(7);
+    backoff.failed(None);
+    backoff.failed(None);
+    backoff.lost();
+    assert!(backoff.failed(None) <= Duration::from_millis(1250), "what follows is the first failure");
 }
 
 #[test]

@@ -47,11 +47,11 @@ const AGAIN: u64 = 5;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
 /// The control plane's own pings: later than those of nodes, whose answers make them needless.
-const PING_EVERY: Duration = Duration::from_secs(70);
+const PING_EVERY: Duration = Duration::from_secs(100);
 /// A link whose frames are posted ends after so long a silence.
 const POSTED_SILENCE: Duration = Duration::from_secs(30);
 /// How long a poll's connection may be silent under server-sent events.
-const SSE_SILENCE: Duration = Duration::from_secs(100);
+const SSE_SILENCE: Duration = Duration::from_secs(150);
 
 /// What is to be served.
 pub(super) struct Opening {
