@@ -207,7 +207,8 @@ impl<S: Shore> Driver<S> {
     fn deadline(&self) -> Option<Instant> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
         let link = self.link.next_deadline().map(|at| self.began + since(at));
-        let asker = self.asker.as_ref().map(|asker| asker.until);
+        // Once its time has passed, only the end of what is under way matters.
+        let asker = self.asker.as_ref().map(|asker| asker.until).filter(|until| *until > Instant::now());
         let probe = self.probes.first().map(|(until, _)| *until);
         link.into_iter().chain(asker).chain(probe).chain(self.words).min()
     }
