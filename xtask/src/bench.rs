@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, run};
+use crate::{Outcome, dist, run};
 
 /// How often each command is timed; the median counts.
 const TIMES: usize = 7;
@@ -19,21 +19,20 @@ const FILES: usize = 1000;
 /// # Errors
 /// When something needed cannot be built or started.
 pub fn agent(root: &Path) -> Outcome {
-    run("cargo", &["build", "--release", "--package", "cli", "--package", "agent", "--bins", "--examples"])?;
-    let release = root.join("target/release");
-    // As it is shipped.
-    run("cargo", &["build", "--profile", "agent", "--package", "agent", "--bins"])?;
-    let shipped = root.join("target/agent/muster-agent");
-    let size = fs::metadata(shipped).map_err(|error| error.to_string())?.len();
+    dist::make(root)?;
+    run("cargo", &["build", "--profile", "agent", "--package", "agent", "--examples"])?;
+    let shipped = dist::place(root);
+    let example = root.join("target/agent/examples/noop_run");
+    let size = fs::metadata(shipped.join("muster-agent")).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, 8.0, "MiB");
     let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    let measured = figures(&release, &dir);
+    let measured = figures(&shipped, &example, &dir);
     let _ = fs::remove_dir_all(&dir);
     measured?;
     row(
         "resident memory of a daemon that converged and calls every 2 s",
-        resident_mib(&release)?,
+        resident_mib(&shipped)?,
         15.0,
         "MiB",
     );
@@ -41,10 +40,12 @@ pub fn agent(root: &Path) -> Outcome {
 }
 
 /// The most memory that an agent of the demo has once its host converged.
-fn resident_mib(release: &Path) -> Result<f64, String> {
+fn resident_mib(shipped: &Path) -> Result<f64, String> {
     let failed = |error: std::io::Error| error.to_string();
-    let mut demo = Command::new(release.join("muster"))
+    let mut demo = Command::new(shipped.join("muster"))
         .arg("demo")
+        // Else it takes itself for a part of a build, and builds its agents anew.
+        .env_remove("CARGO")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -78,16 +79,15 @@ fn rss_kib(pid: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn figures(release: &Path, dir: &Path) -> Outcome {
+fn figures(shipped: &Path, example: &Path, dir: &Path) -> Outcome {
     // Makes a state directory with FILES file resources, converges them, then measures the
     // resident agent's run beside a bare loop, in one process.
-    let example = release.join("examples/noop_run");
     let (state, tree) = (dir.join("state"), dir.join("root"));
     let count = FILES.to_string();
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    run(&text(&example), &[&text(&state), &text(&tree), &count])?;
+    run(&text(example), &[&text(&state), &text(&tree), &count])?;
     let apply = time(|| {
-        let mut command = Command::new(release.join("muster-agent"));
+        let mut command = Command::new(shipped.join("muster-agent"));
         command.args(["--state", &text(&state), "--root", &text(&tree), "apply", "--once"]);
         command
     })?;

@@ -6,6 +6,7 @@ use std::process::Command;
 
 pub mod bench;
 pub mod codegen;
+pub mod dist;
 pub mod promises;
 pub mod tidy;
 

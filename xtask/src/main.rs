@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{Outcome, bench, codegen, promises, root, run, tidy};
+use xtask::{Outcome, bench, codegen, dist, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
@@ -15,7 +15,8 @@ const USAGE: &str = "cargo xtask COMMAND
   demo        the README's first command, once, without waiting
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
               control plane's)
-  dist        the binaries as they are shipped
+  dist        the binaries as they are shipped, in target/dist: muster built for speed, the
+              agent for size
   ci          all that CI runs, in its order
 ";
 
@@ -39,9 +40,7 @@ fn command(args: &[String]) -> Outcome {
         Some("codegen") => codegen::write(&root()),
         Some("demo") => demo(),
         Some("bench") => bench::agent(&root()),
-        Some("dist") => {
-            run("cargo", &["build", "--release", "--package", "cli", "--package", "agent", "--bins"])
-        }
+        Some("dist") => dist::make(&root()),
         Some("ci") => test().and_then(|()| lint()).and_then(|()| demo()),
         _ => Err(USAGE.to_owned()),
     }

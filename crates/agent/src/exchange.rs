@@ -61,7 +61,10 @@ impl Exchange {
         let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
         self.tell(Word::Input(Input::ServerTime(session.server_time())));
         self.tell(Word::Input(match answer {
-            Ok(answer) => Input::Answered(Box::new(answer)),
+            Ok(answer) => {
+                self.sync.reached();
+                Input::Answered(Box::new(answer))
+            }
             Err(error) => {
                 let why = chain(&error);
                 tracing::info!(why, "no check-in");

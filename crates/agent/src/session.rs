@@ -303,7 +303,9 @@ impl Session {
         if let Some((name, value)) = &call.extra {
             request = request.header(name, value);
         }
-        Ok(request.body(Full::new(call.bytes.clone()))?)
+        let mut request = request.body(Full::new(call.bytes.clone()))?;
+        signature::keep_out_of_table(request.headers_mut());
+        Ok(request)
     }
 
     /// The kept connection, or a new one.

@@ -36,6 +36,19 @@ pub struct Cli {
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
 
+const APPROVE_AFTER: &str = "\
+For an autonomous node, whose folder is the source of its objects. When many of the
+folder's files vanish at once the agent does not pass that on, as it may be a mistake. It
+goes on with all other changes, and `muster-agent status` says under `held back` what it
+keeps.
+
+If the files were removed on purpose, this verb says so: what is held back now is deleted at
+the control plane within seconds. It touches no file, and counts once. If they were not, put
+the files back instead.
+
+Ends with 1 when nothing is held back. The same from the control plane:
+  muster object resync NODE --approve-deletions";
+
 #[derive(Debug, Args)]
 struct PlaceArgs {
     /// The state directory [default: ROOT/var/lib/muster]
@@ -77,7 +90,8 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     Plan,
     /// Say what is held, what the last run came to and how synchronization stands
     Status,
-    /// Say that manifests which vanished at once are meant to be gone (autonomous nodes)
+    /// Let many manifests that vanished at once be deleted at the control plane too
+    #[command(after_help = APPROVE_AFTER)]
     ApproveDeletes,
     /// Print the fingerprint of this machine's key, for `muster token mint --fingerprint`
     Fingerprint {

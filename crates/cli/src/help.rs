@@ -1,5 +1,7 @@
 //! `muster help`: verbs, topics, and every code that an error can carry.
 
+mod objects;
+
 use clap::{Args, CommandFactory};
 use serde::Serialize;
 use wire::Code;
@@ -9,6 +11,11 @@ use crate::exit::{EXITS, Exit};
 use crate::failure::{Failure, Told};
 use crate::screen::Screen;
 
+pub use objects::{MANIFESTS, OBJECTS};
+
+/// The most topics that are named for one that is unknown.
+const MAX_NEAR: usize = 3;
+
 const AFTER: &str = "\
 Examples:
   muster help                 the verbs
@@ -16,9 +23,12 @@ Examples:
   muster help E012            a mistake in a fleet repo
   muster help token_used      a refusal of the control plane
   muster help release_stale   a node's refusal of what it is pointed to
+  muster help no-node         a mistake in a manifest, or why an object is not taken
   muster help exit            the exit codes
   muster help selectors       how nodes are named
-  muster help posture         where the keys lie, and how to move them";
+  muster help posture         where the keys lie, and how to move them
+
+Ends with 1 when nothing is known of the topic; the nearest that are known are named.";
 
 /// Arguments of `muster help`.
 #[derive(Args, Debug)]
@@ -107,17 +117,19 @@ pub const REFUSALS: &[(&str, &str, &str)] = &[
 
 /// Nothing is known of the topic.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing is known of {topic:?}")]
+#[error("{topic:?} is no verb, no topic, and no code that this version says")]
 struct UnknownTopic {
     topic: String,
-    near: Option<String>,
+    near: Vec<String>,
 }
 
 impl Told for UnknownTopic {
     fn hint(&self) -> Option<String> {
-        Some(match &self.near {
-            Some(near) => format!("did you mean `muster help {near}`?"),
-            None => "`muster help` lists the verbs; codes stand in errors".to_owned(),
+        let near: Vec<String> = self.near.iter().map(|near| format!("`muster help {near}`")).collect();
+        Some(match near.is_empty() {
+            false => format!("did you mean {}?", near.join(" or ")),
+            true => "`muster help` lists the verbs; codes stand in errors, such as E012, token_used, no-node"
+                .to_owned(),
         })
     }
 }
@@ -159,6 +171,15 @@ pub fn explain(topic: &str) -> Option<Explanation> {
     if let Some((code, title, text)) = REFUSALS.iter().find(|(code, ..)| code.eq_ignore_ascii_case(topic)) {
         return made(code, "a node's refusal of what it is pointed to; nothing changes on it", title, text);
     }
+    let of_lists = [
+        (MANIFESTS, "a mistake in a manifest; nothing was sent"),
+        (OBJECTS, "why an object is not taken; the others are not held up by it"),
+    ];
+    for (codes, of) in of_lists {
+        if let Some((code, title, text)) = codes.iter().find(|(code, ..)| code.eq_ignore_ascii_case(topic)) {
+            return made(code, of, title, text);
+        }
+    }
     match topic {
         "exit" => made("exit", "a topic", "exit codes", &exits()),
         "posture" => made("posture", "a topic", "where the keys that sign intent lie", POSTURE),
@@ -188,12 +209,28 @@ fn exits() -> String {
 fn unknown(topic: &str) -> UnknownTopic {
     let verbs: Vec<String> =
         Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let codes = Code::ALL.iter().map(|code| code.as_str());
-    let refusals = REFUSALS.iter().map(|(code, ..)| *code);
-    let all =
-        codes.chain(refusals).chain(["exit", "posture", "selectors"]).chain(verbs.iter().map(String::as_str));
-    let near = lang::nearest(topic, all).map(str::to_owned);
-    UnknownTopic { topic: topic.to_owned(), near }
+    let told = [REFUSALS, MANIFESTS, OBJECTS].into_iter().flatten().map(|(code, ..)| *code);
+    let all: Vec<&str> = resolve::codes::CODES
+        .iter()
+        .map(|known| known.code)
+        .chain(Code::ALL.iter().map(|code| code.as_str()))
+        .chain(told)
+        .chain(["exit", "posture", "selectors"])
+        .chain(verbs.iter().map(String::as_str))
+        .collect();
+    UnknownTopic { topic: topic.to_owned(), near: near(topic, &all) }
+}
+
+/// What is like a topic: the nearest of all, then those that have it in them.
+fn near(topic: &str, all: &[&str]) -> Vec<String> {
+    let lower = topic.to_ascii_lowercase().replace('_', "-");
+    let like =
+        |known: &&&str| lower.len() > 1 && known.to_ascii_lowercase().replace('_', "-").contains(&lower);
+    let mut near: Vec<&str> = lang::nearest(topic, all.iter().copied()).into_iter().collect();
+    near.extend(all.iter().filter(like).copied());
+    let mut seen = std::collections::BTreeSet::new();
+    near.retain(|known| seen.insert(*known));
+    near.into_iter().take(MAX_NEAR).map(str::to_owned).collect()
 }
 
 /// Breaks paragraphs into lines of a readable width.

@@ -50,7 +50,8 @@ pub struct ServerArgs {
     /// Connections of nodes at once
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
     connections: usize,
-    /// Where scrapers get metrics and health in plain HTTP; the operator port has them anyway
+    /// Where scrapers get metrics and health in plain HTTP, without credentials [default: nowhere;
+    /// the operator port has them, for a client certificate]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// What to tell a control plane that runs, instead of running one.

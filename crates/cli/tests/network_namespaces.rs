@@ -7,78 +7,8 @@
 
 mod real;
 
-use std::process::Command;
-
-use real::{Host, Prefix, Server, until, write_repo};
-
-const V4: &str = "10.213.77.1";
-const V6: &str = "fd00:213:77::1";
-
-/// Two machines and a cable; taken away when this goes, whatever happened.
-struct Cable {
-    control: String,
-    host: String,
-}
-
-impl Cable {
-    /// Makes both; why not, when that is not possible here.
-    fn lay() -> Result<Cable, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("not root".to_owned());
-        }
-        let id = std::process::id();
-        let cable = Cable { control: format!("mu-c-{id}"), host: format!("mu-h-{id}") };
-        for name in [&cable.control, &cable.host] {
-            ip(&["netns", "add", name])?;
-            ip(&["-n", name, "link", "set", "lo", "up"])?;
-        }
-        let (control, host) = (&cable.control, &cable.host);
-        let peer = ["type", "veth", "peer", "name", "cable", "netns", host];
-        ip(&[&["link", "add", "cable", "netns", control][..], &peer].concat())?;
-        // Addresses stay while the cable is pulled, as those of a machine do.
-        for (name, last) in [(control, 1), (host, 2)] {
-            sh(name, "echo 1 > /proc/sys/net/ipv6/conf/cable/keep_addr_on_down")?;
-            ip(&["-n", name, "addr", "add", &format!("10.213.77.{last}/24"), "dev", "cable"])?;
-            ip(&["-n", name, "addr", "add", &format!("fd00:213:77::{last}/64"), "dev", "cable", "nodad"])?;
-            ip(&["-n", name, "link", "set", "cable", "up"])?;
-        }
-        Ok(cable)
-    }
-
-    fn pull(&self) {
-        ip(&["-n", &self.host, "link", "set", "cable", "down"]).unwrap();
-    }
-
-    fn plug_in(&self) {
-        ip(&["-n", &self.host, "link", "set", "cable", "up"]).unwrap();
-    }
-
-    fn inside(name: &str) -> Prefix {
-        ["ip", "netns", "exec", name].map(str::to_owned).to_vec()
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for name in [&self.control, &self.host] {
-            let _ = ip(&["netns", "del", name]);
-        }
-    }
-}
-
-fn ip(arguments: &[&str]) -> Result<(), String> {
-    run(Command::new("ip").args(arguments))
-}
-
-fn sh(namespace: &str, script: &str) -> Result<(), String> {
-    run(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", script]))
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {said}")) }
-}
+use real::cable::{Cable, V4, V6};
+use real::{Host, Server, until, write_repo};
 
 /// Leaves one URL in what tokens are minted with: the host is to dial this address alone.
 fn only(server: &Server, address: &str) {
@@ -92,16 +22,10 @@ fn only(server: &Server, address: &str) {
 
 #[test]
 fn over_ipv4_and_ipv6_through_a_partition() {
-    let cable = match Cable::lay() {
-        Ok(cable) => cable,
-        Err(why) => {
-            eprintln!("skipped: network namespaces cannot be made here: {why}");
-            return;
-        }
-    };
+    let Some(cable) = Cable::lay() else { return };
     let temp = tempfile::tempdir().unwrap();
     let (dir, repo) = (temp.path(), temp.path().join("repo"));
-    let (control, there) = (Cable::inside(&cable.control), Cable::inside(&cable.host));
+    let (control, there) = (cable.at_control(), cable.at_host());
     let mut server = Server::new(dir, &[V4, V6], "[::]", &control);
     let _running = server.start();
     write_repo(&repo, "hello");

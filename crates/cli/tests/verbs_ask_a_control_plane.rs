@@ -18,8 +18,9 @@ async fn where_nobody_is_enrolled() {
         muster(control.dir.path(), &all).await
     };
     for (line, head) in [
-        ("object list", "NODE  WAY"),
-        ("object list * --kind App --namespace shop", "NODE  WAY"),
+        ("object list", "no object\nnext: muster object status"),
+        ("object list --kind App --namespace shop", "no object of kind App in namespace shop\n"),
+        ("object list * --kind App", "no object: no enrolled node matches \"*\"\n"),
         ("object status", "no node"),
         ("task list", "TASK  BEGUN"),
         ("workflow list", "WORKFLOW  NAME"),

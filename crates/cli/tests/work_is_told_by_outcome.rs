@@ -5,10 +5,12 @@
 
 use cli::exit::Exit;
 use cli::screen::Screen;
-use cli::task::{Lines, exit, groups, line, list, show, summary};
+use cli::task::{Lines, exit, groups, line, list, show, summary, why_it_waits};
 use model::Timestamp;
 use model::work::{Outcome, Stream, Work};
 use plane::work::{NodeStage, Progress, Summary, TaskState};
+use serde_json::json;
+use server::api::NodeView;
 use server::api::work::{OutputView, TaskNodeView, TaskView};
 
 fn screen() -> Screen {
@@ -90,12 +92,65 @@ task t-1 is done, 9 nodes: 2 succeeded, 4 failed, 1 unknown, 1 silent, 1 offline
 #[test]
 fn a_task_is_shown_with_what_it_does_and_each_node() {
     let (task, nodes) = mixed();
-    let text = show(&task, &nodes, true, screen());
+    let text = show(&task, &nodes, &[], true, screen());
     assert!(text.starts_with("task t-1  /bin/echo 'two words'\non web-*  by ada, "), "{text}");
     assert!(text.contains("\nweb-7.test  unknown: the agent died while it ran"), "{text}");
     let listed = list(&[task], screen());
     assert!(listed.starts_with("TASK  BEGUN"), "{listed}");
     assert!(listed.contains("/bin/echo 'two words'  done   2/9   6"), "{listed}");
+}
+
+#[test]
+fn a_query_is_shown_with_its_answers_in_words() {
+    let (_, mut nodes) = mixed();
+    for node in &mut nodes[..2] {
+        node.outcome = Some(Outcome::Answered { result: json!({"os": {"id": "debian"}}) });
+    }
+    let work = Work::Query { what: "traits".to_owned(), path: None };
+    let query = TaskView { work, ..task(TaskState::Done, Progress::default()) };
+    let text = show(&query, &nodes, &[], false, screen());
+    let answers =
+        "\n9 nodes: 1 answer\n\n     2x  web-1.test, web-2.test\n         os:\n           id: debian\n";
+    assert!(text.ends_with(answers), "{text}");
+    // Who did not answer is told once.
+    assert_eq!(text.matches("web-8.test").count(), 1, "{text}");
+    assert!(!show(&query, &nodes[2..], &[], false, screen()).contains("answer\n"));
+}
+
+#[test]
+fn a_node_that_is_waited_for_is_told_with_when_it_was_heard_and_until_when_it_may_begin() {
+    let at = |secs: i64| Timestamp(secs * 1000);
+    let view = |seen: Option<i64>| -> NodeView {
+        let status = json!({
+            "result": "ok", "drift": "converged", "contact": "online", "release": "current", "would_change": 0,
+        });
+        let mut view = json!({
+            "id": node("web-1", NodeStage::Issued, None).node, "hostname": "web-1.test", "word": "converged",
+            "status": status, "promisedSecs": 60, "fingerprint": "",
+        });
+        view["lastSeen"] = json!(seen.map(at));
+        serde_json::from_value(view).unwrap()
+    };
+    let asked = |stage, since| TaskNodeView { since: at(since), ..node("web-1", stage, None) };
+    // Asked 20 s after its contact, so it has 40 s until the next one, and 5 min from then on.
+    let issued = asked(NodeStage::Issued, 1020);
+    assert_eq!(
+        why_it_waits(&issued, &view(Some(1000)), at(1040)),
+        "was last heard 40s ago and calls within 20s; it is asked at its next contact; expires within 5m"
+    );
+    assert_eq!(
+        why_it_waits(&issued, &view(Some(1000)), at(1300)),
+        "was last heard 5m ago and is late by 4m; it is asked at its next contact; expires within 60s"
+    );
+    assert_eq!(
+        why_it_waits(&issued, &view(Some(1030)), at(1040)),
+        "was last heard 10s ago and calls within 50s; it was asked, and did not begin yet; expires within 5m"
+    );
+    assert_eq!(
+        why_it_waits(&asked(NodeStage::Deferred, 1020), &view(Some(0)), at(1040)),
+        "was last heard 17m ago and is late by 16m; it is waited for, and asked at its next contact"
+    );
+    assert_eq!(why_it_waits(&issued, &view(None), at(1040)), "was never heard");
 }
 
 #[test]

@@ -81,9 +81,9 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// What a stream may hold to be sent, in bytes.
 const SEND_BUFFER: usize = 64 * 1024;
-/// The compression table for headers that a peer may fill, in bytes. Signatures differ from
-/// request to request, so a larger one would only hold what never comes again.
-const HEADER_TABLE: u32 = 1024;
+/// The compression table for headers that a peer may fill, in bytes: enough for what every
+/// request of a node says alike.
+const HEADER_TABLE: u32 = 512;
 /// How long one handshake may keep its place among those that are under way at once.
 const INSIDE: Duration = Duration::from_millis(250);
 /// How long to wait after accepting failed (no file left, say).
@@ -193,7 +193,7 @@ pub async fn serve<H, F, B>(
             Ok((stream, address)) => {
                 let acceptor = TlsAcceptor::from(tls.borrow().clone());
                 let (shutdown, peers, door) = (shutdown.clone(), peers.clone(), door.clone());
-                let one = One { stream, address, limits, slot, peers, door, shutdown };
+                let one = Box::new(One { stream, address, limits, slot, peers, door, shutdown });
                 tokio::spawn(one.run(acceptor, handle.clone()));
             }
             Err(error) => {
@@ -277,37 +277,64 @@ impl Drop for Place {
 }
 
 impl One {
-    async fn run<H, F, B>(self, acceptor: TlsAcceptor, handle: H)
+    /// Serves the connection. Its parts lie in boxes and are gone when they are over: an idle
+    /// connection shall hold little.
+    async fn run<H, F, B>(self: Box<One>, acceptor: TlsAcceptor, handle: H)
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        let _ = self.stream.set_nodelay(true);
-        // In a box of its own: it is large, and gone when the connection has begun.
-        let handshake = greet(self.stream, acceptor, self.door);
-        let handshake = Box::pin(tokio::time::timeout(self.limits.handshake, handshake));
-        // Boxed at once, so that this future has no room for it at each step.
-        let tls = match handshake.await {
+        if let Some(met) = Box::pin(self.meet(acceptor)).await {
+            met.serve(handle).await;
+        }
+    }
+
+    /// The handshake, and who it is; `None` when there will be no connection.
+    async fn meet(self: Box<One>, acceptor: TlsAcceptor) -> Option<Box<Met>> {
+        let One { stream, address, limits, slot, peers, door, shutdown } = *self;
+        let _ = stream.set_nodelay(true);
+        let tls = match tokio::time::timeout(limits.handshake, greet(stream, acceptor, door)).await {
             Ok(Ok(tls)) => Box::new(tls),
             Ok(Err(error)) => {
-                tracing::debug!(address = %self.address, %error, "a TLS handshake failed");
-                return;
+                tracing::debug!(%address, %error, "a TLS handshake failed");
+                return None;
             }
             Err(_) => {
-                tracing::debug!(address = %self.address, "a TLS handshake took too long");
-                return;
+                tracing::debug!(%address, "a TLS handshake took too long");
+                return None;
             }
         };
-        let Some(connection) = connection(&tls, self.address) else { return };
-        let Some(_place) = self.peers.clone().enter(connection.peer.as_deref(), self.limits.per_peer) else {
-            tracing::warn!(address = %self.address, "a node has too many connections; this one is closed");
-            return;
+        let connection = connection(&tls, address)?;
+        let Some(place) = peers.enter(connection.peer.as_deref(), limits.per_peer) else {
+            tracing::warn!(%address, "a node has too many connections; this one is closed");
+            return None;
         };
-        let age = if connection.peer.is_some() { self.limits.age } else { self.limits.anonymous_age };
-        let end =
-            End { closer: connection.closer.clone(), age, shutdown: self.shutdown, limits: self.limits };
-        let http1 = connection.http1;
+        Some(Box::new(Met { tls, connection, limits, shutdown, _place: place, _slot: slot }))
+    }
+}
+
+/// A connection that has begun.
+struct Met {
+    tls: Box<TlsStream<TcpStream>>,
+    connection: Connection,
+    limits: Limits,
+    shutdown: watch::Receiver<bool>,
+    _place: Place,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Met {
+    async fn serve<H, F, B>(mut self: Box<Met>, handle: H)
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let (limits, connection) = (&self.limits, self.connection.clone());
+        let (address, http1) = (connection.address, connection.http1);
+        let age = if connection.peer.is_some() { limits.age } else { limits.anonymous_age };
+        let closer = &self.connection.closer;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection.clone());
             // In a box of its own: the task of a stream lives on with its body, when what made the
@@ -315,21 +342,24 @@ impl One {
             let answer = Box::pin(handle(request));
             async move { Ok::<_, Infallible>(answer.await) }
         });
-        let io = TokioIo::new(tls);
+        let io = TokioIo::new(self.tls);
+        let wanted = std::pin::pin!(wanted(closer, age, &mut self.shutdown));
         let ended = if http1 {
-            let http = http1_builder(self.limits).serve_connection(io, service).with_upgrades();
+            let http = http1_builder(limits).serve_connection(io, service).with_upgrades();
+            let http = Box::pin(of_http1(http, closer.clone()));
             // Boxed, so that the many connections of HTTP/2 have no room for it.
-            Box::pin(end.of_http1(http)).await
+            let ended = Box::pin(to_its_end(http, wanted, limits.ending, |_| {})).await;
+            closer.cut.set();
+            ended
         } else {
-            let http = Box::pin(builder(self.limits).serve_connection(io, service));
-            end.of(http, |http| http.graceful_shutdown()).await
+            let http = Box::pin(builder(limits).serve_connection(io, service));
+            to_its_end(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
         };
         match ended {
             Some(Ok(())) => {}
-            Some(Err(error)) => tracing::debug!(address = %self.address, %error, "a connection ended"),
-            None => tracing::debug!(address = %self.address, "a connection did not end by itself"),
+            Some(Err(error)) => tracing::debug!(%address, %error, "a connection ended"),
+            None => tracing::debug!(%address, "a connection did not end by itself"),
         }
-        drop(self.slot);
     }
 }
 
@@ -365,72 +395,57 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
     Some(Connection { peer, address, binding, http1, closer: Arc::default() })
 }
 
-/// How a connection comes to its end.
-struct End {
-    closer: Arc<Closer>,
-    age: Duration,
-    shutdown: watch::Receiver<bool>,
-    limits: Limits,
+/// Waits for a reason to close.
+async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        () = closer.notify.notified() => {}
+        () = tokio::time::sleep(age) => {}
+        () = stopped(shutdown) => {}
+    }
+    closer.closing.set();
 }
 
-impl End {
-    /// Waits for a reason to close.
-    async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<bool>) {
-        tokio::select! {
-            () = closer.notify.notified() => {}
-            () = tokio::time::sleep(age) => {}
-            () = stopped(shutdown) => {}
+/// Runs a connection to its end, and closes it once that is wanted; `None` when it had to be cut
+/// some time later. What is handed on lies elsewhere: it would take its room anew at every step.
+async fn to_its_end<C: Future>(
+    mut http: Pin<Box<C>>,
+    wanted: impl Future<Output = ()> + Unpin,
+    within: Duration,
+    close: impl FnOnce(Pin<&mut C>),
+) -> Option<C::Output> {
+    tokio::select! {
+        ended = http.as_mut() => Some(ended),
+        () = wanted => {
+            close(http.as_mut());
+            tokio::time::timeout(within, http).await.ok()
         }
-        closer.closing.set();
-    }
-
-    /// Runs a connection to its end; `None` when it had to be cut. It comes in a box, as a
-    /// future that is handed on would take its room anew at every step.
-    async fn of<C: Future>(
-        mut self,
-        mut http: Pin<Box<C>>,
-        close: impl FnOnce(Pin<&mut C>),
-    ) -> Option<C::Output> {
-        tokio::select! {
-            ended = http.as_mut() => Some(ended),
-            () = End::wanted(&self.closer, self.age, &mut self.shutdown) => {
-                close(http.as_mut());
-                tokio::time::timeout(self.limits.ending, http).await.ok()
-            }
-        }
-    }
-
-    /// The same over HTTP/1.1, where what follows an upgrade belongs to the connection.
-    async fn of_http1<I, S, B>(self, http: UpgradeableConnection<I, S>) -> Option<hyper::Result<()>>
-    where
-        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-        S: HttpService<Incoming, ResBody = B>,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        B: Body + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let closer = self.closer.clone();
-        let whole = async {
-            let mut http = std::pin::pin!(http);
-            let ended = tokio::select! {
-                ended = http.as_mut() => ended,
-                () = closer.closing.wait() => {
-                    http.as_mut().graceful_shutdown();
-                    http.await
-                }
-            };
-            if closer.upgraded.load(Ordering::Acquire) {
-                closer.upgrade_ended.wait().await;
-            }
-            ended
-        };
-        let ended = self.of(Box::pin(whole), |_| {}).await;
-        closer.cut.set();
-        ended
     }
 }
 
-fn builder(limits: Limits) -> hyper::server::conn::http2::Builder<TokioExecutor> {
+/// A connection over HTTP/1.1, where what follows an upgrade belongs to it.
+async fn of_http1<I, S, B>(http: UpgradeableConnection<I, S>, closer: Arc<Closer>) -> hyper::Result<()>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut http = std::pin::pin!(http);
+    let ended = tokio::select! {
+        ended = http.as_mut() => ended,
+        () = closer.closing.wait() => {
+            http.as_mut().graceful_shutdown();
+            http.await
+        }
+    };
+    if closer.upgraded.load(Ordering::Acquire) {
+        closer.upgrade_ended.wait().await;
+    }
+    ended
+}
+
+fn builder(limits: &Limits) -> hyper::server::conn::http2::Builder<TokioExecutor> {
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -440,12 +455,14 @@ fn builder(limits: Limits) -> hyper::server::conn::http2::Builder<TokioExecutor>
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
+        // What nodes need to know of the time is in the answers.
+        .auto_date_header(false)
         .keep_alive_interval(limits.keepalive)
         .keep_alive_timeout(limits.keepalive);
     builder
 }
 
-fn http1_builder(limits: Limits) -> hyper::server::conn::http1::Builder {
+fn http1_builder(limits: &Limits) -> hyper::server::conn::http1::Builder {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())

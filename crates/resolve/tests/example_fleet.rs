@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use model::replication::Mode;
 use resolve::{Tree, check, render};
 
 fn read_into(tree: &mut Tree, top: &Path, folder: &Path) {
@@ -43,8 +44,15 @@ fn the_example_is_right() {
     let granted = |name| nodes.node(name).unwrap().grants.clone();
     let delegations = granted("lab-1.demo").read_delegations().unwrap();
     assert_eq!(delegations["look"].commands, [["/usr/bin/uptime"]]);
-    assert_eq!(granted("web-1.demo").read_sync().unwrap().unwrap().kinds, ["Site"]);
-    assert_eq!(granted("lab-1.demo").sync, None);
+    assert!(delegations["look"].actions.is_empty());
+    assert!(granted("web-1.demo").read_delegations().unwrap()["web"].actions.contains_key("reload"));
+    let sync = |name| granted(name).read_sync().unwrap().unwrap();
+    let (web, lab) = (sync("web-1.demo"), sync("lab-1.demo"));
+    assert_eq!((web.mode, web.folder.as_deref()), (Mode::Managed, Some("/srv/sites")));
+    assert_eq!(
+        (web.kinds, lab.kinds, lab.mode),
+        (vec!["Site".to_owned()], vec!["Site".to_owned()], Mode::Autonomous)
+    );
     assert!(nodes.node("db-1.demo").is_none());
     assert_eq!(nodes.blobs.len(), 2);
 }

@@ -8,20 +8,19 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use streams::grpc::Part;
-use tokio::sync::mpsc;
+use streams::body::{Part, Parts};
 
 /// A response's body.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// All of it.
     Whole(Full<Bytes>),
-    /// What comes through a channel; then trailers, if it ended in order.
+    /// What comes as it comes; then trailers, if it ended in order.
     Parts {
-        /// The channel.
-        parts: mpsc::Receiver<Part>,
+        /// The parts.
+        parts: Parts,
         /// What a body that ended in order ends with; with none it just ends.
-        trailers: Option<HeaderMap>,
+        trailers: Option<fn() -> HeaderMap>,
     },
 }
 
@@ -41,11 +40,11 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             ReplyBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            ReplyBody::Parts { parts, trailers } => match parts.poll_recv(cx) {
+            ReplyBody::Parts { parts, trailers } => match parts.poll_part(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(*bytes)))),
+                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Poll::Ready(Some(Part::End) | None) => {
-                    Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+                    Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers()))))
                 }
             },
         }

@@ -276,7 +276,7 @@ async fn a_source_from_an_old_backup_begins_a_new_life() {
     while ended < 3 {
         let ends = grpc(&node, &mut node.dial().await).await.unwrap();
         let (_orders, taken) = orders();
-        let link = Link::new(config(Mode::Autonomous, "l2"), model::Timestamp(0));
+        let link = Box::new(Link::new(config(Mode::Autonomous, "l2"), model::Timestamp(0)));
         let driven = drive(link, old.clone(), ends, Vec::new(), old.watch(), taken);
         // The first links end with the new life; the last one stays.
         match tokio::time::timeout(Duration::from_secs(3), driven).await {

@@ -217,7 +217,7 @@ async fn check_ins_on_a_link_are_of_the_nodes_share() {
     let big = CheckIn { facts, ..quiet() };
     for _ in 0..80 {
         let frame = Frame::CheckIn(Box::new(big.clone()));
-        link.orders.send(Order::Say(Box::new(frame))).await.unwrap();
+        assert!(link.orders.tell_in_turn(Order::Say(Box::new(frame))).await);
     }
     // Looked at so seldom that looking does not use it up.
     let looks = AtomicUsize::new(0);

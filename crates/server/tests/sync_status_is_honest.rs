@@ -124,7 +124,8 @@ async fn a_refusal_of_what_was_never_sent_is_not_shown() {
         code: "no".to_owned(),
         message: "never heard of".to_owned(),
     };
-    link.orders.send(streams::Order::Say(Box::new(sync::Frame::Refused(Box::new(refused))))).await.unwrap();
+    let word = streams::Order::Say(Box::new(sync::Frame::Refused(Box::new(refused))));
+    assert!(link.orders.tell_in_turn(word).await);
     // What is applied after it has been heard after it.
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;

@@ -20,11 +20,11 @@ use model::{ObjectKey, Timestamp};
 use sync::Frame;
 use sync::frame::{GoAway, Ping};
 use sync::link::{Input, Link, Output, may_overtake};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::ends::{EndsError, Incoming, Outgoing};
-pub use crate::order::{Ended, Ends, Order, Orders, Parting, Post, Posted, orders};
+pub use crate::order::{Ended, Ends, Order, Orders, Parting, Post, Posted, Taken, orders};
 use crate::shore::Shore;
 use crate::weight::{FRAME, run_of, weight};
 
@@ -40,6 +40,8 @@ const MAX_PROBES: usize = 32;
 const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long is still listened to a peer that takes nothing any more: it may have said why.
+const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
 const JOBS_END: Duration = Duration::from_secs(60);
 /// How long the other side of a link that is probed has to say something.
@@ -51,18 +53,20 @@ const ANSWER: usize = wire::batch::FULL;
 
 /// Runs a link to its end. `first` are frames that were read already.
 ///
-/// The link lies in a box, once: a task that held it would have room for it in every future
-/// that it goes through.
+/// The link lies in a box: a task that held it would have room for it in every future that it
+/// goes through.
 pub fn drive<S: Shore>(
-    link: Link,
+    link: Box<Link>,
     shore: Arc<S>,
     ends: Ends,
     first: Vec<Frame>,
     feed: watch::Receiver<u64>,
-    orders: mpsc::Receiver<Order>,
+    orders: Taken,
 ) -> impl Future<Output = Ended> + Send {
     let Ends { incoming, outgoing } = ends;
-    run(Box::new(Driver::new(link, shore, outgoing)), incoming, first, feed, orders)
+    let mut driver = Box::new(Driver::new(link, shore, outgoing));
+    driver.hears = incoming.is_some();
+    run(driver, incoming, first, feed, orders)
 }
 
 async fn run<S: Shore>(
@@ -70,7 +74,7 @@ async fn run<S: Shore>(
     mut incoming: Option<Box<dyn Incoming>>,
     first: Vec<Frame>,
     mut feed: watch::Receiver<u64>,
-    mut orders: mpsc::Receiver<Order>,
+    mut orders: Taken,
 ) -> Ended {
     driver.take(Input::Open);
     driver.frames(first);
@@ -105,7 +109,7 @@ async fn run<S: Shore>(
                 Ok(()) => driver.take(Input::FeedChanged),
                 Err(_) => feed_open = false,
             },
-            Some(order) = orders.recv() => driver.order(order),
+            Some(order) = orders.next() => driver.order(order),
             () = alarm.as_mut(), if timed => driver.take(Input::Tick),
         }
         driver.shore.progress(&driver.link);
@@ -145,12 +149,16 @@ enum Done {
 }
 
 struct Driver<S> {
-    link: Link,
+    link: Box<Link>,
     shore: Arc<S>,
     began: Instant,
     outgoing: Option<Box<dyn Outgoing>>,
     /// Frames leave by a transport, and not as answers.
     streams: bool,
+    /// Frames come by a transport, and not by posts.
+    hears: bool,
+    /// Nothing can be sent any more; until when the other side's last words are waited for.
+    listens: Option<Instant>,
     sending: Option<Sending>,
     /// Frames that came and were not taken yet.
     backlog: VecDeque<Frame>,
@@ -174,12 +182,14 @@ struct Driver<S> {
 }
 
 impl<S: Shore> Driver<S> {
-    fn new(link: Link, shore: Arc<S>, outgoing: Option<Box<dyn Outgoing>>) -> Driver<S> {
+    fn new(link: Box<Link>, shore: Arc<S>, outgoing: Option<Box<dyn Outgoing>>) -> Driver<S> {
         Driver {
             link,
             shore,
             began: Instant::now(),
             streams: outgoing.is_some(),
+            hears: false,
+            listens: None,
             outgoing,
             sending: None,
             backlog: VecDeque::new(),
@@ -210,7 +220,7 @@ impl<S: Shore> Driver<S> {
         // Once its time has passed, only the end of what is under way matters.
         let asker = self.asker.as_ref().map(|asker| asker.until).filter(|until| *until > Instant::now());
         let probe = self.probes.first().map(|(until, _)| *until);
-        link.into_iter().chain(asker).chain(probe).chain(self.words).min()
+        link.into_iter().chain(asker).chain(probe).chain(self.words).chain(self.listens).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -222,9 +232,10 @@ impl<S: Shore> Driver<S> {
 
     /// Nothing is left to be said, or nobody is there to hear it.
     fn is_over(&self) -> bool {
-        let said = self.queued == 0 && self.sending.is_none();
-        let late = self.words.is_some_and(|until| Instant::now() >= until);
-        self.gone || (self.closed.is_some() && (said || late))
+        let said = self.listens.is_some() || self.queued == 0 && self.sending.is_none();
+        let past = |until: Instant| Instant::now() >= until;
+        let late = self.words.is_some_and(past);
+        self.gone || self.listens.is_some_and(past) || (self.closed.is_some() && (said || late))
     }
 
     fn came(&mut self, came: Result<Option<Vec<Frame>>, EndsError>) {
@@ -450,16 +461,19 @@ impl<S: Shore> Driver<S> {
 
     fn sent(&mut self, (outgoing, sent): (Box<dyn Outgoing>, Result<(), EndsError>)) {
         self.sending = None;
-        self.outgoing = Some(outgoing);
         // An idle link keeps no room for frames.
         for queue in [&mut self.control, &mut self.data, &mut self.backlog] {
             if queue.is_empty() {
                 queue.shrink_to_fit();
             }
         }
-        if let Err(error) = sent {
-            self.error = Some(error);
-            self.gone = true;
+        match sent {
+            Ok(()) => self.outgoing = Some(outgoing),
+            Err(error) => {
+                self.error = Some(error);
+                self.gone |= !self.hears;
+                self.listens = Some(Instant::now() + LISTEN);
+            }
         }
     }
 
@@ -491,6 +505,13 @@ impl<S: Shore> Driver<S> {
         let lost = || ("lost".to_owned(), "the connection is gone".to_owned(), None);
         let (code, message, retry_after) = self.closed.take().unwrap_or_else(lost);
         let met = self.link.peer().is_some();
-        Ended { code, message, retry_after, counters: *self.link.counters(), met, error: self.error }
+        Ended {
+            code,
+            message,
+            retry_after,
+            counters: Box::new(*self.link.counters()),
+            met,
+            error: self.error,
+        }
     }
 }

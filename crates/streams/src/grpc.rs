@@ -8,10 +8,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming as Body;
 use model::SectionKey;
 use sync::Frame;
-use tokio::sync::mpsc;
 use wire::cloudevents::{Origin, ReadFrameError, protobuf};
 use wire::grpc::{self, Decoder, Status};
 
+use crate::body::ResponsePipe;
 use crate::ends::{EndsError, Incoming, Outgoing};
 
 /// The most frames that are read before they are handled.
@@ -207,28 +207,14 @@ impl Pipe for RequestPipe {
     }
 }
 
-/// What the control plane's response bodies are made of. Small: room for some is kept for
-/// every link.
-#[derive(Debug)]
-pub enum Part {
-    /// Bytes.
-    Data(Box<Bytes>),
-    /// The end in order.
-    End,
-}
-
-/// The pipe into the body of a response at the control plane.
-pub struct ResponsePipe(pub mpsc::Sender<Part>);
-
 #[async_trait]
 impl Pipe for ResponsePipe {
     async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
-        let sent = self.0.send(Part::Data(Box::new(bytes))).await;
-        sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
+        ResponsePipe::put(self, bytes).await
     }
 
     async fn end(&mut self) {
-        let _ = self.0.send(Part::End).await;
+        ResponsePipe::end(self).await;
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`shore::Shore`], which keeps the sets and applies what comes. It decides nothing: what is
 //! to be done is the link's word, how it is carried the ends', how it is kept the shore's.
 
+pub mod body;
 pub mod drive;
 pub mod ends;
 pub mod grpc;
@@ -15,7 +16,7 @@ pub mod sse;
 pub mod websocket;
 mod weight;
 
-pub use drive::{Ended, Order, Orders, drive};
+pub use drive::{Ended, Order, Orders, Taken, drive};
 pub use ends::{EndsError, Incoming, Outgoing};
 pub use memory::MemoryShore;
 pub use shore::Shore;

@@ -68,7 +68,7 @@ impl Opener<'_> {
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
         let target = Target { method: method.as_str(), path: bare, query, body: &[] };
         let signed = signature::sign_opening(target, binding, self.node, self.key, self.now, self.number);
-        Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(uri)
             .header(PROTOCOL_HEADER, PROTOCOL)
@@ -76,7 +76,9 @@ impl Opener<'_> {
             .header(CHANNEL_BINDING, signed.binding)
             .header(SIGNATURE_INPUT, signed.input)
             .header(SIGNATURE, signed.signature)
-            .body(())
+            .body(())?;
+        signature::keep_out_of_table(request.headers_mut());
+        Ok(request)
     }
 
     fn origin(&self) -> Origin {

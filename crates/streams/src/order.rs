@@ -1,17 +1,20 @@
 //! What a link is told from outside, and what is known of it at its end.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_channel::mpsc;
+use futures_util::{SinkExt, StreamExt};
 use sync::Frame;
 use sync::link::Counters;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::ends::{EndsError, Incoming, Outgoing};
 
 /// Orders that may wait for a link.
 const ORDERS: usize = 16;
 
-/// What a link may be told from outside. Small: room for some is kept for every link.
+/// What a link may be told from outside.
 pub enum Order {
     /// Orphans may be deleted, however many.
     Approve,
@@ -64,11 +67,42 @@ pub struct Posted {
 }
 
 /// The way to a link.
-pub type Orders = mpsc::Sender<Order>;
+#[derive(Clone, Debug)]
+pub struct Orders(Arc<Mutex<mpsc::Sender<Order>>>);
 
-/// A way to a link that is to be driven.
-pub fn orders() -> (Orders, mpsc::Receiver<Order>) {
-    mpsc::channel(ORDERS)
+/// What a link is told, as it takes it.
+#[derive(Debug)]
+pub struct Taken(mpsc::Receiver<Order>);
+
+/// A way to a link that is to be driven. It takes a few hundred bytes: every link has one.
+pub fn orders() -> (Orders, Taken) {
+    let (orders, taken) = mpsc::channel(ORDERS - 1);
+    (Orders(Arc::new(Mutex::new(orders))), Taken(taken))
+}
+
+impl Orders {
+    /// Tells the link something; `false` when it has enough to do, or takes nothing any more.
+    pub fn tell(&self, order: Order) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(order).is_ok()
+    }
+
+    /// Tells the link something once it has room for it; `false` when it takes nothing any more.
+    pub async fn tell_in_turn(&self, order: Order) -> bool {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        own.send(order).await.is_ok()
+    }
+
+    /// Whether the link takes nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_closed()
+    }
+}
+
+impl Taken {
+    /// The next order; `None` when nobody can tell the link anything any more.
+    pub async fn next(&mut self) -> Option<Order> {
+        self.0.next().await
+    }
 }
 
 /// How a link ended.
@@ -81,7 +115,7 @@ pub struct Ended {
     /// Not to come back sooner than after as many seconds.
     pub retry_after: Option<u64>,
     /// What was counted.
-    pub counters: Counters,
+    pub counters: Box<Counters>,
     /// The other side said hello.
     pub met: bool,
     /// Why the transport was given up, when that is what ended it.

@@ -4,12 +4,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use net::stream::{Piece, Receiver};
 use sync::Frame;
-use tokio::sync::mpsc;
 use wire::cloudevents::{Origin, json};
 use wire::sse::{self, Decoder};
 
+use crate::body::ResponsePipe;
 use crate::ends::{EndsError, Incoming, Outgoing};
-use crate::grpc::Part;
 
 /// Frames from a response of events, at the agent.
 pub struct SseIncoming {
@@ -53,13 +52,13 @@ impl Incoming for SseIncoming {
 
 /// Frames into a response of events, at the control plane.
 pub struct SseOutgoing {
-    pipe: mpsc::Sender<Part>,
+    pipe: ResponsePipe,
     origin: Origin,
 }
 
 impl SseOutgoing {
     /// Writes events of this origin.
-    pub fn new(pipe: mpsc::Sender<Part>, origin: Origin) -> SseOutgoing {
+    pub fn new(pipe: ResponsePipe, origin: Origin) -> SseOutgoing {
         SseOutgoing { pipe, origin }
     }
 }
@@ -71,11 +70,10 @@ impl Outgoing for SseOutgoing {
         for frame in &frames {
             sse::encode(&mut self.origin, frame, &mut out)?;
         }
-        let sent = self.pipe.send(Part::Data(Box::new(Bytes::from(out)))).await;
-        sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
+        self.pipe.put(Bytes::from(out)).await
     }
 
     async fn finish(&mut self) {
-        let _ = self.pipe.send(Part::End).await;
+        self.pipe.end().await;
     }
 }

@@ -109,7 +109,7 @@ fn start(streams: bool) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, Orders) {
     let config = LinkConfig::new(Role::Principal, Mode::Managed, "p", vec![Kind::new("Item")]);
     let (to, told) = orders();
     let watch = shore.under.watch();
-    let link = Link::new(config, Timestamp(0));
+    let link = Box::new(Link::new(config, Timestamp(0)));
     tokio::spawn(drive(link, shore.clone(), ends, vec![hello("a")], watch, told));
     (shore, frames, to)
 }
@@ -190,7 +190,7 @@ async fn what_is_posted_over_what_waits_is_refused() {
     let post = |frames: Vec<Frame>| {
         let (answer, posted) = oneshot::channel();
         let post = Order::Post(Box::new(Post { frames, wait: Duration::from_millis(1), answer }));
-        (orders.clone().try_send(post).is_ok(), posted)
+        (orders.tell(post), posted)
     };
     let (taken, _first) = post(vec![check_in(); 10]);
     settled().await;
@@ -210,7 +210,7 @@ async fn every_probe_is_answered() {
     let (_shore, frames, orders) = start(true);
     let probe = || {
         let (answer, heard) = oneshot::channel();
-        orders.try_send(Order::Probe(answer)).unwrap();
+        assert!(orders.tell(Order::Probe(answer)));
         heard
     };
     let (one, two) = (probe(), probe());

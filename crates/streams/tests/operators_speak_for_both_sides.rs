@@ -36,7 +36,7 @@ impl Outgoing for Pipe<mpsc::Sender<Vec<Frame>>> {
 fn start(role: Role, shore: &Arc<MemoryShore>, ends: Ends) -> Orders {
     let (sender, taken) = orders();
     let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
-    let link = Link::new(config, Timestamp(0));
+    let link = Box::new(Link::new(config, Timestamp(0)));
     tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
     sender
 }
@@ -74,9 +74,9 @@ async fn orphans_wait_for_a_word_and_go_with_it() {
     put(&principal, 20);
     let (to_principal, to_agent) = link(&principal, &agent);
     until("all came", || agent.their_count() == 20).await;
-    let _ = to_principal.send(Order::Shutdown).await;
-    let _ = to_agent.send(Order::Shutdown).await;
-    until("the links are over", || to_principal.is_closed() && to_agent.is_closed()).await;
+    let _ = to_principal.tell_in_turn(Order::Shutdown).await;
+    let _ = to_agent.tell_in_turn(Order::Shutdown).await;
+    until("the links are over", || to_principal.is_over() && to_agent.is_over()).await;
 
     // The control plane is another one, which knows of four.
     let restored = Arc::new(MemoryShore::new("p2".parse().unwrap()));
@@ -84,7 +84,7 @@ async fn orphans_wait_for_a_word_and_go_with_it() {
     let (to_restored, _to_agent) = link(&restored, &agent);
     until("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
     assert_eq!(agent.their_count(), 20, "nothing is deleted before");
-    to_restored.send(Order::Approve).await.unwrap();
+    assert!(to_restored.tell_in_turn(Order::Approve).await);
     until("they are gone", || agent.their_count() == 4).await;
     until("and the control plane knows", || restored.refused_there() == 0).await;
 }

@@ -66,6 +66,58 @@ impl Backoff {
     }
 }
 
+/// When a side that lost its link comes back.
+#[derive(Clone, Debug)]
+pub struct Comeback {
+    backoff: Backoff,
+    not_before: Timestamp,
+    unreached: bool,
+}
+
+impl Comeback {
+    /// At once; waits are spread by this seed: different for each node.
+    pub fn new(seed: u64) -> Comeback {
+        Comeback { backoff: Backoff::new(seed), not_before: Timestamp(0), unreached: false }
+    }
+
+    /// No link is to be opened before.
+    pub fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// A link worked: the next failure is the first.
+    pub fn worked(&mut self) {
+        self.backoff.succeeded();
+        self.unreached = false;
+    }
+
+    /// There is a reason to open a link now.
+    pub fn at_once(&mut self, now: Timestamp) {
+        self.not_before = now;
+    }
+
+    /// A link failed, or could not be opened; `unreached`: nobody was there.
+    pub fn failed(&mut self, now: Timestamp, at_least: Option<Duration>, unreached: bool) {
+        self.unreached = unreached;
+        self.not_before = now.plus(self.backoff.failed(at_least));
+    }
+
+    /// A link that worked was lost, and with it maybe those of the whole fleet.
+    pub fn lost(&mut self, now: Timestamp, at_least: Option<Duration>) {
+        self.unreached = false;
+        let wait = self.backoff.lost().max(at_least.unwrap_or_default().min(LONGEST_ASKED));
+        self.not_before = now.plus(wait);
+    }
+
+    /// The other side answered elsewhere. If nobody was there before, the wait for that is over;
+    /// many may learn it at one instant, and come one by one.
+    pub fn reached(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.unreached) {
+            self.not_before = self.not_before.min(now.plus(self.backoff.lost()));
+        }
+    }
+}
+
 /// How long to stay away, as the other side asks for it in seconds, within [`LONGEST_ASKED`].
 pub fn asked(seconds: u64) -> u64 {
     seconds.min(LONGEST_ASKED.as_secs())

@@ -170,7 +170,7 @@ pub struct Ack {
     pub refused: u64,
 }
 
-/// An event that will never be applied.
+/// An event that will never be applied, or, with the code [`crate::refusal::FAILS`], is not for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The change in the feed.

@@ -24,6 +24,9 @@ pub const TOO_MANY: &str = "too-many";
 pub const FAILS: &str = "fails-for-now";
 /// Fetched anew as often as allowed, and it still does not fit.
 pub const RECOVERY_FAILED: &str = "recovery-failed";
+/// All of these codes. The place where objects live has others.
+pub const ALL: [&str; 10] =
+    [WRONG_SIDE, KIND, NO_UID, TOO_LARGE, DIGEST, UID_TWICE, TOO_MANY, FAILS, RECOVERY_FAILED, BAD_NAME];
 /// The longest name, namespace, kind or uid, in bytes.
 pub const MAX_TEXT: usize = 512;
 /// A name, namespace, kind or uid is empty where it may not be, or too long.

@@ -8,7 +8,7 @@ mod pair;
 
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Frame, Interop};
-use sync::link::{Outcome, Standing};
+use sync::link::{Note, Outcome, Standing};
 use sync::{Input, Link, Mode};
 
 const APP: &str = "Application";
@@ -70,6 +70,11 @@ fn an_object_that_always_fails_hides_no_other_difference() {
         "others go on"
     );
     assert_eq!(pair.link(PRINCIPAL).refused_there(), 1, "the source sees it");
+    let why = pair.sides[PRINCIPAL].notes.iter().find_map(|note| match note {
+        Note::RefusedThere { code, message, .. } => Some((code.as_str(), message.as_str())),
+        _ => None,
+    });
+    assert_eq!(why, Some(("fails-for-now", "the disk is busy")), "and is told why, once");
     assert!(pair.link(AGENT).counters().marks_equal > 0, "the rest is compared, and equal");
     // It is still tried, and works one day.
     pair.sides[AGENT].outcome = |_, _| Outcome::Done;

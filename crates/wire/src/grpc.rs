@@ -115,10 +115,28 @@ impl Decoder {
     pub fn push(&mut self, chunk: Bytes) {
         if self.partial.is_empty() && self.chunk.is_empty() {
             self.chunk = chunk;
+        } else if self.chunk.is_empty() && self.lacks() > 0 {
+            // What the started message lacks is copied to it; the rest stays as it came.
+            let mut chunk = chunk;
+            while self.lacks() > 0 && !chunk.is_empty() {
+                let next = chunk.split_to(self.lacks().min(chunk.len()));
+                self.partial.extend_from_slice(&next);
+            }
+            self.chunk = chunk;
         } else {
             self.hold_chunk();
             self.partial.extend_from_slice(&chunk);
         }
+    }
+
+    /// How many bytes the started message lacks, as far as that is known; 0 for one that is
+    /// whole, or too long.
+    fn lacks(&self) -> usize {
+        let Some((head, rest)) = self.partial.split_at_checked(PREFIX) else {
+            return PREFIX - self.partial.len();
+        };
+        let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if len > self.limit { 0 } else { len.saturating_sub(rest.len()) }
     }
 
     /// The next message that is whole, or `None` when more must come first.
@@ -152,7 +170,10 @@ impl Decoder {
             let mut message = self.partial.split_to(PREFIX + len).freeze();
             message.advance(PREFIX);
             // What follows is in one piece; it needs no copy.
-            self.chunk = std::mem::take(&mut self.partial).freeze();
+            let rest = std::mem::take(&mut self.partial);
+            if !rest.is_empty() {
+                self.chunk = rest.freeze();
+            }
             message
         };
         if self.chunk.is_empty() {
@@ -370,6 +391,11 @@ pub fn agree(headers: &HeaderMap) -> Result<Agreed, Problem> {
     let outgoing_gzip =
         text(&ACCEPT_ENCODING).is_some_and(|all| all.split(',').any(|coding| coding.trim() == GZIP));
     Ok(Agreed { incoming_gzip, outgoing_gzip, timeout: text(&TIMEOUT).and_then(timeout) })
+}
+
+/// The trailers of a call that ended well.
+pub fn ended() -> HeaderMap {
+    Status::ok().headers()
 }
 
 /// Puts the headers of a request or response in: content type and codings.

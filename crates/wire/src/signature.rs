@@ -127,6 +127,16 @@ pub fn sign_opening(
     }
 }
 
+/// Keeps the headers of a signature out of the connection's compression table: they differ from
+/// request to request, and would only drive out what comes again.
+pub fn keep_out_of_table(headers: &mut http::HeaderMap) {
+    for name in [SIGNATURE_INPUT, SIGNATURE, CONTENT_DIGEST, CHANNEL_BINDING] {
+        if let Some(value) = headers.get_mut(name) {
+            value.set_sensitive(true);
+        }
+    }
+}
+
 fn params(covered: &str, node: &NodeId, now: Timestamp, nonce: u64) -> String {
     format!(r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#, now.secs())
 }

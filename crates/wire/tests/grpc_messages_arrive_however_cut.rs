@@ -85,6 +85,28 @@ fn a_message_that_came_whole_is_not_copied() {
 }
 
 #[test]
+fn pieces_may_come_before_they_are_asked_for() {
+    let messages: Vec<Vec<u8>> = (1..40_u8).map(|n| vec![n; usize::from(n) * 3]).collect();
+    let all = Bytes::from(packed(&messages, false));
+    for size in [1, 2, 7, 50, 400] {
+        let mut decoder = Decoder::new(LIMIT, false);
+        let mut found = Vec::new();
+        for (at, piece) in all.chunks(size).enumerate() {
+            decoder.push(Bytes::copy_from_slice(piece));
+            // Only now and then, and then not all.
+            if at % 3 == 0 {
+                found.extend(decoder.next().unwrap().map(|message| message.to_vec()));
+            }
+        }
+        while let Some(message) = decoder.next().unwrap() {
+            found.push(message.to_vec());
+        }
+        assert_eq!(found, messages, "in pieces of {size}");
+        assert_eq!(decoder.held(), 0);
+    }
+}
+
+#[test]
 fn bounds_and_marks_are_kept() {
     let decode = |bytes: Vec<u8>, limit, gzip| {
         let mut decoder = Decoder::new(limit, gzip);

@@ -153,6 +153,11 @@ impl Synchronization {
         self.links.requested();
     }
 
+    /// The control plane answered a call: it is there again, if it was not.
+    pub fn reached(&self) {
+        self.links.reached();
+    }
+
     /// Whether check-ins can go over an open stream.
     pub fn is_open(&self) -> bool {
         self.links.is_open()

@@ -15,7 +15,7 @@ use model::replication::Transport;
 use model::{Kind, Timestamp};
 use streams::drive::{self, Ended, Ends, Order, Orders};
 use streams::{EndsError, drive as run_link};
-use sync::backoff::{Backoff, poll_at};
+use sync::backoff::{Comeback, poll_at};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
 use tokio::sync::{mpsc, watch};
@@ -42,6 +42,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const POLL_LOOK: Duration = Duration::from_millis(50);
 /// A poll is given up after this: it waits for something that is not its business.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
+/// What a side that stops says of it.
+const STOPS: &str = "shutdown:";
 /// The longest sleep without a link.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A link that lived so long was a good one: the next failure is the first.
@@ -57,6 +59,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 enum Told {
     /// Work waits at the control plane.
     Requested,
+    /// The control plane answered a call.
+    Reached,
     /// Another release is held.
     Policy(Policy),
 }
@@ -120,9 +124,8 @@ impl Links {
             stopped: stopped.clone(),
             current: current.clone(),
             carriers: Carriers::default(),
-            backoff: Backoff::new(seed),
+            comeback: Comeback::new(seed),
             began: Instant::now(),
-            not_before: Instant::now(),
             lost: Instant::now(),
             last_poll: None,
             requested: false,
@@ -142,6 +145,11 @@ impl Links {
     /// Work waits at the control plane, which wants a stream for it.
     pub fn requested(&self) {
         self.tell(Told::Requested);
+    }
+
+    /// The control plane answered a call.
+    pub fn reached(&self) {
+        self.tell(Told::Reached);
     }
 
     /// Another release is held.
@@ -168,10 +176,12 @@ impl Links {
     pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
         let open = self.stream()?;
         let answer = open.shore.ask();
-        let said = open.orders.send(Order::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
+        let said = open.orders.tell_in_turn(Order::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
         // With the link's end the one that would answer is gone too.
         drop(open);
-        said.ok()?;
+        if !said {
+            return None;
+        }
         timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
     }
 
@@ -201,10 +211,8 @@ struct Manager {
     stopped: watch::Receiver<bool>,
     current: Current,
     carriers: Carriers,
-    backoff: Backoff,
+    comeback: Comeback,
     began: Instant,
-    /// No link is opened before.
-    not_before: Instant,
     /// When the last stream ended.
     lost: Instant,
     last_poll: Option<Instant>,
@@ -242,7 +250,7 @@ impl Manager {
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
                 Some(told) = self.told.recv() => self.take(told),
-                Ok(()) = self.rules.changed() => self.not_before = Instant::now(),
+                Ok(()) = self.rules.changed() => self.comeback.at_once(self.now()),
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
                 () = sleep_until(at) => if let Some((_, carrier)) = plan {
@@ -261,10 +269,11 @@ impl Manager {
     fn take(&mut self, told: Told) {
         match told {
             Told::Requested => self.requested = true,
+            Told::Reached => self.comeback.reached(self.now()),
             Told::Policy(policy) => {
                 let transport = policy.transport;
                 if transport != self.policy.transport {
-                    self.not_before = Instant::now();
+                    self.comeback.at_once(self.now());
                 }
                 self.policy = policy;
                 self.view.set(|view| view.transport = transport);
@@ -276,6 +285,15 @@ impl Manager {
     fn timestamp(&self, at: Instant) -> Timestamp {
         let since = at.saturating_duration_since(self.began);
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.timestamp(Instant::now())
+    }
+
+    /// The moment of that time; at most [`LONGEST_WAIT`] from now.
+    fn instant(&self, at: Timestamp) -> Instant {
+        from_now(at.since(self.now()))
     }
 
     /// Something is to go one way or the other.
@@ -297,7 +315,7 @@ impl Manager {
         let (now, needed) = (Instant::now(), self.is_needed());
         let best = self.carriers.next(self.policy.transport, now);
         let wanted = needed || (self.keeps_open() && best.is_stream());
-        let first = wanted.then_some((self.not_before, best));
+        let first = wanted.then_some((self.instant(self.comeback.not_before()), best));
         let poll = self.keeps_open().then(|| self.poll_at()).flatten();
         first.into_iter().chain(poll.map(|at| (at, Carrier::Poll))).min_by_key(|(at, _)| *at)
     }
@@ -306,8 +324,7 @@ impl Manager {
     fn poll_at(&self) -> Option<Instant> {
         let lost = self.timestamp(self.lost);
         let last = self.last_poll.map(|at| self.timestamp(at));
-        let at = poll_at(false, lost, last, self.policy.converge())?;
-        self.began.checked_add(Duration::from_millis(u64::try_from(at.0).unwrap_or(0)))
+        poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
     }
 
     async fn open(&mut self, carrier: Carrier) -> Result<(Ends, String), OpenError> {
@@ -336,11 +353,12 @@ impl Manager {
         let why = chain(error);
         tracing::info!(carrier = carrier.as_str(), why, "no link");
         self.view.set(|view| view.ended = Some(format!("{}: {why}", carrier.as_str())));
-        if matches!(error, OpenError::Reach(_)) && carrier == Carrier::Websocket {
+        let unreached = matches!(error, OpenError::Reach(_));
+        if unreached && carrier == Carrier::Websocket {
             self.opener.next_url().await;
         }
         let other = error.is_of_carrier() && self.carriers.failed(carrier, Instant::now());
-        self.wait(other && !self.names_one(), error.retry_after());
+        self.wait(other && !self.names_one(), error.retry_after(), unreached);
     }
 
     /// The policy names one transport.
@@ -359,9 +377,12 @@ impl Manager {
         }
     }
 
-    fn wait(&mut self, at_once: bool, at_least: Option<Duration>) {
-        let wait = if at_once { Duration::ZERO } else { self.backoff.failed(at_least) };
-        self.not_before = from_now(wait);
+    fn wait(&mut self, at_once: bool, at_least: Option<Duration>, unreached: bool) {
+        let now = self.now();
+        match at_once {
+            true => self.comeback.at_once(now),
+            false => self.comeback.failed(now, at_least, unreached),
+        }
     }
 
     fn config(&self, carrier: Carrier, rules: &Rules) -> LinkConfig {
@@ -380,7 +401,7 @@ impl Manager {
         let (sets, words) = (self.sets.clone(), self.words.clone());
         let shore = AgentShore::new(sets, self.world.clone(), self.view.clone(), words, rules.number);
         let shore = Arc::new(shore);
-        let link = Link::new(self.config(carrier, &rules), Timestamp(0));
+        let link = Box::new(Link::new(self.config(carrier, &rules), Timestamp(0)));
         let (orders, taken) = drive::orders();
         let open = Open { orders: orders.clone(), shore: shore.clone(), carrier };
         self.set_current(Some(open));
@@ -423,7 +444,7 @@ impl Manager {
             };
             closing = asked;
             // A link that has more orders than it can hold ends by itself.
-            let _ = orders.try_send(Order::Shutdown);
+            let _ = orders.tell(Order::Shutdown);
         };
         self.set_current(None);
         self.ended(&ended, &shore, carrier, closing, began.elapsed());
@@ -479,11 +500,12 @@ impl Manager {
 
     fn wait_after(&mut self, ended: &Ended, carrier: Carrier, closing: Closing, lived: Duration) {
         if closing != Closing::No {
-            self.backoff.succeeded();
-            return self.wait(true, None);
+            self.comeback.worked();
+            return self.comeback.at_once(self.now());
         }
-        if ended.met && lived >= GOOD {
-            self.backoff.succeeded();
+        let good = ended.met && lived >= GOOD;
+        if good {
+            self.comeback.worked();
         }
         let told = ended.code == "went-away" || matches!(ended.error, Some(EndsError::Problem(_)));
         let other = !ended.met && !told && self.carriers.failed(carrier, Instant::now());
@@ -492,7 +514,11 @@ impl Manager {
             _ => None,
         };
         let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
-        self.wait(other && !self.names_one(), at_least);
+        if good && (!told || ended.message.starts_with(STOPS)) {
+            // The whole fleet may have lost its links with this one (SYN-13).
+            return self.comeback.lost(self.now(), at_least);
+        }
+        self.wait(other && !self.names_one(), at_least, false);
     }
 }
 

@@ -150,7 +150,7 @@ impl Node {
             config.max_delete_percent = 100;
             config.limits.retry_first = RETRY;
             config.limits.shown_after = 2;
-            Link::new(config, Timestamp(0))
+            Box::new(Link::new(config, Timestamp(0)))
         };
         let node = drive(
             link(Role::Agent),
@@ -177,7 +177,7 @@ pub struct Linked {
 
 impl Linked {
     pub async fn end(self) {
-        let _ = self.node_orders.send(Order::Shutdown).await;
+        let _ = self.node_orders.tell_in_turn(Order::Shutdown).await;
         for task in self.tasks {
             task.await.unwrap();
         }

@@ -70,7 +70,7 @@ impl Caller {
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
         let target = Target { method: "POST", path: route::CHECKIN, query: "", body: &self.body };
         let signed = signature::sign(target, &self.node.id, &self.node.key, now, self.nonce);
-        let request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
+        let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))
             .header(header::ACCEPT_ENCODING, body::GZIP)
@@ -79,6 +79,7 @@ impl Caller {
             .header(SIGNATURE, signed.signature)
             .header(CONTENT_DIGEST, signed.content_digest.unwrap_or_default())
             .body(Full::new(self.body.clone()))?;
+        signature::keep_out_of_table(request.headers_mut());
         let response = client.call(request, body::MAX_ANSWER, TIMEOUT).await?;
         if response.status() != http::StatusCode::OK {
             let text = String::from_utf8_lossy(response.body()).into_owned();

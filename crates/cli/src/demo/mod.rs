@@ -3,8 +3,10 @@
 
 mod agents;
 mod board;
+mod objects;
 mod place;
 mod steps;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The demo's directory: the control plane's, the fleet's and each host's.
+//! The demo's directory: the control plane's, the fleet's, the objects' and each host's.
 
 use std::fs;
 use std::io;
@@ -70,6 +70,11 @@ impl Place {
     /// Where the fleet repo lies.
     pub fn fleet(&self) -> PathBuf {
         self.dir.join("fleet")
+    }
+
+    /// Where the manifests of objects lie.
+    pub fn manifests(&self) -> PathBuf {
+        self.dir.join("objects")
     }
 
     /// The directory itself.

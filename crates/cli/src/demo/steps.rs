@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::Action;
 use model::status::Word;
+use model::text::printable;
 use server::Credentials;
 use server::api::NodeView;
 use store::RunRecord;
@@ -19,6 +20,7 @@ use crate::credentials::{self, CredentialsError, MintFiles};
 use crate::exit::Exit;
 use crate::failure::Told;
 use crate::folder::{Folder, FolderError};
+use crate::object::ReadError;
 use crate::operator::{CallError, Operator};
 use crate::publish::{Comparison, PublishError, Publisher};
 use crate::run;
@@ -26,16 +28,16 @@ use crate::screen::{Screen, ScreenError};
 use crate::token::{self, MintError, MintRequest};
 
 /// The nodes that are joined: two that converge, and one that only observes.
-const NODES: [&str; 3] = ["web-1.demo", "web-2.demo", OBSERVER];
-/// Its group only observes.
-const OBSERVER: &str = "lab-1.demo";
+pub(super) const NODES: [&str; 3] = ["web-1.demo", "web-2.demo", OBSERVER];
+/// Its group only observes, and its objects are its own.
+pub(super) const OBSERVER: &str = "lab-1.demo";
 /// Its file is edited behind the agent's back.
 const VICTIM: &str = "web-1.demo";
 /// The file.
 const MOTD: &str = "etc/motd";
 /// How long a step may take until it is seen.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Lines of a run that are shown.
+/// Lines of what a command prints that are shown.
 const SHOWN_LINES: usize = 24;
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(150);
@@ -67,7 +69,10 @@ pub enum StepError {
     /// Nothing can be shown.
     #[error("nothing can be shown")]
     Screen(#[from] ScreenError),
-    /// A managed file cannot be read or edited.
+    /// The demo's own manifest cannot be read.
+    #[error("the demo's manifest cannot be read")]
+    Manifest(#[from] ReadError),
+    /// A file cannot be read or edited.
     #[error("cannot edit {}", path.display())]
     Edit {
         /// The file.
@@ -123,7 +128,11 @@ impl Demo<'_> {
         self.publish(credentials).await?;
         self.converge(&operator).await?;
         self.observe(&operator).await?;
-        self.heal(&operator).await
+        self.heal(&operator).await?;
+        self.objects_down(&operator).await?;
+        self.objects_up(&operator).await?;
+        self.task(&operator).await?;
+        self.query(&operator).await
     }
 
     async fn join(&mut self, operator: &Operator) -> Result<(), StepError> {
@@ -232,12 +241,37 @@ impl Demo<'_> {
         let runs = operator.runs(Some(name), 20).await?;
         let Some(found) = runs.iter().find(|found| meant(found)) else { return Ok(()) };
         let text = run::show(found, name, Screen::of_process(false));
-        let indented: String = text.lines().take(SHOWN_LINES).map(|line| format!("    {line}\n")).collect();
-        Ok(self.board.say(&format!("\n    $ muster run show {name}\n{indented}"))?)
+        self.shown(&format!("muster run show {name}"), &text)
     }
 
-    fn place_of(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn place_of(&self, name: &str) -> Option<PathBuf> {
         self.agents.iter().find(|agent| agent.name == name).map(|agent| agent.place.root.clone())
+    }
+
+    /// Polls until something is seen: what it is, or what was seen instead so far.
+    pub(super) async fn see<T>(
+        &mut self,
+        step: &str,
+        look: impl AsyncFn() -> Result<Result<T, String>, StepError>,
+    ) -> Result<T, StepError> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match look().await? {
+                Ok(seen) => return Ok(seen),
+                Err(so_far) => self.wait(deadline, step, || so_far.clone()).await?,
+            }
+        }
+    }
+
+    /// Shows what a command prints.
+    pub(super) fn shown(&mut self, command: &str, printed: &str) -> Result<(), StepError> {
+        // Parts of it come from nodes.
+        let indented: String = printable(printed)
+            .lines()
+            .take(SHOWN_LINES)
+            .map(|line| format!("    {line}").trim_end().to_owned() + "\n")
+            .collect();
+        Ok(self.board.say(&format!("\n    $ {command}\n{indented}"))?)
     }
 
     /// Polls the nodes, and shows them, until the condition holds.
@@ -301,7 +335,8 @@ impl Demo<'_> {
         let (control, fleet) = (self.place.control(), self.place.fleet());
         let (control, fleet) = (control.display(), fleet.display());
         let host = self.place.dir().join("hosts").join(VICTIM);
-        let host = host.display();
+        let (host, objects) = (host.display(), self.place.manifests());
+        let objects = objects.display();
         format!(
             "\nTry next:\n\
              \x20 export MUSTER_OPERATOR={control}/operator.json\n\
@@ -318,6 +353,14 @@ impl Demo<'_> {
              \x20 echo oops > {host}/root/etc/motd\n\
              \x20 cat {host}/root/etc/motd\n\
              \x20 {agent} --state {host}/state --root {host}/root status\n\
+             \n\
+             \x20 edit {objects}/shop.yaml, then\n\
+             \x20 {muster} object diff -f {objects}\n\
+             \x20 {muster} object apply -f {objects}\n\
+             \x20 {muster} object status\n\
+             \x20 {muster} task run '**' -- /usr/bin/uptime\n\
+             \x20 {muster} query '**' processes\n\
+             \n\
              \x20 {muster} help posture\n"
         )
     }

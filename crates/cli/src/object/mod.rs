@@ -24,7 +24,7 @@ pub use apply::{exit, results_text};
 pub use fields::{changes, fields};
 pub use name::{NameError, ObjectRef};
 pub use read::{Given, Mistake, ReadError, Source, read};
-pub use show::{list, show};
+pub use show::{list, none, show};
 pub(crate) use status::known;
 pub use status::{Judged, counted, is_wrong, judge, one, table_of};
 
@@ -55,6 +55,7 @@ pub struct ObjectArgs {
 #[derive(Debug, Subcommand)]
 enum ObjectVerb {
     /// List objects of nodes
+    #[command(after_help = "Ends with 0 also when there is none; it says so.")]
     List {
         /// Of which nodes [default: all]
         selector: Option<String>,
@@ -87,7 +88,8 @@ enum ObjectVerb {
         #[command(flatten)]
         manifests: Manifests,
     },
-    /// Delete objects
+    /// Delete objects; more than one are asked for a yes
+    #[command(after_help = DELETE_AFTER)]
     Delete {
         /// Hostname or id
         #[arg(required_unless_present = "files")]
@@ -104,7 +106,7 @@ enum ObjectVerb {
         /// Say what would become of them, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask; of a single object nobody is asked in any case
         #[arg(long)]
         yes: bool,
     },
@@ -134,6 +136,14 @@ const APPLY_AFTER: &str = "\
 Every mistake in the manifests is told at once, and then nothing is sent.
 Ends with 3 when some objects were refused, 5 when all were; --dry-run with 2 when something
 would change.";
+
+const DELETE_AFTER: &str = "\
+One object is deleted at once, without a question: its name was said. Of more than one the
+number is told and a yes asked for; --yes says it beforehand. What is deleted goes from its
+node too; --dry-run says what would.
+
+Ends with 3 when some could not be deleted, 5 when none could or nobody said yes; --dry-run
+with 2 when something would go.";
 
 /// Where manifests are, and whose they are.
 #[derive(Args, Debug)]
@@ -188,8 +198,17 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
                 kind: kind.as_deref(),
                 namespace: namespace.as_deref(),
             };
-            let objects = connect.dial().await?.objects(filter).await?;
-            screen.result(&objects, || list(&objects, screen))?;
+            let operator = connect.dial().await?;
+            let objects = operator.objects(filter).await?;
+            // That nobody is meant is another thing than that nobody has any.
+            let nobody = match selector {
+                Some(selector) if objects.is_empty() => operator.select(selector).await?.count == 0,
+                _ => false,
+            };
+            screen.result(&objects, || match objects.is_empty() {
+                true => none(&filter, nobody),
+                false => list(&objects, screen),
+            })?;
             Ok(Exit::Ok)
         }
         ObjectVerb::Get { node, object } => {

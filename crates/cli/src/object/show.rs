@@ -5,6 +5,7 @@ use server::api::objects::{ObjectName, ObjectView, Way};
 
 use super::fields::path;
 use crate::clock::{ago, bytes, now};
+use crate::operator::ObjectFilter;
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 
@@ -24,6 +25,23 @@ pub fn list(objects: &[ObjectView], screen: Screen) -> String {
     };
     let rows: Vec<Vec<String>> = objects.iter().map(row).collect();
     table(&["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"], &rows)
+}
+
+/// That there is no object that a listing was to be of; `nobody` when no node was meant.
+pub fn none(filter: &ObjectFilter<'_>, nobody: bool) -> String {
+    if let (Some(selector), true) = (filter.selector, nobody) {
+        return format!(
+            "no object: no enrolled node matches {selector:?}\n\
+             next: muster node list; `*` stops at a dot (`**` does not)\n"
+        );
+    }
+    let kind = filter.kind.map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+    let namespace =
+        filter.namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+    let whose = filter.selector.map(|selector| format!(" of {selector:?}")).unwrap_or_default();
+    format!(
+        "no object{kind}{namespace}{whose}\nnext: muster object status, which shows what is synchronized with whom\n"
+    )
 }
 
 /// One object: what is known of it as comments, then its manifest with its status, as YAML.

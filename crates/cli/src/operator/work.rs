@@ -9,8 +9,9 @@ use server::api::work::{
 
 use super::{Bytes, CALL, Called, Operator, UPLOAD, escape};
 
-/// How long a question for news is held, in seconds; shorter than a call may take.
-const NEWS_SECS: u64 = 15;
+/// How long a question for news is held, in seconds; shorter than a call may take, and than
+/// somebody who follows a task likes to wonder why it waits.
+const NEWS_SECS: u64 = 8;
 
 /// What may be done with a workflow that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ mod text;
 use clap::{Args, Subcommand};
 use model::work::Work;
 use plane::work::{BEGIN_SECS, Share, TaskSpec};
-use server::api::work::NewTask;
+use server::api::work::{NewTask, TaskNodeView, TaskView};
 
 use crate::args::Connect;
 use crate::exit::Exit;
@@ -79,6 +79,16 @@ impl What {
         };
         Work::Query { what: what.to_owned(), path }
     }
+}
+
+/// The answers to a task in words; `None` when it is no query, or nobody answered yet.
+pub fn told(task: &TaskView, nodes: &[TaskNodeView], screen: Screen) -> Option<String> {
+    if !matches!(task.work, Work::Query { .. }) {
+        return None;
+    }
+    // Who did not answer stands with the task already.
+    let answers = Answers { without: Vec::new(), ..answers(&task.id, nodes, None) };
+    (!answers.answers.is_empty()).then(|| text(&answers, screen))
 }
 
 /// Does the verb.

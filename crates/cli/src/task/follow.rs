@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use server::api::work::{OutputView, TaskView};
 
+use super::waits::Waits;
 use super::{Outputs, Ticker, line};
 use crate::args::Connect;
 use crate::exit::Exit;
@@ -113,6 +114,7 @@ pub(crate) async fn follow(
     screen: Screen,
 ) -> Result<Followed, Failure> {
     let mut ticker = Ticker::new(screen);
+    let mut waits = Waits::new();
     let mut cancel = cancel_on_interrupt;
     let id = task.id.clone();
     loop {
@@ -123,6 +125,7 @@ pub(crate) async fn follow(
             if ended {
                 return Ok(None);
             }
+            waits.tell(caller, &mut ticker, &task).await?;
             pace(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
             // Output is no news of the task, so it is looked for while nothing else happens.
             let after = task.version;

@@ -6,6 +6,7 @@ mod outcome;
 mod output;
 mod show;
 mod ticker;
+mod waits;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -24,6 +25,7 @@ pub use output::{Lines, Outputs};
 pub(crate) use show::in_words;
 pub use show::{list, show, summary};
 pub use ticker::Ticker;
+pub use waits::line as why_it_waits;
 
 const AFTER: &str = "\
 Nothing runs on a node that its release does not delegate. A task that is not followed goes
@@ -65,7 +67,7 @@ enum TaskVerb {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
-    /// Show a task: how far it is, and which nodes came to what
+    /// Show a task: how far it is, which nodes came to what, and what a query was answered
     Show {
         /// Its id
         id: String,
@@ -128,8 +130,9 @@ pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
                 task = follow(&mut caller, task, outputs, false, screen).await?.task;
             }
             let each = caller.operator().task_nodes(id).await?;
+            let waits = waits::lines(caller.operator(), &each).await;
             screen.result(&TaskWhole { task: &task, nodes: &each, output: Vec::new() }, || {
-                show(&task, &each, *nodes, screen)
+                show(&task, &each, &waits, *nodes, screen)
             })?;
             Ok(if *wait { exit(&task.summary.progress, &each) } else { Exit::Ok })
         }

@@ -29,11 +29,13 @@ pub struct Group {
     pub next: Option<String>,
 }
 
-/// Nodes grouped by what they came to: what went well first, then the most frequent.
+/// Nodes grouped by what they came to: what went well first, then the most frequent. Within a
+/// group the nodes are in the order of their names.
 pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<Group> {
     let mut by_words: BTreeMap<String, Group> = BTreeMap::new();
-    for node in nodes {
-        let hostname = name(node);
+    let mut named: Vec<(String, &TaskNodeView)> = nodes.iter().map(|node| (name(node), node)).collect();
+    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (hostname, node) in named {
         let (said, mark, next) = words(task, &hostname, node);
         let group = by_words.entry(said.clone()).or_insert_with(|| Group {
             said,

@@ -8,6 +8,7 @@ use server::api::work::{TaskNodeView, TaskView};
 
 use super::outcome::{groups, line, state, words};
 use crate::clock::{ago, now, short};
+use crate::query;
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 use crate::whom::some_of;
@@ -78,8 +79,9 @@ fn mark(task: &TaskView) -> Mark {
     }
 }
 
-/// A task: what it is, how far, and which nodes came to what.
-pub fn show(task: &TaskView, nodes: &[TaskNodeView], each: bool, screen: Screen) -> String {
+/// A task: what it is, how far, which nodes came to what, why it waits, and what a query was
+/// answered.
+pub fn show(task: &TaskView, nodes: &[TaskNodeView], waits: &[String], each: bool, screen: Screen) -> String {
     let now = now();
     let workflow = task.workflow.as_ref().map(|id| format!(" for workflow {id}")).unwrap_or_default();
     let mut out = format!(
@@ -91,6 +93,10 @@ pub fn show(task: &TaskView, nodes: &[TaskNodeView], each: bool, screen: Screen)
         ago(task.created, now),
     );
     out.push_str(&summary(task, nodes, screen));
+    waits.iter().for_each(|why| out.push_str(&format!("  {why}\n")));
+    if let Some(answers) = query::told(task, nodes, screen) {
+        out.push_str(&format!("\n{answers}"));
+    }
     if each {
         let row = |node: &TaskNodeView| {
             let hostname = name(node);

@@ -1,5 +1,6 @@
 //! `muster workflow`: tasks one after another, with gates between them.
 
+mod answers;
 mod file;
 mod run;
 mod show;
@@ -73,7 +74,7 @@ enum WorkflowVerb {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
-    /// Show a workflow: its steps, where it stands, and what to do
+    /// Show a workflow: its steps, where it stands, what to do, and what queries were answered
     Show {
         /// Its id
         id: String,
@@ -120,8 +121,10 @@ pub async fn run(args: &WorkflowArgs, screen: Screen) -> Result<Exit, Failure> {
             run::follow(connect, operator, view, screen).await
         }
         WorkflowVerb::Show { id, follow: false } => {
-            let view = connect.dial().await?.workflow(id, None).await?;
-            screen.result(&view, || show(&view, screen))?;
+            let operator = connect.dial().await?;
+            let view = operator.workflow(id, None).await?;
+            let answers = answers::of_steps(&operator, &view, screen).await?;
+            screen.result(&view, || format!("{}{answers}", show(&view, screen)))?;
             Ok(Exit::Ok)
         }
         WorkflowVerb::Approve { id } => turn(connect, id, Turn::Approve, false, screen).await,

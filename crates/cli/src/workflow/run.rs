@@ -7,8 +7,8 @@ use plane::work::WorkflowSpec;
 use serde_json::json;
 use server::api::work::{NewWorkflow, WorkflowView};
 
-use super::file;
 use super::show::{line, show};
+use super::{answers, file};
 use crate::args::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -116,6 +116,7 @@ pub(super) async fn follow(
         }
     }
     ticker.clear();
-    screen.result(&view, || show(&view, screen))?;
+    let answers = answers::of_steps(caller.operator(), &view, screen).await?;
+    screen.result(&view, || format!("{}{answers}", show(&view, screen)))?;
     Ok(exit(&view))
 }

@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
-use std::fs::File;
+pub mod cable;
+mod running;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+
+pub use running::Running;
 
 /// How long anything may take before a test fails.
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -89,56 +93,6 @@ fn command(prefix: &Prefix, program: &Path) -> Command {
     command
 }
 
-/// A program that runs; killed when it goes.
-pub struct Running {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Running {
-    fn start(mut command: Command, log: &Path) -> Running {
-        let out = File::options().create(true).append(true).open(log).unwrap();
-        command.stdout(out.try_clone().unwrap()).stderr(out);
-        Running { child: command.spawn().unwrap(), log: log.to_owned() }
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// `kill -9`.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Asks it to end and waits.
-    pub fn end(mut self) -> ExitStatus {
-        self.signal(rustix::process::Signal::TERM);
-        until("it ends when it is asked to", || self.child.try_wait().unwrap())
-    }
-
-    /// Makes an agent check in and converge at once.
-    pub fn nudge(&self) {
-        self.signal(rustix::process::Signal::HUP);
-    }
-
-    /// What it said.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("--- {}\n{}", self.log.display(), self.log());
-        }
-    }
-}
-
 /// A control plane's machine.
 pub struct Server {
     pub dir: PathBuf,
@@ -184,8 +138,18 @@ impl Server {
     /// What an operator types on this machine.
     pub fn muster(&self, arguments: &[&str]) -> Output {
         let mut command = command(&self.prefix, &muster());
-        command.args(arguments).env("MUSTER_OPERATOR", self.dir.join("operator.json"));
-        command.output().unwrap()
+        self.typed(&mut command, arguments).output().unwrap()
+    }
+
+    /// The same, which goes on meanwhile; what it prints is in files of this name.
+    pub fn begin(&self, name: &str, arguments: &[&str]) -> Running {
+        let mut command = command(&self.prefix, &muster());
+        self.typed(&mut command, arguments);
+        Running::start(command, &self.dir.with_file_name(format!("{name}.log")))
+    }
+
+    fn typed<'c>(&self, command: &'c mut Command, arguments: &[&str]) -> &'c mut Command {
+        command.args(arguments).env("MUSTER_OPERATOR", self.dir.join("operator.json"))
     }
 
     /// The same, which must end well; gives what it printed.
@@ -239,13 +203,19 @@ pub struct Host {
     pub name: String,
     pub dir: PathBuf,
     prefix: Prefix,
+    commands: bool,
 }
 
 impl Host {
     pub fn new(dir: &Path, name: &str, prefix: &Prefix) -> Host {
         let dir = dir.join(name);
         std::fs::create_dir_all(dir.join("root/etc")).unwrap();
-        Host { name: name.to_owned(), dir, prefix: prefix.clone() }
+        Host { name: name.to_owned(), dir, prefix: prefix.clone(), commands: false }
+    }
+
+    /// The same, whose agent may run commands.
+    pub fn with_commands(self) -> Host {
+        Host { commands: true, ..self }
     }
 
     pub fn token_file(&self) -> PathBuf {
@@ -255,7 +225,7 @@ impl Host {
     fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = command(&self.prefix, &muster_agent());
         command.arg("--state").arg(self.dir.join("state")).arg("--root").arg(self.dir.join("root"));
-        command.args(arguments);
+        command.args(self.commands.then_some("--allow-exec")).args(arguments);
         command
     }
 
@@ -275,14 +245,19 @@ impl Host {
         Running::start(self.agent(&["daemon"]), &self.dir.join("agent.log"))
     }
 
+    /// Where a path of the host lies.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.join("root").join(path.trim_start_matches('/'))
+    }
+
     /// A file of the host; empty when it is not there.
     pub fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.dir.join("root").join(path)).unwrap_or_default()
+        std::fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
     /// Changes a file behind the agent's back.
     pub fn edit(&self, path: &str, content: &str) {
-        std::fs::write(self.dir.join("root").join(path), content).unwrap();
+        std::fs::write(self.path(path), content).unwrap();
     }
 
     /// Waits until a file has a content.
@@ -313,10 +288,14 @@ pub fn write_repo(dir: &Path, greeting: &str) {
         ),
     ];
     for (path, text) in files {
-        let path = dir.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        write(&dir.join(path), &text);
     }
+}
+
+/// Writes a file, with the directories above it.
+pub fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -326,12 +305,20 @@ pub fn text(bytes: &[u8]) -> String {
 /// Waits until `look` gives something.
 #[track_caller]
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    until_ok(what, || look().ok_or("never"))
+}
+
+/// Waits until `look` gives something, or tells what it said last.
+#[track_caller]
+pub fn until_ok<T, E: std::fmt::Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(seen) = look() {
-            return seen;
+        match look() {
+            Ok(seen) => return seen,
+            Err(why) => {
+                assert!(begun.elapsed() < DEADLINE, "not seen in {} s: {what}: {why}", DEADLINE.as_secs());
+            }
         }
-        assert!(begun.elapsed() < DEADLINE, "not seen in {} s: {what}", DEADLINE.as_secs());
         std::thread::sleep(PAUSE);
     }
 }

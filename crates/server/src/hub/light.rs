@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::log::Cursor;
-use model::{NodeId, ObjectKey};
+use model::{Kind, NodeId, ObjectKey};
 use store::{SyncHead, Verdict};
+use sync::Feed;
 use tokio::time::Instant;
 
+use super::actions::Actions;
 use super::link::{LinkOrder, NodeLink, Standing, Wants};
 use crate::index::FleetIndex;
 
@@ -27,8 +29,10 @@ pub(crate) struct Light {
     pub(crate) acked: Option<Cursor>,
     /// How far the replica of the node's feed is.
     pub(crate) theirs: Option<Cursor>,
-    /// Objects that go down.
-    pub(crate) down: u64,
+    /// What is in the feed: objects that go down, and actions.
+    down: u64,
+    /// Which of it is actions.
+    actions: Actions,
     /// Objects that came up.
     pub(crate) up: u64,
     /// What the last comparison of the sets came to; `None` while that is not known.
@@ -46,7 +50,7 @@ pub(crate) struct Light {
 }
 
 impl Light {
-    /// By how many changes the node is behind our feed; an upper bound.
+    /// By how many changes the node is behind our feed, actions included; an upper bound.
     pub(crate) fn behind(&self) -> u64 {
         match (&self.head, &self.acked) {
             (None, _) => 0,
@@ -55,6 +59,27 @@ impl Light {
             }
             (Some(_), _) => self.down,
         }
+    }
+
+    /// How many of the changes by which the node is behind are of actions.
+    pub(crate) fn actions_behind(&self) -> u64 {
+        match (&self.head, &self.acked) {
+            (None, _) => 0,
+            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
+                self.actions.after(acked.seq)
+            }
+            (Some(_), _) => self.actions.live(),
+        }
+    }
+
+    /// By how many changes of objects the node is behind our feed; an upper bound.
+    pub(crate) fn objects_behind(&self) -> u64 {
+        self.behind().saturating_sub(self.actions_behind())
+    }
+
+    /// Objects that go down.
+    pub(crate) fn objects_down(&self) -> u64 {
+        self.down.saturating_sub(self.actions.live())
     }
 
     /// The node has our change of this number.
@@ -93,9 +118,9 @@ impl Light {
 pub(crate) struct Totals {
     /// Links by carrier.
     pub(crate) links: BTreeMap<&'static str, u64>,
-    /// Nodes that are behind.
+    /// Nodes whose objects are behind.
     pub(crate) nodes_behind: u64,
-    /// Changes that wait for their nodes.
+    /// Changes that wait for their nodes, actions included.
     pub(crate) behind: u64,
     /// Of the node that is furthest behind.
     pub(crate) most_behind: u64,
@@ -122,10 +147,14 @@ impl Lights {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn fill(&self, heads: Vec<(NodeId, SyncHead)>) {
+    /// Takes in how far every node is, and the actions in their feeds by the numbers of their
+    /// last changes.
+    pub(super) fn fill(&self, heads: Vec<(NodeId, SyncHead)>, mut actions: BTreeMap<NodeId, Vec<u64>>) {
         let mut nodes = self.nodes();
         for (node, head) in heads {
+            let revs = actions.remove(&node).unwrap_or_default();
             let light = Light {
+                actions: Actions::waiting(revs),
                 head: head.ours,
                 acked: head.acked,
                 theirs: head.theirs,
@@ -194,11 +223,11 @@ impl Lights {
         let mut totals = Totals::default();
         for light in self.nodes().values() {
             let behind = light.behind();
-            totals.nodes_behind += u64::from(behind > 0);
+            totals.nodes_behind += u64::from(light.objects_behind() > 0);
             totals.behind += behind;
             totals.most_behind = totals.most_behind.max(behind);
             totals.diverged += u64::from(matches!(light.verdict, Some(Verdict::Diverged(_))));
-            totals.down += light.down;
+            totals.down += light.objects_down();
             totals.up += light.up;
             if let Some(link) = &light.link {
                 *totals.links.entry(link.carrier.as_str()).or_default() += 1;
@@ -207,9 +236,30 @@ impl Lights {
         totals
     }
 
-    /// The feed changed, and these objects of it.
-    pub(super) fn changed(&self, id: &NodeId, head: Cursor, objects: u64, keys: &[ObjectKey]) {
+    /// The feed is here: now it is known which of its changes are of actions.
+    pub(super) fn loaded(&self, id: &NodeId, feed: &Feed) {
+        if let Some(light) = self.nodes().get_mut(id) {
+            let acked = light.acked.as_ref().filter(|acked| acked.incarnation == *feed.life());
+            light.actions = Actions::of(feed, acked.map_or(0, |acked| acked.seq));
+        }
+    }
+
+    /// The feed changed, and these objects of it, one change each up to its head; of its actions
+    /// so many came, and so many went.
+    pub(super) fn changed(
+        &self,
+        id: &NodeId,
+        head: Cursor,
+        objects: u64,
+        keys: &[ObjectKey],
+        (more, fewer): (u64, u64),
+    ) {
         self.edit(id, |light| {
+            let before = head.seq.saturating_sub(keys.len() as u64);
+            for (rev, _) in (before + 1..).zip(keys).filter(|(_, key)| is_action(key)) {
+                light.actions.note(rev..=rev);
+            }
+            light.actions.count(more, fewer);
             // What was refused was another version of the object, or another life's.
             if light.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
                 light.refused.clear();
@@ -225,6 +275,9 @@ impl Lights {
     pub(super) fn acked(&self, id: &NodeId, cursor: Cursor) {
         self.edit(id, |light| {
             if light.acked.as_ref() != Some(&cursor) {
+                if light.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
+                    light.actions.forget(cursor.seq);
+                }
                 (light.acked, light.unsaved) = (Some(cursor), true);
             }
         });
@@ -235,13 +288,13 @@ impl Lights {
         self.edit(id, |light| (light.theirs, light.up) = (cursor, objects));
     }
 
-    /// An object of ours that the node would not take.
-    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) {
+    /// An object of ours that the node would not take; whether that is news. Of very many only
+    /// some are known.
+    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
         self.edit(id, |light| {
-            if light.refused.len() < MAX_REFUSED || light.refused.contains_key(&key) {
-                light.refused.insert(key, why);
-            }
-        });
+            let room = light.refused.len() < MAX_REFUSED || light.refused.contains_key(&key);
+            room && light.refused.insert(key, why.clone()) != Some(why)
+        })
     }
 
     /// The node holds all objects as our feed says.
@@ -364,4 +417,9 @@ impl Lights {
             }
         }
     }
+}
+
+/// It is an action, not an object.
+pub(super) fn is_action(key: &ObjectKey) -> bool {
+    key.section.kind.as_str() == Kind::ACTION
 }

@@ -5,12 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use model::replication::SyncPolicy;
 use model::{NodeId, Timestamp};
-use tokio::sync::{mpsc, oneshot, watch};
+use streams::{Orders, Taken};
+use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
-
-/// The most orders that wait for one link; a link that takes none is on its way out.
-pub(crate) const MAX_ORDERS: usize = 16;
 
 /// What carries a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,8 +69,10 @@ pub(crate) struct NodeLink {
     /// The other side said hello.
     met: AtomicBool,
     standing: Mutex<Standing>,
-    orders: mpsc::Sender<LinkOrder>,
-    ending: watch::Sender<Option<Ending>>,
+    orders: Orders,
+    ending: OnceLock<Ending>,
+    /// Wakes who waits for the end.
+    ends: Notify,
     /// One question at a time whether anybody is there.
     probing: tokio::sync::Mutex<()>,
 }
@@ -83,8 +83,8 @@ impl NodeLink {
         carrier: Carrier,
         instance: Option<&str>,
         since: Timestamp,
-    ) -> (NodeLink, mpsc::Receiver<LinkOrder>) {
-        let (orders, taken) = mpsc::channel(MAX_ORDERS);
+    ) -> (NodeLink, Taken) {
+        let (orders, taken) = streams::drive::orders();
         let link = NodeLink {
             node,
             carrier,
@@ -94,7 +94,8 @@ impl NodeLink {
             met: AtomicBool::new(false),
             standing: Mutex::default(),
             orders,
-            ending: watch::Sender::new(None),
+            ending: OnceLock::new(),
+            ends: Notify::new(),
             probing: tokio::sync::Mutex::default(),
         };
         if let Some(instance) = instance {
@@ -136,13 +137,13 @@ impl NodeLink {
 
     /// Tells the link something; `false` when it takes nothing any more.
     pub(crate) fn tell(&self, order: LinkOrder) -> bool {
-        self.orders.try_send(order).is_ok()
+        self.orders.tell(order)
     }
 
     /// Tells the link something once it has room for it.
     pub(crate) async fn tell_in_turn(&self, order: LinkOrder) {
         // One that takes nothing any more has ended.
-        let _ = self.orders.send(order).await;
+        let _ = self.orders.tell_in_turn(order).await;
     }
 
     /// Whether somebody is at the other end.
@@ -158,20 +159,21 @@ impl NodeLink {
 
     /// The link is to end, however much it has to do. The first reason counts.
     pub(crate) fn end(&self, code: &'static str, message: &'static str) {
-        self.ending.send_if_modified(|ending| {
-            let first = ending.is_none();
-            ending.get_or_insert(Ending { code, message });
-            first
-        });
+        if self.ending.set(Ending { code, message }).is_ok() {
+            self.ends.notify_waiters();
+        }
     }
 
     /// Waits until the link is to end.
     pub(crate) async fn ending(&self) -> Ending {
-        let mut ending = self.ending.subscribe();
-        match ending.wait_for(Option::is_some).await.map(|ending| ending.clone()) {
-            Ok(Some(ending)) => ending,
-            // The sender is this link's own: it is there for as long as the link.
-            Ok(None) | Err(_) => std::future::pending().await,
+        loop {
+            let mut told = std::pin::pin!(self.ends.notified());
+            // Before looking, so that nothing is missed in between.
+            told.as_mut().enable();
+            if let Some(ending) = self.ending.get() {
+                return ending.clone();
+            }
+            told.await;
         }
     }
 
@@ -190,7 +192,7 @@ impl NodeLink {
 pub(crate) struct OpenLink {
     pub(crate) link: Arc<NodeLink>,
     /// What it is told from elsewhere, until somebody listens.
-    pub(super) orders: Option<mpsc::Receiver<LinkOrder>>,
+    pub(super) orders: Option<Taken>,
     /// The link that it takes the place of; it was told to go away.
     pub(crate) replaced: Option<Arc<NodeLink>>,
     pub(super) hub: Arc<Hub>,
@@ -207,8 +209,8 @@ pub(crate) struct Wants {
 
 impl OpenLink {
     /// What it is told from elsewhere, to be taken once.
-    pub(crate) fn take_orders(&mut self) -> mpsc::Receiver<LinkOrder> {
-        self.orders.take().unwrap_or_else(|| mpsc::channel(1).1)
+    pub(crate) fn take_orders(&mut self) -> Taken {
+        self.orders.take().unwrap_or_else(|| streams::drive::orders().1)
     }
 }
 

@@ -1,19 +1,20 @@
 //! [`Hub`]: the two sets of every node that synchronizes, in memory while somebody needs
 //! them; of all nodes a few words, always.
 
+mod actions;
 pub(crate) mod light;
 pub(crate) mod link;
 pub(crate) mod node;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::log::Cursor;
-use model::{Incarnation, NodeId, ObjectKey};
-use store::{Store, StoreError, Verdict};
+use model::{Incarnation, Kind, NodeId, ObjectKey};
+use store::{ObjectFilter, ObjectRecord, Store, StoreError, Verdict};
 
 pub(crate) use light::{Light, Lights, Totals};
-pub(crate) use link::{Carrier, NodeLink, OpenLink, Standing, Wants};
+pub(crate) use link::{Carrier, Ending, NodeLink, OpenLink, Standing, Wants};
 pub(crate) use node::{Came, Edit, NodeSync, Uid};
 
 use crate::index::FleetIndex;
@@ -24,6 +25,8 @@ use crate::state::now;
 const SWEEP_AT: usize = 1024;
 /// Nodes loaded at once; one node never twice.
 const LOADS: usize = 16;
+/// Actions read at once.
+const PAGE: usize = 1000;
 /// The most cursors persisted in one call.
 const ACKED: usize = 1000;
 
@@ -59,8 +62,24 @@ impl Hub {
 
     /// Learns how far every node is. The fleet's index is filled before.
     pub(crate) async fn fill(&self) -> Result<(), StoreError> {
-        self.lights.fill(self.store.sync_heads().await?);
+        let heads = self.store.sync_heads().await?;
+        self.lights.fill(heads, self.actions().await?);
         Ok(())
+    }
+
+    /// The actions that wait in feeds, by the numbers of their last changes.
+    async fn actions(&self) -> Result<BTreeMap<NodeId, Vec<u64>>, StoreError> {
+        let kind = Some(Kind::new(Kind::ACTION));
+        let filter = ObjectFilter { side: Some(sync::Side::Ours), kind, ..ObjectFilter::default() };
+        let (mut found, mut after) = (BTreeMap::<NodeId, Vec<u64>>::new(), None);
+        loop {
+            let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
+            after = page.last().map(ObjectRecord::place);
+            if after.is_none() {
+                return Ok(found);
+            }
+            page.into_iter().for_each(|action| found.entry(action.node).or_default().push(action.rev));
+        }
     }
 
     /// What is known of nodes without loading them.
@@ -134,9 +153,9 @@ impl Hub {
         self.lights.received(id, cursor, objects);
     }
 
-    /// The node would not take an object of ours.
-    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) {
-        self.lights.refused(id, key, why);
+    /// The node would not take an object of ours; whether that is news.
+    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
+        self.lights.refused(id, key, why)
     }
 
     /// The node holds all objects of ours as the feed says.

@@ -15,7 +15,7 @@ use sync::replica::Replica;
 use sync::{Content, Write};
 use tokio::sync::watch;
 
-use super::light::Lights;
+use super::light::{Lights, is_action};
 use super::{HubError, fresh_life};
 use crate::state::now;
 
@@ -123,6 +123,7 @@ impl NodeSync {
             Some(saved) => Feed::restore(saved),
             None => Feed::new(fresh_life()?),
         };
+        lights.loaded(&id, &feed);
         let head = watch::Sender::new(feed.head());
         let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
@@ -165,6 +166,7 @@ impl NodeSync {
 
     async fn change_whole(&self, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
         let _one = self.changing.lock().await;
+        let acts: Vec<bool> = edits.iter().map(|edit| is_action(edit.key())).collect();
         let (write, came) = self.sets().plan(edits);
         if write.ours.is_empty() {
             return Ok(came);
@@ -180,7 +182,10 @@ impl NodeSync {
         }
         let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
         drop(sets);
-        self.lights.changed(&self.id, cursor.clone(), objects as u64, &keys);
+        let actions =
+            |what: Came| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
+        let actions = (actions(Came::Created) as u64, actions(Came::Deleted) as u64);
+        self.lights.changed(&self.id, cursor.clone(), objects as u64, &keys, actions);
         self.head.send_replace(cursor.seq);
         Ok(came)
     }
@@ -219,13 +224,14 @@ impl NodeSync {
         let ours = changes.into_iter().zip(contents).collect();
         self.write(Write { found: Some(anew.life().clone()), ours, ..Write::default() }).await?;
         let (cursor, objects) = (anew.cursor(), anew.len());
+        self.lights.loaded(&self.id, &anew);
         {
             let mut sets = self.sets();
             sets.feed = anew;
             sets.founded = true;
             sets.horizon = None;
         }
-        self.lights.changed(&self.id, cursor.clone(), objects as u64, &[]);
+        self.lights.changed(&self.id, cursor.clone(), objects as u64, &[], (0, 0));
         self.head.send_replace(cursor.seq);
         Ok(())
     }

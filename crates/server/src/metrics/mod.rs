@@ -171,7 +171,8 @@ impl Metrics {
     /// A request or a frame was refused.
     pub(crate) fn failed(&self, code: &str) {
         // Codes are few; what is none of them is counted together.
-        let known = wire::Code::ALL.iter().map(|known| known.as_str()).find(|known| *known == code);
+        let mut codes = wire::Code::ALL.iter().map(|known| known.as_str()).chain(sync::refusal::ALL);
+        let known = codes.find(|known| *known == code);
         self.failures.get_or_create(&[("code", known.unwrap_or("other"))]).inc();
     }
 

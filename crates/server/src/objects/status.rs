@@ -67,8 +67,8 @@ fn view(slot: &Slot, light: &Light, mode: Mode, reach: Reach, state: &str, why: 
         Reach::Offline | Reach::Removed => "offline",
     };
     let behind = match light.link.as_ref().map(|link| link.standing()) {
-        Some(Standing::Behind(behind)) => behind.max(light.behind()),
-        _ => light.behind(),
+        Some(Standing::Behind(behind)) => objects_of(light, behind).max(light.objects_behind()),
+        _ => light.objects_behind(),
     };
     SyncView {
         node,
@@ -79,7 +79,7 @@ fn view(slot: &Slot, light: &Light, mode: Mode, reach: Reach, state: &str, why: 
         link: light.link.as_ref().map(|link| link.carrier.as_str().to_owned()),
         since: light.link.as_ref().map(|link| link.since),
         reach: reach.to_owned(),
-        down: light.down,
+        down: light.objects_down(),
         up: light.up,
         duplicate: light.is_duplicate(),
     }
@@ -103,12 +103,14 @@ fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<Strin
     }
     let unknown = |why: &str| ("unknown", Some(why.to_owned()));
     let late = matches!(reach, Reach::Offline | Reach::Removed);
-    match (standing, &light.verdict) {
-        (Some(Standing::Behind(_)), _) => ("behind", None),
-        _ if light.behind() > 0 => ("behind", None),
+    match (&standing, &light.verdict) {
+        (Some(Standing::Behind(behind)), _) if objects_of(light, *behind) > 0 => ("behind", None),
+        _ if light.objects_behind() > 0 => ("behind", None),
         // Nothing to be equal about; actions alone come and go.
         _ if mode == Mode::Off => ("off", None),
         (Some(Standing::InSync), _) => ("in-sync", None),
+        // Actions alone are under way; objects are as they were when they were compared.
+        (Some(Standing::Behind(_)), Some(_)) => ("in-sync", None),
         (Some(_), _) => unknown("a link is open, and the sets are not compared yet"),
         // Its own changes are the truth, and they come when it does.
         (None, Some(_)) if late && mode == Mode::Autonomous => {
@@ -117,6 +119,11 @@ fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<Strin
         (None, Some(_)) => ("in-sync", None),
         (None, None) => unknown("no link has compared the sets to the end"),
     }
+}
+
+/// How many of the changes that are under way on a node's link are of objects.
+fn objects_of(light: &Light, behind: u64) -> u64 {
+    behind.saturating_sub(light.actions_behind())
 }
 
 /// `POST /v1/resyncs`.

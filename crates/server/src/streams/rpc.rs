@@ -9,10 +9,10 @@ use hyper::body::Incoming as Body;
 use net::accept::Connection;
 use streams::drive::Ends;
 use streams::drive::Post;
-use streams::grpc::{GrpcIncoming, Part, RequestChunks};
+use streams::grpc::{GrpcIncoming, RequestChunks};
 use streams::{Incoming, Order};
 use sync::Frame;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, Decoder, Status};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
@@ -147,11 +147,8 @@ fn message_reply(message: Vec<u8>) -> Reply {
         Ok(())
     });
     let Ok(()) = written;
-    let (sender, parts) = mpsc::channel(2);
-    // There is room for both.
-    let _ = sender.try_send(Part::Data(Box::new(out.into())));
-    let _ = sender.try_send(Part::End);
-    let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(Status::ok().headers()) });
+    let parts = streams::body::whole(out.into());
+    let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(grpc::ended) });
     grpc::announce(response.headers_mut(), false);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     response

@@ -1,5 +1,6 @@
 //! The life of one link, from its opening to its end, over each transport.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use net::websocket::{self as ws, Bounds};
 use store::StoreError;
 use streams::drive::Parting;
 use streams::drive::{Ended, Ends, Posted, drive};
-use streams::grpc::{GrpcIncoming, GrpcOutgoing, RequestChunks, ResponsePipe};
+use streams::grpc::{GrpcIncoming, GrpcOutgoing, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseOutgoing;
-use streams::{Incoming, Order, Outgoing};
+use streams::{Incoming, Order, Outgoing, Shore};
 use sync::frame::GoAway;
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Mode, Role};
-use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem, grpc, sse as events};
@@ -27,13 +28,11 @@ use super::openings::Openings;
 use super::shore::PlaneShore;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{Carrier, NodeLink, NodeSync, OpenLink};
+use crate::hub::{Carrier, Ending, NodeLink, NodeSync, OpenLink};
 use crate::index::Slot;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
-/// Chunks of a response that may wait for the connection.
-const DEPTH: usize = 2;
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
 /// How long the link before is waited for to end.
@@ -88,6 +87,12 @@ impl Opening {
         Origin::principal(&format!("{}-{}", self.plane.boot(), self.number))
     }
 
+    /// Itself, without the box.
+    #[expect(clippy::boxed_local, reason = "a box that things were taken out of stays to the end")]
+    fn unboxed(self: Box<Opening>) -> Opening {
+        *self
+    }
+
     fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
@@ -102,13 +107,12 @@ pub(crate) fn subscribe(
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let opening = Opening::enter(plane, caller, connection, Carrier::Grpc)?;
-    let (parts, taken) = mpsc::channel(DEPTH);
+    let (pipe, parts) = streams::body::response();
     let chunks = RequestChunks(request.into_body());
     let incoming = GrpcIncoming::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
-    let outgoing = GrpcOutgoing::new(ResponsePipe(parts), opening.origin(), agreed.outgoing_gzip);
+    let outgoing = GrpcOutgoing::new(pipe, opening.origin(), agreed.outgoing_gzip);
     tokio::spawn(Box::pin(streamed(opening, Box::new(incoming), Box::new(outgoing))));
-    let trailers = Some(grpc::Status::ok().headers());
-    let mut response = Response::new(ReplyBody::Parts { parts: taken, trailers });
+    let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(grpc::ended) });
     grpc::announce(response.headers_mut(), agreed.outgoing_gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     Ok(response)
@@ -149,15 +153,15 @@ pub(crate) fn sse(
     let last = request.headers().get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
     opening.instance = request.uri().query().and_then(said_instance);
-    let (parts, taken) = mpsc::channel(DEPTH);
-    let outgoing = SseOutgoing::new(parts, opening.origin());
+    let (pipe, parts) = streams::body::response();
+    let outgoing = SseOutgoing::new(pipe, opening.origin());
     let session = plane.links.sessions.id(plane, opening.number);
     let id = session.clone();
     tokio::spawn(Box::pin(async move {
         let ends = Ends { incoming: None, outgoing: Some(Box::new(outgoing)) };
         linked(opening, ends, Vec::new(), None, Some(session)).await;
     }));
-    let mut response = Response::new(ReplyBody::Parts { parts: taken, trailers: None });
+    let mut response = Response::new(ReplyBody::Parts { parts, trailers: None });
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
@@ -204,7 +208,7 @@ pub(super) async fn linked(
     opening.instance = hello.or(opening.instance);
     let mut waiting = opening.caller.slot.openings().wait();
     let begun = tokio::select! {
-        begun = begin(&opening) => begun,
+        begun = Box::pin(begin(&opening)) => begun,
         () = waiting.given_up() => Err(away("superseded", "newer links of the node wait", AGAIN)),
     };
     drop(waiting);
@@ -259,13 +263,13 @@ async fn serve(
     post: Option<Order>,
     session: Option<String>,
 ) {
-    let Begun { open, sets, _seat } = begun;
-    let (plane, node, carrier) = (opening.plane.clone(), opening.caller.id.clone(), opening.carrier);
+    let Begun { mut open, sets, _seat } = begun;
     let entry = open.link.clone();
-    let link = Box::new(Link::new(config(&opening, &entry).await, model::Timestamp(0)));
+    let config = Box::pin(config(&opening, &entry)).await;
+    let Opening { plane, caller, connection, carrier, .. } = opening.unboxed();
+    let node = caller.id.clone();
     let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-    let shore = PlaneShore::new(plane.clone(), opening.caller, sets.clone(), entry.clone(), replaced);
-    let shore = Arc::new(shore);
+    let shore = Arc::new(PlaneShore::new(plane.clone(), caller, sets, entry.clone(), replaced));
     if let Some(post) = post {
         entry.tell(post);
     }
@@ -274,7 +278,12 @@ async fn serve(
     }
     plane.metrics.link_opened(carrier, open.replaced.is_some());
     let began = tokio::time::Instant::now();
-    let ended = run(link, shore.clone(), ends, first, open, opening.connection).await;
+    // A link whose frames are posted does not end with one of its connections.
+    let connection = ends.outgoing.is_some().then_some(&connection);
+    let link = Box::new(Link::new(config, model::Timestamp(0)));
+    let driven = drive(link, shore.clone(), ends, first, shore.sets.watch(), open.take_orders());
+    let ended = run(Box::pin(driven), &shore, &entry, connection).await;
+    drop(open);
     if let Some(session) = &session {
         plane.links.sessions.take(&node, session);
     }
@@ -286,51 +295,47 @@ async fn serve(
 }
 
 /// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
+/// What drives it comes in a box: the task of a link has room for it once.
 async fn run(
-    link: Box<Link>,
-    shore: Arc<PlaneShore>,
-    ends: Ends,
-    first: Vec<Frame>,
-    mut open: OpenLink,
-    connection: Connection,
+    mut driven: Pin<Box<impl Future<Output = Ended>>>,
+    shore: &PlaneShore,
+    entry: &NodeLink,
+    mut connection: Option<&Connection>,
 ) -> Option<Ended> {
-    let (entry, orders) = (open.link.clone(), open.take_orders());
-    let posted = ends.outgoing.is_none();
-    let driven = drive(*link, shore.clone(), ends, first, shore.sets.watch(), orders);
-    tokio::pin!(driven);
-    // A link whose frames are posted does not end with one of its connections.
-    let last_word = tokio::select! {
-        ended = &mut driven => return Some(ended),
-        () = connection.closing(), if !posted => Order::Shutdown,
-        ending = entry.ending() => {
-            let (code, message) = (ending.code, ending.message.to_owned());
-            let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
-            return Box::pin(end(&entry, word, driven, &shore)).await;
+    loop {
+        tokio::select! {
+            ended = &mut driven => return Some(ended),
+            () = closing(connection) => {
+                connection = None;
+                entry.tell(Order::Shutdown);
+            }
+            ending = entry.ending() => return Box::pin(end(entry, ending, driven, shore)).await,
         }
-    };
-    entry.tell(last_word);
-    tokio::select! {
-        ended = &mut driven => Some(ended),
-        ending = entry.ending() => {
-            let (code, message) = (ending.code, ending.message.to_owned());
-            let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
-            Box::pin(end(&entry, word, driven, &shore)).await
-        }
+    }
+}
+
+async fn closing(connection: Option<&Connection>) {
+    match connection {
+        Some(connection) => connection.closing().await,
+        None => std::future::pending().await,
     }
 }
 
 /// Ends a link that has to end, however much it has to do.
 async fn end(
     entry: &NodeLink,
-    word: Order,
+    ending: Ending,
     driven: impl Future<Output = Ended>,
     shore: &PlaneShore,
 ) -> Option<Ended> {
+    let (code, message) = (ending.code, ending.message.to_owned());
+    let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
     let told = async { tokio::join!(entry.tell_in_turn(word), driven).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
         tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
         shore.sets.abandon();
+        shore.return_permit();
     }
     ended
 }

@@ -287,12 +287,15 @@ impl Shore for PlaneShore {
         match note {
             Note::RefusedThere { key, code, message } => {
                 if self.sets.sets().feed.get(key).is_none() {
-                    tracing::info!(%node, %key, "the node refuses an object that it was never sent");
+                    tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
                     return;
                 }
-                self.plane.hub.refused(node, key.clone(), format!("{code}: {message}"));
+                let news = self.plane.hub.refused(node, key.clone(), format!("{code}: {message}"));
                 self.said().refusals = Refusals::New;
-                tracing::info!(%node, %key, code, message, "the node will not take an object");
+                // A node may say it of everything it has, and with every comparison again.
+                if news {
+                    tracing::info!(%node, %key, code, message, "the node will not take an object");
+                }
             }
             Note::RefusedHere { key, code, message } => {
                 tracing::info!(%node, %key, code, message, "an object of the node cannot be taken");

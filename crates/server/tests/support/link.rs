@@ -36,7 +36,7 @@ pub struct Driven {
 impl Driven {
     /// Ends the link in order.
     pub async fn stop(self) -> Ended {
-        let _ = self.orders.send(Order::Shutdown).await;
+        let _ = self.orders.tell_in_turn(Order::Shutdown).await;
         self.ended.await.unwrap()
     }
 
@@ -116,7 +116,7 @@ pub fn link_name() -> String {
 /// Drives a link in a task.
 pub fn driven(config: LinkConfig, shore: &Arc<MemoryShore>, ends: Ends) -> Driven {
     let (sender, taken) = orders();
-    let link = Link::new(config, Timestamp(0));
+    let link = Box::new(Link::new(config, Timestamp(0)));
     let ended = tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
     Driven { orders: sender, ended }
 }

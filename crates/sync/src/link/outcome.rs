@@ -110,8 +110,8 @@ impl Link {
         self.inbox.insert(pending);
     }
 
-    /// What fails again and again is shown as diverged; the cursor and comparisons go on
-    /// without it. When the link or the process ends before it works, the roots will differ,
+    /// What fails again and again is shown as diverged, and the source is told why; the cursor and
+    /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
     /// and a resync brings it again.
     fn let_go(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let limits = &self.config.limits;
@@ -126,10 +126,8 @@ impl Link {
             ItemChange::Put { stub, .. } => Some(stub.clone()),
             ItemChange::Delete { .. } => None,
         };
-        let (key, code) = (pending.item.key.clone(), refusal::FAILS.to_owned());
-        self.note_refusal(&key, &code, &why, cx);
-        cx.replica.refuse(key, Unfit { stub, rev: pending.item.rev, code, message: why });
-        self.inbox.ack_due = true;
+        let (key, rev, code) = (pending.item.key.clone(), pending.item.rev, refusal::FAILS.to_owned());
+        self.tell_refusal(key, stub, rev, code, why, cx);
     }
 
     /// Notes that an object is not taken, unless many were noted just now.
@@ -164,6 +162,19 @@ impl Link {
         cx: &mut Cx<'_>,
     ) {
         self.counters.refused_here += 1;
+        self.tell_refusal(key, stub, rev, code, message, cx);
+    }
+
+    /// Says here and there that an object is not taken, or not for now.
+    fn tell_refusal(
+        &mut self,
+        key: ObjectKey,
+        stub: Option<model::Stub>,
+        rev: u64,
+        code: String,
+        message: String,
+        cx: &mut Cx<'_>,
+    ) {
         let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
         cx.send(Frame::Refused(Box::new(refused)));
         self.note_refusal(&key, &code, &message, cx);

@@ -30,7 +30,7 @@ impl Linked {
     /// Ends it in order.
     pub(super) async fn stop(self) -> Result<Ended, BenchError> {
         // One that ended by itself takes no orders.
-        let _ = self.orders.send(Order::Shutdown).await;
+        let _ = self.orders.tell_in_turn(Order::Shutdown).await;
         Ok(self.ended.await?)
     }
 
@@ -78,7 +78,7 @@ pub(super) async fn link<S: Shore>(
     let ends = opener.grpc(&mut client).await?;
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
     let (orders, taken) = orders();
-    let link = Link::new(config, Timestamp(0));
+    let link = Box::new(Link::new(config, Timestamp(0)));
     let ended = tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), feed, taken));
     Ok(Linked { orders, ended, client })
 }

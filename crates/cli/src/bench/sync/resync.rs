@@ -90,7 +90,9 @@ async fn differing(
         notes.filter(|note| matches!(note, Note::Resynced { .. })).collect::<Vec<_>>()
     };
     let (before, bytes, cpu, at) = (resynced().len(), linked.bytes(), stage.cpu()?, Instant::now());
-    linked.orders.send(Order::Resync).await?;
+    if !linked.orders.tell_in_turn(Order::Resync).await {
+        return Err("the link is over".into());
+    }
     until("a resync ended", || resynced().len() > before).await?;
     let (cpu, bytes, took) = (stage.cpu()?.since(cpu), linked.bytes() - bytes, at.elapsed());
     let Some(Note::Resynced { frames, fetched, .. }) = resynced().pop() else {

@@ -1,0 +1,64 @@
+//! What queries among a workflow's steps were answered.
+
+use model::work::Work;
+use server::api::work::WorkflowView;
+
+use crate::failure::Failure;
+use crate::object::known;
+use crate::operator::Operator;
+use crate::query;
+use crate::screen::Screen;
+use crate::task::in_words;
+
+/// The most lines of one step's answers; `muster task show` has all.
+const MAX_LINES: usize = 30;
+
+/// The answers to the newest query of each step that is one, in words; empty for programs, which
+/// ask for the task.
+pub(super) async fn of_steps(
+    operator: &Operator,
+    view: &WorkflowView,
+    screen: Screen,
+) -> Result<String, Failure> {
+    let mut out = String::new();
+    if screen.is_json() {
+        return Ok(out);
+    }
+    for (number, step) in view.steps.iter().enumerate() {
+        let Some(id) = step.tasks.last() else { continue };
+        // Tasks are kept for a while only.
+        let Some(task) = known(operator.task(id, None).await)? else { continue };
+        if !matches!(task.work, Work::Query { .. }) {
+            continue;
+        }
+        let nodes = operator.task_nodes(id).await?;
+        let Some(told) = query::told(&task, &nodes, screen) else { continue };
+        out.push_str(&format!("\nstep {}, {}: {}\n", number + 1, step.name, in_words(&task.work)));
+        out.push_str(&shortened(&told, id));
+    }
+    Ok(out)
+}
+
+/// The first lines of a text, and where the rest is.
+fn shortened(told: &str, task: &str) -> String {
+    let lines = told.lines().count();
+    let mut out: String =
+        told.lines().take(MAX_LINES).map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect();
+    if let more @ 1.. = lines.saturating_sub(MAX_LINES) {
+        out.push_str(&format!("  ... {more} more lines: muster task show {task}\n"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_LINES, shortened};
+
+    #[test]
+    fn long_answers_end_with_where_the_rest_is() {
+        assert_eq!(shortened("a\nb\n", "t1"), "  a\n  b\n");
+        let long = shortened(&"x\n".repeat(MAX_LINES + 5), "t1");
+        assert_eq!(long.lines().count(), MAX_LINES + 1);
+        assert!(long.ends_with("  ... 5 more lines: muster task show t1\n"), "{long}");
+    }
+}

@@ -1,0 +1,97 @@
+//! SYN-6, OPS-2: a node that was asked to do something is not behind: status tells of objects, and
+//! of how many changes of them a node lacks, also after a restart of the control plane.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use model::replication::Mode;
+use serde_json::{Value, json};
+use server::api::objects::{SyncView, SyncsView};
+use support::link::{linked, policy, shore};
+use support::release::params;
+use support::synced::{delegation, publish};
+use support::wait::until;
+use support::{Fleet, Operator};
+
+/// State, how far behind, and how many objects go down.
+async fn stands(operator: &mut Operator) -> (String, u64, u64) {
+    let page: SyncsView = operator.get("/v1/sync").await.unwrap();
+    let SyncView { state, behind, down, .. } = page.nodes.into_iter().next().unwrap();
+    (state, behind, down)
+}
+
+fn is(state: &str, behind: u64, down: u64) -> (String, u64, u64) {
+    (state.to_owned(), behind, down)
+}
+
+fn item(name: &str, text: &str) -> Value {
+    json!({"kind": "Item", "metadata": {"name": name, "namespace": "web-1"}, "spec": {"text": text}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_that_wait_are_no_objects_that_lack() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    let mut operator = fleet.operator().await;
+    let objects = vec![params("a"), policy(Mode::Managed), delegation()];
+    publish(&fleet, &mut operator, &[("web-1", objects)]).await;
+    node.survives().await;
+    operator.apply(vec![item("a", "one")]).await;
+    let shore = shore("n1");
+    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    until("in sync", async || {
+        let mut operator = fleet.operator().await;
+        (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
+    })
+    .await;
+    link.stop().await;
+    for _ in 0..3 {
+        operator.begin("web-1", &["/bin/true"]).await;
+    }
+    operator.actions_when("web-1", 3).await;
+    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1));
+    // What is called off changes its action once more.
+    let task = operator.begin("web-1", &["/bin/true"]).await;
+    operator.actions_when("web-1", 4).await;
+    let _: server::api::work::TaskView =
+        operator.post(&format!("/v1/tasks/{}/cancel", task.id), &json!({})).await.unwrap();
+    operator.apply(vec![item("a", "two"), item("b", "one")]).await;
+    assert_eq!(stands(&mut operator).await, is("behind", 2, 2));
+
+    fleet.stop().await;
+    fleet.start_again().await;
+    node.url = fleet.url();
+    node.survives().await;
+    let mut operator = fleet.operator().await;
+    // Whoever needs its sets finds out what is of objects.
+    operator.begin("web-1", &["/bin/true"]).await;
+    operator.actions_when("web-1", 5).await;
+    assert_eq!(stands(&mut operator).await, is("behind", 2, 2));
+    let link = linked(&node, Mode::Managed, "l2", &shore).await;
+    until("in sync again", async || {
+        let mut operator = fleet.operator().await;
+        (stands(&mut operator).await == is("in-sync", 0, 2)).then_some(())
+    })
+    .await;
+    link.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_synchronizes_nothing_is_off_while_work_waits_for_it() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    let mut operator = fleet.operator().await;
+    publish(&fleet, &mut operator, &[("web-1", vec![params("a"), delegation()])]).await;
+    node.survives().await;
+    operator.begin("web-1", &["/bin/true"]).await;
+    operator.actions_when("web-1", 1).await;
+    assert_eq!(stands(&mut operator).await, is("off", 0, 0));
+    // It is asked for a link all the same.
+    assert!(node.check_in(&support::quiet()).await.unwrap().stream_requested);
+    fleet.stop().await;
+    fleet.start_again().await;
+    node.url = fleet.url();
+    assert_eq!(stands(&mut fleet.operator().await).await, is("off", 0, 0));
+    assert!(node.check_in(&support::quiet()).await.unwrap().stream_requested);
+}

@@ -1,0 +1,69 @@
+//! The body of a response at the control plane, which grows while its link lives.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_channel::mpsc;
+use futures_util::{SinkExt, Stream};
+
+use crate::ends::EndsError;
+
+/// Parts of a response that may wait for the connection, and one more.
+const DEPTH: usize = 1;
+
+/// What a body is made of.
+#[derive(Debug)]
+pub enum Part {
+    /// Bytes.
+    Data(Bytes),
+    /// The end in order.
+    End,
+}
+
+/// The way into a body. With its other end it takes a few hundred bytes: an idle link has one.
+#[derive(Debug)]
+pub struct ResponsePipe(mpsc::Sender<Part>);
+
+/// The parts of a body as they come.
+#[derive(Debug)]
+pub struct Parts(mpsc::Receiver<Part>);
+
+/// A body that grows: the way in, and what comes out.
+pub fn response() -> (ResponsePipe, Parts) {
+    let (into, parts) = mpsc::channel(DEPTH);
+    (ResponsePipe(into), Parts(parts))
+}
+
+/// A body that is there already.
+pub fn whole(bytes: Bytes) -> Parts {
+    let (mut into, parts) = mpsc::channel(DEPTH);
+    // There is room for both.
+    let _ = into.try_send(Part::Data(bytes));
+    let _ = into.try_send(Part::End);
+    Parts(parts)
+}
+
+impl ResponsePipe {
+    /// Hands bytes on once there is room.
+    ///
+    /// # Errors
+    /// When nobody reads the response any more.
+    pub async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
+        let sent = self.0.send(Part::Data(bytes)).await;
+        sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
+    }
+
+    /// The body ends in order.
+    pub async fn end(&mut self) {
+        // Who does not read it any more needs no end.
+        let _ = self.0.send(Part::End).await;
+    }
+}
+
+impl Parts {
+    /// The next part; `None` when the body ended without an end.
+    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+        Pin::new(&mut self.0).poll_next(cx)
+    }
+}

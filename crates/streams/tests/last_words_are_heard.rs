@@ -1,0 +1,79 @@
+//! SYN-14: a peer that takes nothing any more may have said why before it went. Its last words
+//! count, and are not waited for long.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::{Kind, Timestamp};
+use streams::drive::{Ended, Ends, drive, orders};
+use streams::{EndsError, Incoming, MemoryShore, Outgoing};
+use sync::frame::GoAway;
+use sync::link::{Link, LinkConfig};
+use sync::{Frame, Mode, Role};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+struct Pipe(mpsc::Receiver<Vec<Frame>>);
+
+#[async_trait]
+impl Incoming for Pipe {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+        Ok(self.0.recv().await)
+    }
+}
+
+/// Takes nothing, and tells that it was tried.
+struct Broken(Arc<Notify>);
+
+#[async_trait]
+impl Outgoing for Broken {
+    async fn send(&mut self, _: Vec<Frame>) -> Result<(), EndsError> {
+        self.0.notify_one();
+        Err(EndsError::Broke("reset".to_owned()))
+    }
+
+    async fn finish(&mut self) {}
+}
+
+fn start(incoming: Option<Box<dyn Incoming>>) -> (JoinHandle<Ended>, Arc<Notify>) {
+    let (shore, tried) = (Arc::new(MemoryShore::new("n1".parse().unwrap())), Arc::new(Notify::new()));
+    let config = LinkConfig::new(Role::Agent, Mode::Managed, "one", vec![Kind::new("Item")]);
+    let ends = Ends { incoming, outgoing: Some(Box::new(Broken(tried.clone()))) };
+    let link = Box::new(Link::new(config, Timestamp(0)));
+    let (watch, (_, taken)) = (shore.watch(), orders());
+    (tokio::spawn(drive(link, shore, ends, Vec::new(), watch, taken)), tried)
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_it_went_is_known() {
+    let (said, heard) = mpsc::channel(1);
+    let (ended, tried) = start(Some(Box::new(Pipe(heard))));
+    tried.notified().await;
+    let message = "the node was removed".to_owned();
+    let away = GoAway { code: "removed".to_owned(), message, retry_after: Some(300) };
+    said.send(vec![Frame::GoAway(away)]).await.unwrap();
+    let ended = ended.await.unwrap();
+    assert_eq!(ended.message, "removed: the node was removed");
+    assert!(ended.retry_after.is_some_and(|wait| wait > 0), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_not_waited_for() {
+    let began = Instant::now();
+    let (_said, heard) = mpsc::channel(1);
+    let (ended, _) = start(Some(Box::new(Pipe(heard))));
+    assert_eq!(ended.await.unwrap().code, "lost");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_can_come_nothing_is_waited_for() {
+    let began = Instant::now();
+    let (ended, _) = start(None);
+    assert_eq!(ended.await.unwrap().code, "lost");
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+}
