@@ -17,6 +17,7 @@ fn node(name: &str, outcome: Option<Outcome>) -> TaskNodeView {
         hostname: Some(format!("{name}.test").parse().unwrap()),
         stage: if outcome.is_some() { NodeStage::Ended } else { NodeStage::Offline },
         since: Timestamp(0),
+        expires: None,
         outcome,
         duration_ms: None,
     }

@@ -23,6 +23,7 @@ fn node(name: &str, stage: NodeStage, outcome: Option<Outcome>) -> TaskNodeView 
         hostname: Some(format!("{name}.test").parse().unwrap()),
         stage,
         since: Timestamp(0),
+        expires: None,
         outcome,
         duration_ms: Some(1200),
     }
@@ -132,8 +133,7 @@ fn a_node_that_is_waited_for_is_told_with_when_it_was_heard_and_until_when_it_ma
         serde_json::from_value(view).unwrap()
     };
     let asked = |stage, since| TaskNodeView { since: at(since), ..node("web-1", stage, None) };
-    // Asked 20 s after its contact, so it has 40 s until the next one, and 5 min from then on.
-    let issued = asked(NodeStage::Issued, 1020);
+    let issued = TaskNodeView { expires: Some(at(1360)), ..asked(NodeStage::Issued, 1020) };
     assert_eq!(
         why_it_waits(&issued, &view(Some(1000)), at(1040)),
         "was last heard 40s ago and calls within 20s; it is asked at its next contact; expires within 5m"

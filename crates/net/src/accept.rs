@@ -294,7 +294,13 @@ impl One {
     async fn meet(self: Box<One>, acceptor: TlsAcceptor) -> Option<Box<Met>> {
         let One { stream, address, limits, slot, peers, door, shutdown } = *self;
         let _ = stream.set_nodelay(true);
-        let tls = match tokio::time::timeout(limits.handshake, greet(stream, acceptor, door)).await {
+        let mut stop = shutdown.clone();
+        let greeted = tokio::select! {
+            greeted = tokio::time::timeout(limits.handshake, greet(stream, acceptor, door)) => greeted,
+            // Who has said nothing yet holds no stop up.
+            () = stopped(&mut stop) => return None,
+        };
+        let tls = match greeted {
             Ok(Ok(tls)) => Box::new(tls),
             Ok(Err(error)) => {
                 tracing::debug!(%address, %error, "a TLS handshake failed");

@@ -43,9 +43,10 @@ impl Body for ReplyBody {
             ReplyBody::Parts { parts, trailers } => match parts.poll_part(cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Poll::Ready(Some(Part::End) | None) => {
+                Poll::Ready(Some(Part::End)) => {
                     Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers()))))
                 }
+                Poll::Ready(None) => Poll::Ready(None),
             },
         }
     }

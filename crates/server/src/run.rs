@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use net::ServerUrl;
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::hub::Carrier;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};
@@ -24,6 +26,8 @@ use crate::{node_port, operator_port, releases, streams, upkeep};
 
 /// Connections of operators at once.
 const OPERATOR_CONNECTIONS: usize = 256;
+/// How long what still uses the database may take to end when the control plane stops.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The database's file in the directory.
 const DATABASE: &str = "muster.db";
@@ -99,6 +103,8 @@ pub enum StartError {
     },
 }
 
+type Closed = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
 /// A running control plane.
 pub struct Running {
     /// Where nodes call.
@@ -115,14 +121,25 @@ pub struct Running {
     pub metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+    closed: Closed,
+    plane: Weak<ControlPlane>,
 }
 
 impl Running {
-    /// Stops accepting, lets requests under way end, persists what waits.
+    /// Stops accepting, lets requests and links under way end, persists what waits, and lets go
+    /// of the database.
     pub async fn stop(self) {
         self.stop.send_replace(true);
+        if let Some(plane) = self.plane.upgrade() {
+            // A link whose frames are posted has no connection that would tell it.
+            let posted = plane.hub.lights().links().into_iter().filter(|link| link.carrier == Carrier::Poll);
+            posted.for_each(|link| link.end("shutdown", "the control plane stops"));
+        }
         for task in self.tasks {
             let _ = task.await;
+        }
+        if tokio::time::timeout(CLOSED_WITHIN, self.closed).await.is_err() {
+            tracing::warn!("something still uses the database; it ends with the process");
         }
     }
 }
@@ -133,7 +150,7 @@ impl Running {
 /// [`StartError`] says what is in the way.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let founded = posture::open(&config.dir, &config.fleet, now())?;
-    let store = open_store(&config, &founded).await?;
+    let (store, closed) = open_store(&config, &founded).await?;
     let (nodes, node_port) = listen(config.node_address).await?;
     let (operators, operator_port) = listen(config.operator_address).await?;
     let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
@@ -156,6 +173,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (node_tls, operator_tls) = server_tls(&plane, &names, &operator_ca)?;
     let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
     let stop = watch::Sender::new(false);
+    let held = Arc::downgrade(&plane);
     let limits = Limits { connections: config.connections, ..Limits::default() };
     let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
     let (for_nodes, for_operators) = (plane.clone(), plane.clone());
@@ -174,7 +192,18 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some((listener, _)) = scrapers {
         tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
     }
-    Ok(Running { node_urls, operator_url, fleet, posture, new, metrics_address, stop, tasks })
+    Ok(Running {
+        node_urls,
+        operator_url,
+        fleet,
+        posture,
+        new,
+        metrics_address,
+        stop,
+        tasks,
+        closed,
+        plane: held,
+    })
 }
 
 /// Where a client of this machine reaches a listener: its address, or loopback when it
@@ -187,7 +216,8 @@ fn own_address(listener: SocketAddr) -> String {
     }
 }
 
-async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>, StartError> {
+/// Opens the database; the other is done when it is closed.
+async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<dyn Store>, Closed), StartError> {
     let path = config.dir.join(DATABASE);
     // Its journals get the mode of the database itself.
     posture::private(&path)?;
@@ -199,7 +229,8 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<Arc<dyn Store>
         return Err(StartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
     }
     store.open_epoch(now()).await.map_err(failed)?;
-    Ok(Arc::new(store))
+    let closed = Box::pin(store.closed());
+    Ok((Arc::new(store), closed))
 }
 
 async fn plane(

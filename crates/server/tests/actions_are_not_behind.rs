@@ -6,6 +6,7 @@
 mod support;
 
 use model::replication::Mode;
+use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
 use support::link::{linked, policy, shore};
@@ -13,6 +14,7 @@ use support::release::params;
 use support::synced::{delegation, publish};
 use support::wait::until;
 use support::{Fleet, Operator};
+use sync::link::Outcome;
 
 /// State, how far behind, and how many objects go down.
 async fn stands(operator: &mut Operator) -> (String, u64, u64) {
@@ -75,6 +77,40 @@ async fn actions_that_wait_are_no_objects_that_lack() {
     })
     .await;
     link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_under_way() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let mut operator = fleet.operator().await;
+    let objects = vec![params("a"), policy(Mode::Managed), delegation()];
+    publish(&fleet, &mut operator, &[("web-1", objects)]).await;
+    node.survives().await;
+    operator.apply(vec![item("a", "one")]).await;
+    let shore = shore("n1");
+    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    until("in sync", async || {
+        let mut operator = fleet.operator().await;
+        (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
+    })
+    .await;
+    link.stop().await;
+    operator.begin("web-1", &["/bin/true"]).await;
+    let action = operator.actions_when("web-1", 1).await.remove(0);
+    let busy = Outcome::Temporary("busy".to_owned());
+    shore.refuse(ObjectKey::of(Kind::ACTION, action.as_str()), busy);
+    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    until("the action came", async || (shore.counters().temporary > 0).then_some(())).await;
+    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1), "while the action is under way");
+    link.cut().await;
+    let unlinked = async || {
+        let mut operator = fleet.operator().await;
+        let page: SyncsView = operator.get("/v1/sync").await.unwrap();
+        page.nodes[0].link.is_none().then_some(())
+    };
+    until("the link is over", unlinked).await;
+    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1), "and when it was lost");
 }
 
 #[tokio::test]

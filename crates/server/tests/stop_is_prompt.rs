@@ -8,6 +8,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::Fleet;
+use support::wait::eventually;
 
 /// Less than the bound within which connections may end by themselves.
 const PROMPT: Duration = Duration::from_secs(3);
@@ -20,7 +21,7 @@ async fn a_stop_does_not_wait_for_idle_connections() {
     let begun = Instant::now();
     fleet.stop().await;
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
-    assert!(idle.is_closed());
+    eventually("the connection is over", || idle.is_closed()).await;
     fleet.start_again().await;
     assert_eq!(fleet.operator().await.status().await.nodes, 1);
 }
@@ -36,6 +37,6 @@ async fn a_stop_is_heard_while_every_place_is_taken() {
     let begun = Instant::now();
     let stopped = tokio::time::timeout(Duration::from_secs(20), running.stop()).await;
     assert!(stopped.is_ok(), "it never stopped");
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     drop((taken, waiting));
 }

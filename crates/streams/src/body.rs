@@ -45,13 +45,15 @@ pub fn whole(bytes: Bytes) -> Parts {
 }
 
 impl ResponsePipe {
-    /// Hands bytes on once there is room.
+    /// Hands bytes on, and waits until there is room for more.
     ///
     /// # Errors
     /// When nobody reads the response any more.
     pub async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
         let sent = self.0.send(Part::Data(bytes)).await;
-        sent.map_err(|_| EndsError::Broke("the response is not read any more".to_owned()))
+        let over = || EndsError::Broke("the response is not read any more".to_owned());
+        sent.map_err(|_| over())?;
+        if self.0.is_closed() { Err(over()) } else { Ok(()) }
     }
 
     /// The body ends in order.

@@ -40,6 +40,8 @@ const MAX_PROBES: usize = 32;
 const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// The code of a link whose connection is gone, nobody said why.
+const LOST: &str = "lost";
 /// How long is still listened to a peer that takes nothing any more: it may have said why.
 const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
@@ -502,16 +504,12 @@ impl<S: Shore> Driver<S> {
             self.done(done);
         }
         self.shore.progress(&self.link);
-        let lost = || ("lost".to_owned(), "the connection is gone".to_owned(), None);
+        let lost = || (LOST.to_owned(), "the connection is gone".to_owned(), None);
         let (code, message, retry_after) = self.closed.take().unwrap_or_else(lost);
         let met = self.link.peer().is_some();
-        Ended {
-            code,
-            message,
-            retry_after,
-            counters: Box::new(*self.link.counters()),
-            met,
-            error: self.error,
-        }
+        // Where it is known why the link ended, that what was sent meanwhile did not arrive says
+        // nothing more.
+        let error = self.error.filter(|_| code == LOST);
+        Ended { code, message, retry_after, counters: Box::new(*self.link.counters()), met, error }
     }
 }

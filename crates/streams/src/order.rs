@@ -86,10 +86,12 @@ impl Orders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(order).is_ok()
     }
 
-    /// Tells the link something once it has room for it; `false` when it takes nothing any more.
+    /// Tells the link something, and waits until it has room for more; `false` when it takes
+    /// nothing any more. Also one that is given up has told it: beyond the bound there is room for
+    /// one order of each that waits.
     pub async fn tell_in_turn(&self, order: Order) -> bool {
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        own.send(order).await.is_ok()
+        own.send(order).await.is_ok() && !own.is_closed()
     }
 
     /// Whether the link takes nothing any more.

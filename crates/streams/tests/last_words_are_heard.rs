@@ -58,6 +58,7 @@ async fn why_it_went_is_known() {
     said.send(vec![Frame::GoAway(away)]).await.unwrap();
     let ended = ended.await.unwrap();
     assert_eq!(ended.message, "removed: the node was removed");
+    assert!(ended.error.is_none(), "the broken connection explains nothing: {ended:?}");
     assert!(ended.retry_after.is_some_and(|wait| wait > 0), "{ended:?}");
 }
 

@@ -41,6 +41,11 @@ impl Backoff {
     /// What follows are failures.
     pub fn lost(&mut self) -> Duration {
         self.succeeded();
+        self.spread()
+    }
+
+    /// Anything up to [`BACK_WITHIN`].
+    fn spread(&mut self) -> Duration {
         let most = u64::try_from(BACK_WITHIN.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.number() % most)
     }
@@ -72,12 +77,14 @@ pub struct Comeback {
     backoff: Backoff,
     not_before: Timestamp,
     unreached: bool,
+    /// A wait was cut short, and no link worked since.
+    hastened: bool,
 }
 
 impl Comeback {
     /// At once; waits are spread by this seed: different for each node.
     pub fn new(seed: u64) -> Comeback {
-        Comeback { backoff: Backoff::new(seed), not_before: Timestamp(0), unreached: false }
+        Comeback { backoff: Backoff::new(seed), not_before: Timestamp(0), unreached: false, hastened: false }
     }
 
     /// No link is to be opened before.
@@ -88,7 +95,7 @@ impl Comeback {
     /// A link worked: the next failure is the first.
     pub fn worked(&mut self) {
         self.backoff.succeeded();
-        self.unreached = false;
+        (self.unreached, self.hastened) = (false, false);
     }
 
     /// There is a reason to open a link now.
@@ -102,18 +109,20 @@ impl Comeback {
         self.not_before = now.plus(self.backoff.failed(at_least));
     }
 
-    /// A link that worked was lost, and with it maybe those of the whole fleet.
+    /// A link that worked was lost, and with it maybe those of the whole fleet. What the other
+    /// side asked for comes before the spread.
     pub fn lost(&mut self, now: Timestamp, at_least: Option<Duration>) {
         self.unreached = false;
-        let wait = self.backoff.lost().max(at_least.unwrap_or_default().min(LONGEST_ASKED));
-        self.not_before = now.plus(wait);
+        let asked = at_least.unwrap_or_default().min(LONGEST_ASKED - BACK_WITHIN);
+        self.not_before = now.plus(asked + self.backoff.lost());
     }
 
-    /// The other side answered elsewhere. If nobody was there before, the wait for that is over;
-    /// many may learn it at one instant, and come one by one.
+    /// The other side answered elsewhere. If nobody was there before, the wait for that is over,
+    /// once until a link works: links may fail where other calls come through. Many may learn it
+    /// at one instant, and come one by one.
     pub fn reached(&mut self, now: Timestamp) {
-        if std::mem::take(&mut self.unreached) {
-            self.not_before = self.not_before.min(now.plus(self.backoff.lost()));
+        if std::mem::take(&mut self.unreached) && !std::mem::replace(&mut self.hastened, true) {
+            self.not_before = self.not_before.min(now.plus(self.backoff.spread()));
         }
     }
 }

@@ -114,12 +114,21 @@ fn who_was_away_long_comes_back_soon_after_the_other_side_is_there_again() {
         comeback.reached(now.plus(BACK_WITHIN));
         assert!(comeback.not_before() <= now.plus(BACK_WITHIN), "that counts once");
 
+        // Links alone may be what does not come through: then the waits stay long.
+        comeback.failed(now, None, true);
+        comeback.reached(now);
+        assert!(comeback.not_before() >= now.plus(Duration::from_secs(45)));
+        comeback.worked();
+        comeback.failed(now, None, true);
+        comeback.reached(now);
+        assert!(comeback.not_before() <= now.plus(BACK_WITHIN));
+
         // Who was asked to stay away, or does not come through, stays away.
         comeback.failed(now, hour, false);
         comeback.reached(now);
         assert!(comeback.not_before() >= now.plus(Duration::from_secs(3600)));
         comeback.lost(now, hour);
-        assert!(comeback.not_before() >= now.plus(Duration::from_secs(3600)));
+        assert!(comeback.not_before() >= now.plus(Duration::from_secs(3600) - BACK_WITHIN));
         comeback.lost(now, None);
         assert!(comeback.not_before() <= now.plus(BACK_WITHIN));
         comeback.at_once(now);

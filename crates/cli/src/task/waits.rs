@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use model::Timestamp;
-use plane::work::{BEGIN_SECS, NodeStage};
+use plane::work::NodeStage;
 use server::api::NodeView;
 use server::api::work::{TaskNodeView, TaskView};
 
@@ -16,18 +16,20 @@ use crate::whom::MAX_NAMES;
 
 /// A node that is asked answers within this, unless it polls or is not there.
 const SOON: Duration = Duration::from_secs(8);
-/// How often it is told again.
+/// After how long it is told again; twice as long each time, up to [`SELDOM`].
 const AGAIN: Duration = Duration::from_secs(60);
+const SELDOM: Duration = Duration::from_secs(3600);
 
 /// Tells, while a task is followed, which nodes it waits for and why; not at once, and not often.
 #[derive(Debug)]
 pub(super) struct Waits {
     next: Instant,
+    again: Duration,
 }
 
 impl Waits {
     pub(super) fn new() -> Waits {
-        Waits { next: Instant::now() + SOON }
+        Waits { next: Instant::now() + SOON, again: AGAIN }
     }
 
     /// Looks whether there is something to tell, and tells it.
@@ -41,7 +43,8 @@ impl Waits {
         if Instant::now() < self.next || progress.issued + progress.deferred == 0 {
             return Ok(());
         }
-        self.next = Instant::now() + AGAIN;
+        self.next = Instant::now() + self.again;
+        self.again = (2 * self.again).min(SELDOM);
         let nodes =
             caller.ask(ticker, async |operator: &Operator| operator.task_nodes(&task.id).await).await?;
         for line in lines(caller.operator(), &nodes).await {
@@ -85,19 +88,15 @@ pub fn line(node: &TaskNodeView, view: &NodeView, now: Timestamp) -> String {
     if node.stage == NodeStage::Deferred {
         return format!("{heard} and {contact}; it is waited for, and asked at its next contact");
     }
-    // The control plane gives it this long beyond the contact that was promised when it was asked.
-    let until = node
-        .since
-        .plus(Duration::from_secs(BEGIN_SECS))
-        .plus(promised.saturating_sub(node.since.since(seen)));
-    let expires = match until.since(now) {
-        Duration::ZERO => "it does not begin any more".to_owned(),
-        left => format!("expires within {}", short(left)),
+    let expires = match node.expires.map(|until| until.since(now)) {
+        None => String::new(),
+        Some(Duration::ZERO) => "; it does not begin any more".to_owned(),
+        Some(left) => format!("; expires within {}", short(left)),
     };
     let asked = if seen > node.since {
         "it was asked, and did not begin yet"
     } else {
         "it is asked at its next contact"
     };
-    format!("{heard} and {contact}; {asked}; {expires}")
+    format!("{heard} and {contact}; {asked}{expires}")
 }

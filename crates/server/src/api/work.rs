@@ -99,6 +99,9 @@ pub struct TaskNodeView {
     pub stage: NodeStage,
     /// Since when.
     pub since: Timestamp,
+    /// When it begins no more, once it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
     /// How it ended; with the answer, when it was a query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,

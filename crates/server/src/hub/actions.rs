@@ -29,7 +29,7 @@ impl Actions {
     }
 
     /// Those of a feed that the node has up to `rev`. A number that no change has any more is no
-    /// object's either.
+    /// object's either, unless the feed may have forgotten what was deleted with it.
     pub(crate) fn of(feed: &Feed, rev: u64) -> Actions {
         let (mut live, mut objects) = (0, Vec::new());
         for (kind, is_live) in feed.kinds().flat_map(|kind| [(kind, true), (kind, false)]) {
@@ -45,7 +45,7 @@ impl Actions {
         }
         let mut actions = Actions { live, changes: Vec::new() };
         objects.sort_unstable();
-        let mut at = rev + 1;
+        let mut at = rev.max(feed.horizon()) + 1;
         for object in objects.into_iter().chain([feed.head() + 1]) {
             actions.note(at..=object - 1);
             at = object + 1;

@@ -238,9 +238,12 @@ impl Lights {
 
     /// The feed is here: now it is known which of its changes are of actions.
     pub(super) fn loaded(&self, id: &NodeId, feed: &Feed) {
+        let acked = self.nodes().get(id).and_then(|light| light.acked.clone());
+        let acked = acked.filter(|acked| acked.incarnation == *feed.life());
+        // A feed may be long: other nodes do not wait for it.
+        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.seq));
         if let Some(light) = self.nodes().get_mut(id) {
-            let acked = light.acked.as_ref().filter(|acked| acked.incarnation == *feed.life());
-            light.actions = Actions::of(feed, acked.map_or(0, |acked| acked.seq));
+            light.actions = actions;
         }
     }
 
@@ -292,9 +295,23 @@ impl Lights {
     /// some are known.
     pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
         self.edit(id, |light| {
-            let room = light.refused.len() < MAX_REFUSED || light.refused.contains_key(&key);
-            room && light.refused.insert(key, why.clone()) != Some(why)
+            if light.refused.len() >= MAX_REFUSED && !light.refused.contains_key(&key) {
+                return false;
+            }
+            let code = code_of(&why).to_owned();
+            light.refused.insert(key, why).is_none_or(|before| code_of(&before) != code)
         })
+    }
+
+    /// The node refuses so many objects now: if what it refuses for good is as many, what it
+    /// could not take for a while it took.
+    pub(super) fn refused_still(&self, id: &NodeId, count: u64) {
+        self.edit(id, |light| {
+            let lasts = |why: &String| code_of(why) != sync::refusal::FAILS;
+            if light.refused.values().filter(|why| lasts(why)).count() as u64 >= count {
+                light.refused.retain(|_, why| lasts(why));
+            }
+        });
     }
 
     /// The node holds all objects as our feed says.
@@ -369,9 +386,12 @@ impl Lights {
         if light.is_linked_by(link) {
             light.link = None;
             // Something was under way: what came of it is not known.
-            if matches!(link.standing(), Standing::Behind(_) | Standing::Resyncing)
-                && light.verdict == Some(Verdict::InSync)
-            {
+            let moved = match link.standing() {
+                Standing::Behind(changes) => changes > light.actions_behind(),
+                Standing::Resyncing => true,
+                Standing::Connecting | Standing::InSync | Standing::Diverged(_) => false,
+            };
+            if moved && light.verdict == Some(Verdict::InSync) {
                 light.judge(None);
             }
             self.show(&link.node, light);
@@ -417,6 +437,11 @@ impl Lights {
             }
         }
     }
+}
+
+/// The code with which a refusal begins.
+fn code_of(why: &str) -> &str {
+    why.split_once(':').map_or(why, |(code, _)| code)
 }
 
 /// It is an action, not an object.

@@ -158,6 +158,11 @@ impl Hub {
         self.lights.refused(id, key, why)
     }
 
+    /// The node refuses so many objects of ours now.
+    pub(crate) fn refused_still(&self, id: &NodeId, count: u64) {
+        self.lights.refused_still(id, count);
+    }
+
     /// The node holds all objects of ours as the feed says.
     pub(crate) fn none_refused(&self, id: &NodeId) {
         self.lights.none_refused(id);

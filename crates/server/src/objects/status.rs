@@ -94,6 +94,10 @@ fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<Strin
             return ("diverged", Some(why.clone()));
         }
         (Some(Standing::Resyncing), _) => return ("resyncing", None),
+        // Actions alone are under way; objects are as they were when they were compared.
+        (Some(Standing::Behind(behind)), Some(Verdict::Diverged(why))) if objects_of(light, *behind) == 0 => {
+            return ("diverged", Some(why.clone()));
+        }
         _ => {}
     }
     if let Some((key, why)) = light.refused.iter().next() {
@@ -109,8 +113,7 @@ fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<Strin
         // Nothing to be equal about; actions alone come and go.
         _ if mode == Mode::Off => ("off", None),
         (Some(Standing::InSync), _) => ("in-sync", None),
-        // Actions alone are under way; objects are as they were when they were compared.
-        (Some(Standing::Behind(_)), Some(_)) => ("in-sync", None),
+        (Some(Standing::Behind(_)), Some(Verdict::InSync)) => ("in-sync", None),
         (Some(_), _) => unknown("a link is open, and the sets are not compared yet"),
         // Its own changes are the truth, and they come when it does.
         (None, Some(_)) if late && mode == Mode::Autonomous => {

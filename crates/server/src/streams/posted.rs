@@ -81,9 +81,6 @@ pub(crate) async fn events(
         Ok(Ok(posted)) if posted.busy => {
             return Err(Problem::new(Code::Busy, "what was posted before is still worked on"));
         }
-        Ok(Ok(posted)) if posted.busy => {
-            return Err(Problem::new(Code::Busy, "the link has more to do than it can hold"));
-        }
         Ok(Ok(posted)) => posted,
         Ok(Err(_)) => return Err(no_link()),
         Err(_) => return Err(Problem::new(Code::Busy, "what was posted takes too long")),

@@ -55,6 +55,8 @@ struct Said {
     counted: Counters,
     counted_at: Option<Instant>,
     refusals: Refusals,
+    /// How many objects the node refused when that was looked at last.
+    refused: u64,
 }
 
 /// What is known of objects that the node would not take.
@@ -198,9 +200,15 @@ impl PlaneShore {
         match said.refusals {
             Refusals::None => {}
             Refusals::New => said.refusals = Refusals::Since(acks),
-            Refusals::Since(before) if acks > before && link.refused_there() == 0 => {
-                said.refusals = Refusals::None;
-                self.plane.hub.none_refused(&self.caller.id);
+            Refusals::Since(before) if acks > before => {
+                let count = link.refused_there();
+                if count == 0 {
+                    said.refusals = Refusals::None;
+                    self.plane.hub.none_refused(&self.caller.id);
+                } else if said.refused != count {
+                    self.plane.hub.refused_still(&self.caller.id, count);
+                }
+                said.refused = count;
             }
             Refusals::Since(_) => {}
         }
@@ -236,7 +244,8 @@ impl Shore for PlaneShore {
             }
             Err(error) => {
                 tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
-                vec![Outcome::Temporary(error.to_string()); batch.items.len()]
+                let why = "the control plane cannot store it now".to_owned();
+                vec![Outcome::Temporary(why); batch.items.len()]
             }
         }
     }

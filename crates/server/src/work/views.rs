@@ -138,8 +138,8 @@ pub(crate) async fn nodes(
         }
         let slot = plane.index.get(&row.node);
         let hostname = slot.map(|slot| slot.lock().node.hostname.clone());
-        let NodeWork { stage, since, outcome, duration_ms, .. } = work;
-        nodes.push(TaskNodeView { node: row.node, hostname, stage, since, outcome, duration_ms });
+        let NodeWork { stage, since, expires, outcome, duration_ms, .. } = work;
+        nodes.push(TaskNodeView { node: row.node, hostname, stage, since, expires, outcome, duration_ms });
         if bytes > MAX_ANSWERS {
             let next = nodes.last().map(|node| node.node.clone());
             return Ok(TaskNodesView { nodes, next });

@@ -29,6 +29,7 @@ use model::exchange::{Signed, TraitReport};
 use model::log::{Cursor, Fact};
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 use rusqlite::{Connection, params};
+use tokio::sync::watch;
 
 use self::cell::{OrFail, Text, uint};
 use self::chunks::Table;
@@ -56,10 +57,11 @@ const MAX_PROBLEMS: usize = 100;
 
 /// A [`Store`] in a SQLite file. Dropping it runs what waits and closes the file.
 pub struct SqliteStore {
-    // In the order in which they end: the lock goes last.
+    // In the order in which they end: the lock goes after all that writes, then it is told.
     readers: Readers,
     writer: Writer,
     _lock: File,
+    closed: watch::Sender<()>,
 }
 
 impl SqliteStore {
@@ -72,7 +74,14 @@ impl SqliteStore {
         let opened = open::open(path.as_ref(), READERS)?;
         let writer = Writer::start(opened.writer)?;
         let readers = Readers::start(opened.readers)?;
-        Ok(SqliteStore { readers, writer, _lock: opened.lock })
+        Ok(SqliteStore { readers, writer, _lock: opened.lock, closed: watch::Sender::new(()) })
+    }
+
+    /// Waits until the store is dropped and its file closed; whoever holds it meanwhile.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let mut open = self.closed.subscribe();
+        // Nothing is ever sent: it only ends.
+        async move { while open.changed().await.is_ok() {} }
     }
 
     async fn write<T: Send + 'static, E: Cause>(

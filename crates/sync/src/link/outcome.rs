@@ -11,6 +11,7 @@ use super::types::Note;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Refused, Resource};
 use crate::refusal;
+use crate::refusal::MAX_TEXT;
 use crate::replica::Unfit;
 
 /// So many refusals are noted within [`NOTED_IN`]; the others are counted only.
@@ -172,9 +173,10 @@ impl Link {
         stub: Option<model::Stub>,
         rev: u64,
         code: String,
-        message: String,
+        mut message: String,
         cx: &mut Cx<'_>,
     ) {
+        message.truncate(message.floor_char_boundary(MAX_TEXT));
         let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
         cx.send(Frame::Refused(Box::new(refused)));
         self.note_refusal(&key, &code, &message, cx);
