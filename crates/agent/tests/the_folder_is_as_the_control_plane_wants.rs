@@ -126,3 +126,30 @@ async fn without_its_replica_a_node_removes_nothing() {
     assert!(file.exists(), "what the control plane put is gone with the node's memory of it");
     assert!(daemon.end().await.success());
 }
+
+/// Files that an agent wrote and was killed before it knew of them are the control plane's all the
+/// same: they stay. Those that the control plane does not have go, once that is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_when_the_agent_was_killed_is_not_taken_away() {
+    let (mut pair, daemon, file) = pair().await;
+    assert!(daemon.end().await.success());
+    let a = pair.object("a").await.unwrap();
+    pair.apply(vec![item("c", "three")]).await;
+    let c = pair.object("c").await.unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(&a.uid), "the uid is in the file: {text}");
+    let of = |name: &str, uid: &str, said: &str| {
+        text.replace(&a.uid, uid).replace("name: a", &format!("name: {name}")).replace("one", said)
+    };
+    let (came, orphan) = (file.with_file_name("c.yaml"), file.with_file_name("z.yaml"));
+    std::fs::write(&came, of("c", &c.uid, "three")).unwrap();
+    std::fs::write(&orphan, of("z", "of-nobody", "no more")).unwrap();
+    let inode = |path: &PathBuf| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+    let before = inode(&came);
+    // One file more keeps the old inode from being given again.
+    std::fs::write(file.with_file_name("taken"), "").unwrap();
+    let daemon = pair.daemon();
+    eventually("what nobody wants is gone", || !orphan.exists()).await;
+    assert_eq!(inode(&came), before, "it was never taken away");
+    assert!(daemon.end().await.success());
+}

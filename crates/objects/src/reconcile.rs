@@ -157,6 +157,8 @@ pub struct Guard {
     pub max_delete_percent: u8,
     /// An operator said that it is meant.
     pub confirmed: bool,
+    /// No object was ever seen since the start: an empty place may be another one, not mounted.
+    pub unseen: bool,
 }
 
 /// What is to be done to the feed in autonomous mode.
@@ -224,5 +226,6 @@ pub fn autonomous(feed: &BTreeMap<ObjectKey, Fed>, listing: &Listing, guard: Gua
 
 fn too_many(vanished: usize, of: usize, guard: Guard) -> bool {
     let share = usize::from(guard.max_delete_percent);
-    !guard.confirmed && vanished >= SyncPolicy::FEW_ORPHANS && vanished * 100 > of * share
+    let mass = vanished >= SyncPolicy::FEW_ORPHANS && vanished * 100 > of * share;
+    !guard.confirmed && (mass || guard.unseen && vanished == of)
 }

@@ -170,7 +170,7 @@ fn there(feed: &BTreeMap<ObjectKey, Fed>, skip: usize, complete: bool) -> Listin
     Listing { objects, problems: Vec::new(), complete }
 }
 
-const GUARD: Guard = Guard { max_delete_percent: 25, confirmed: false };
+const GUARD: Guard = Guard { max_delete_percent: 25, confirmed: false, unseen: false };
 
 #[test]
 fn autonomous_takes_what_is_found() {
@@ -209,6 +209,13 @@ fn a_mass_that_vanishes_is_held() {
         }
         let confirmed = Guard { confirmed: true, ..GUARD };
         assert_eq!(reconcile::autonomous(&feed, &listing, confirmed).remove.len(), vanished);
+    }
+    // An empty place that was never seen otherwise may be another one, however little was there.
+    let unseen = Guard { unseen: true, ..GUARD };
+    for (vanished, held) in [(1, false), (2, true)] {
+        let feed = feed(2);
+        let changes = reconcile::autonomous(&feed, &there(&feed, vanished, true), unseen);
+        assert_eq!(changes.held.is_some(), held, "{vanished} of 2");
     }
     let feed = feed(10);
     let listing = there(&feed, 1, false);

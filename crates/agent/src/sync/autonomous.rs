@@ -52,7 +52,9 @@ impl Worker {
                 .collect()
         });
         let confirmed = self.is_approved();
-        let guard = Guard { max_delete_percent: self.policy.max_delete_percent, confirmed };
+        self.seen |= !listing.objects.is_empty();
+        let max_delete_percent = self.policy.max_delete_percent;
+        let guard = Guard { max_delete_percent, confirmed, unseen: !self.seen };
         let mut changes = reconcile::autonomous(&fed, listing, guard);
         let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect();
         if !confirmed && !changes.remove.is_empty() && !self.vanishing.is_over(gone, Instant::now()) {

@@ -169,7 +169,8 @@ impl Worker {
         let key = correction.key().clone();
         let found = || listing.objects.iter().find(|found| found.key == key);
         if let Correction::Remove(_) = correction {
-            // Marked, but by a source of which not all is known yet.
+            // Marked, but maybe by what came when the agent was killed: whether it is wanted is
+            // known once both sides compared.
             let Some(found) = found().filter(|_| self.complete) else { return Ok(()) };
             tracing::info!(%key, "an object that the control plane has no more is removed");
             let version = Some(found.version.clone());

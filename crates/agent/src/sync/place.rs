@@ -29,6 +29,7 @@ impl Worker {
         self.watch_no_more();
         (self.backend, self.no_place, self.held) = (None, None, false);
         self.applied.clear();
+        self.seen = false;
         self.restore_wanted();
         let name = self.policy.folder.as_ref();
         let name = name.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
@@ -49,11 +50,11 @@ impl Worker {
     fn restore_wanted(&mut self) {
         let managed = self.policy.mode == Mode::Managed;
         let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
-        (self.wanted, self.complete) = self.sets.with(|_, replica| {
+        self.wanted = self.sets.with(|_, replica| {
             let objects = replica.objects().filter(|(key, _)| managed && !action(key));
             let wanted = objects
                 .map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
-            (wanted.collect(), replica.cursor().is_some())
+            wanted.collect()
         });
     }
 

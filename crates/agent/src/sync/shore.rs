@@ -182,7 +182,10 @@ impl Shore for AgentShore {
                 tracing::info!(frames, fetched, deleted, kept, took_ms, "a resync ended");
             }
             Note::Missing(key) => tracing::warn!(%key, "an own object has no content"),
-            Note::InSync => tracing::debug!("the sets are equal"),
+            Note::InSync => {
+                tracing::debug!("the sets are equal");
+                self.world.equal();
+            }
         }
     }
 

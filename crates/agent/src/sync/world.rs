@@ -53,6 +53,8 @@ pub(super) enum Told {
     Held(SyncPolicy),
     /// An operator says that what vanished is meant to be gone.
     Approved,
+    /// Both sides compared what the control plane wants, and it is equal.
+    Equal,
     Refound(oneshot::Sender<()>),
     /// Nobody has a handle any more.
     Gone,
@@ -119,6 +121,8 @@ pub(super) struct Worker {
     pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
+    /// An object was found in the place.
+    pub(super) seen: bool,
     /// What is vanishing (autonomous).
     pub(super) vanishing: super::autonomous::Vanishing,
     /// Vanished objects are held back (autonomous).
@@ -158,6 +162,7 @@ impl World {
             wanted: BTreeMap::new(),
             applied: BTreeMap::new(),
             complete: false,
+            seen: false,
             vanishing: Default::default(),
             held: false,
             look_at: None,
@@ -191,6 +196,11 @@ impl World {
     /// is held back now is let go.
     pub fn approve(&self) {
         self.tell(Told::Approved);
+    }
+
+    /// Both sides compared what the control plane wants, and it is equal.
+    pub fn equal(&self) {
+        self.tell(Told::Equal);
     }
 
     /// Applies a batch that came under rules of this number, and makes it durable.
@@ -249,6 +259,11 @@ impl Worker {
                 Ok(Told::Changed) => self.look(),
                 Ok(Told::Held(policy)) => self.switch(policy),
                 Ok(Told::Approved) => self.approved(),
+                Ok(Told::Equal) => {
+                    if !std::mem::replace(&mut self.complete, true) {
+                        self.look_within(SOON);
+                    }
+                }
                 Ok(Told::Refound(done)) => {
                     self.refound();
                     // Nobody waits for it when its link is gone.
@@ -304,6 +319,7 @@ impl Worker {
         }
         let actions = self.sets.actions().map_err(|error| chain(&error))?;
         self.sets.begin_anew().map_err(|error| chain(&error))?;
+        self.complete = false;
         self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.work.removed(id));
@@ -320,20 +336,16 @@ impl Worker {
             ];
         }
         let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
-        let write = batch.write(&outcomes);
-        let whole = write.cursor.is_some();
-        if let Err(error) = self.sets.keep(write) {
+        if let Err(error) = self.sets.keep(batch.write(&outcomes)) {
             let why = chain(&error);
+            // What was put into its place just now is wanted, and not known to be.
+            self.complete = false;
             self.problem("objects", Some(why.clone()));
             return vec![Outcome::Temporary(why); batch.items.len()];
         }
         self.problem("objects", None);
         for (item, _) in batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Done) {
             self.accepted(item);
-        }
-        if whole && !self.complete {
-            self.complete = true;
-            self.look_within(SOON);
         }
         outcomes
     }

@@ -133,16 +133,17 @@ async fn stay(
     screen: Screen,
     asked_to_end: &mut (impl Future<Output = ()> + Unpin),
 ) -> Result<Exit, Failure> {
-    let next = demo.next_steps();
     if screen.is_json() {
         screen.result(&Shown { steps: &demo.board.done, dir: demo.place.dir() }, String::new)?;
     }
-    demo.board.say(&next)?;
     if args.once {
-        demo.board
-            .say("every step was seen to happen; without --once the demo stays, so that you can try these")?;
+        demo.board.say(
+            "every step was seen to happen; without --once the demo stays, and tells what to try next",
+        )?;
         return Ok(Exit::Ok);
     }
+    let next = demo.next_steps();
+    demo.board.say(&next)?;
     demo.board.say("The demo stays until Ctrl-C; its directory goes with it (--keep leaves it).")?;
     asked_to_end.await;
     Ok(Exit::Ok)

@@ -90,7 +90,9 @@ pub fn line(node: &TaskNodeView, view: &NodeView, now: Timestamp) -> String {
     }
     let expires = match node.expires.map(|until| until.since(now)) {
         None => String::new(),
-        Some(Duration::ZERO) => "; it does not begin any more".to_owned(),
+        Some(Duration::ZERO) => {
+            return format!("{heard} and {contact}; it begins no more, and may still say that it did");
+        }
         Some(left) => format!("; expires within {}", short(left)),
     };
     let asked = if seen > node.since {

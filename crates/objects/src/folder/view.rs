@@ -365,8 +365,9 @@ impl View {
 
     fn gone_problem(&self) -> Option<Problem> {
         let Presence::Gone(why) = &self.presence else { return None };
-        let message =
-            format!("the folder is not there: {why}; make or mount it. Nothing is deleted meanwhile");
+        let message = format!(
+            "the folder is not there: {why}; make or mount it, or start the agent anew if it is meant to be empty. Nothing is deleted meanwhile"
+        );
         Some(Problem::of("", None, "folder-gone", message))
     }
 }
