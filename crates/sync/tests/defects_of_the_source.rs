@@ -211,6 +211,32 @@ fn many_orphans_wait_for_an_operator() {
     }
 }
 
+/// The word counts for what the source took out because of it, though the comparison that was under
+/// way when it came found nothing; not for what vanishes later.
+#[test]
+fn an_operators_word_outlives_a_comparison_that_found_nothing() {
+    for (later, gone) in [(5, true), (60, false)] {
+        let mut pair = filled(50);
+        pair.connect();
+        pair.give(AGENT, Input::Approve);
+        pair.run();
+        pair.pass(later);
+        // What was removed is in the answers of a comparison before its own events are there.
+        pair.give(AGENT, Input::Resync);
+        for number in 0..40 {
+            let feed = &mut pair.sides[PRINCIPAL].feed;
+            let change = feed.plan_remove(&key(APP, &format!("a{number}"))).unwrap();
+            feed.commit(change).unwrap();
+        }
+        pair.run();
+        let resyncs = pair.link(AGENT).counters().resyncs;
+        assert!(resyncs >= 2, "{resyncs}");
+        let kept = matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("40 of 50"));
+        assert_eq!(kept, !gone, "after {later} s");
+        assert_eq!(pair.sides[AGENT].replica.len(), if gone { 10 } else { 50 });
+    }
+}
+
 #[test]
 fn one_slow_object_stalls_no_other() {
     let mut pair = filled(9000);

@@ -5,6 +5,7 @@
 //! complete up to the snapshot's place in the feed, and the stream goes on from there.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use model::log::Cursor;
 use model::replication::SyncPolicy;
@@ -22,6 +23,18 @@ use crate::mode::Role;
 const MAX_DEPTH: usize = 64;
 /// The most bytes of content asked for at once; one object may always be.
 const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
+
+/// So long an operator's word counts also for a comparison after the first: what it is about may
+/// reach this side only after the source heard of it.
+const APPROVED_FOR: Duration = Duration::from_secs(15);
+
+/// An operator's word that orphans may go, good for one mass of them.
+#[derive(Clone, Copy, Debug)]
+struct Approval {
+    at: Timestamp,
+    /// A comparison that began since found no mass.
+    walked: bool,
+}
 
 /// Where the resync of the replica stands.
 #[derive(Debug, Default)]
@@ -47,7 +60,7 @@ pub(super) struct Resync {
     pub stage: Stage,
     /// Resyncs in a row that did not make the sets equal.
     failures: u32,
-    pub approved: bool,
+    approved: Option<Approval>,
     /// Orphans kept until an operator confirms, and of how many objects.
     pub kept: Option<(usize, usize)>,
     pub began: Timestamp,
@@ -63,7 +76,7 @@ impl Resync {
         Resync {
             stage: Stage::Idle,
             failures: 0,
-            approved: false,
+            approved: None,
             kept: None,
             began: now,
             asked_at: now,
@@ -182,7 +195,9 @@ impl Link {
 
     /// An operator asked for it, or confirmed: at once.
     pub(super) fn resync_now(&mut self, approved: bool, cx: &mut Cx<'_>) {
-        self.resync.approved |= approved;
+        if approved {
+            self.resync.approved = Some(Approval { at: cx.now, walked: false });
+        }
         if matches!(self.resync.stage, Stage::Idle | Stage::Wanted(_)) {
             self.resync.stage = Stage::Wanted(cx.now);
         }
@@ -434,8 +449,14 @@ impl Link {
         let many = orphans.iter().filter(|key| counts(key)).count();
         let all = cx.replica.objects().filter(|(key, _)| counts(key)).count();
         let share = usize::from(self.config.max_delete_percent);
-        let approved = std::mem::take(&mut self.resync.approved);
-        if many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all && !approved {
+        let mass = many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all;
+        let approved = self.resync.approved.take();
+        let counts = |word: &Approval| !word.walked || cx.now.since(word.at) < APPROVED_FOR;
+        if !mass {
+            let began = self.resync.began;
+            self.resync.approved =
+                approved.map(|word| Approval { walked: word.walked || began >= word.at, ..word });
+        } else if !approved.as_ref().is_some_and(counts) {
             self.resync.kept = Some((many, all));
             // The source is told: it would take the sets for equal.
             self.inbox.ack_due = true;
