@@ -184,7 +184,7 @@ impl Shore for AgentShore {
             Note::Missing(key) => tracing::warn!(%key, "an own object has no content"),
             Note::InSync => {
                 tracing::debug!("the sets are equal");
-                self.world.equal();
+                self.world.equal(self.rules);
             }
         }
     }

@@ -53,8 +53,9 @@ pub(super) enum Told {
     Held(SyncPolicy),
     /// An operator says that what vanished is meant to be gone.
     Approved,
-    /// Both sides compared what the control plane wants, and it is equal.
-    Equal,
+    /// Both sides compared what the control plane wants, under rules of this number, and it is
+    /// equal.
+    Equal(u64),
     Refound(oneshot::Sender<()>),
     /// Nobody has a handle any more.
     Gone,
@@ -198,9 +199,10 @@ impl World {
         self.tell(Told::Approved);
     }
 
-    /// Both sides compared what the control plane wants, and it is equal.
-    pub fn equal(&self) {
-        self.tell(Told::Equal);
+    /// Both sides compared what the control plane wants under rules of this number, and it is
+    /// equal.
+    pub fn equal(&self, of: u64) {
+        self.tell(Told::Equal(of));
     }
 
     /// Applies a batch that came under rules of this number, and makes it durable.
@@ -259,11 +261,7 @@ impl Worker {
                 Ok(Told::Changed) => self.look(),
                 Ok(Told::Held(policy)) => self.switch(policy),
                 Ok(Told::Approved) => self.approved(),
-                Ok(Told::Equal) => {
-                    if !std::mem::replace(&mut self.complete, true) {
-                        self.look_within(SOON);
-                    }
-                }
+                Ok(Told::Equal(of)) => self.equal(of),
                 Ok(Told::Refound(done)) => {
                     self.refound();
                     // Nobody waits for it when its link is gone.
@@ -466,6 +464,14 @@ impl Worker {
     pub(super) fn approval_used(&self) {
         if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
             tracing::debug!(%error, "the operator's word cannot be removed");
+        }
+    }
+
+    /// Nothing is wanted that is not known here. The last word of a link under other rules is of
+    /// another set: in another mode all of the place would be taken for nobody's.
+    fn equal(&mut self, of: u64) {
+        if self.rules.borrow().number == of && !std::mem::replace(&mut self.complete, true) {
+            self.look_within(SOON);
         }
     }
 
