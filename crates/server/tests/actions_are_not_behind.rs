@@ -5,15 +5,18 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
+use streams::MemoryShore;
 use support::link::{linked, policy, shore};
 use support::release::params;
 use support::synced::{delegation, publish};
 use support::wait::until;
-use support::{Fleet, Operator};
+use support::{Fleet, Member, Operator};
 use sync::link::Outcome;
 
 /// State, how far behind, and how many objects go down.
@@ -31,23 +34,30 @@ fn item(name: &str, text: &str) -> Value {
     json!({"kind": "Item", "metadata": {"name": name, "namespace": "web-1"}, "spec": {"text": text}})
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn actions_that_wait_are_no_objects_that_lack() {
-    let mut fleet = Fleet::start().await;
-    let mut node = fleet.node("web-1").await;
+/// One object is at the node, and both sides know it; the link is over.
+async fn one_in_sync(fleet: &Fleet, node: &Member) -> Arc<MemoryShore> {
     let mut operator = fleet.operator().await;
     let objects = vec![params("a"), policy(Mode::Managed), delegation()];
-    publish(&fleet, &mut operator, &[("web-1", objects)]).await;
+    publish(fleet, &mut operator, &[("web-1", objects)]).await;
     node.survives().await;
     operator.apply(vec![item("a", "one")]).await;
     let shore = shore("n1");
-    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    let link = linked(node, Mode::Managed, "l1", &shore).await;
     until("in sync", async || {
         let mut operator = fleet.operator().await;
         (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
     })
     .await;
     link.stop().await;
+    shore
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_that_wait_are_no_objects_that_lack() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    let mut operator = fleet.operator().await;
+    let shore = one_in_sync(&fleet, &node).await;
     for _ in 0..3 {
         operator.begin("web-1", &["/bin/true"]).await;
     }
@@ -84,18 +94,7 @@ async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_u
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let mut operator = fleet.operator().await;
-    let objects = vec![params("a"), policy(Mode::Managed), delegation()];
-    publish(&fleet, &mut operator, &[("web-1", objects)]).await;
-    node.survives().await;
-    operator.apply(vec![item("a", "one")]).await;
-    let shore = shore("n1");
-    let link = linked(&node, Mode::Managed, "l1", &shore).await;
-    until("in sync", async || {
-        let mut operator = fleet.operator().await;
-        (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
-    })
-    .await;
-    link.stop().await;
+    let shore = one_in_sync(&fleet, &node).await;
     operator.begin("web-1", &["/bin/true"]).await;
     let action = operator.actions_when("web-1", 1).await.remove(0);
     let busy = Outcome::Temporary("busy".to_owned());
