@@ -34,8 +34,8 @@ fn main() {
     let machine = Machine::open(&support::place(&state, &root, false)).unwrap();
     let adoption = machine.durable.adoption().unwrap().unwrap();
     let runner = Runner::new(machine.kinds.clone(), machine.durable.clone(), "host.test".to_owned());
-    let options = resources::traits::Options { version: "bench".to_owned() };
-    let traits = resources::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let options = providers::traits::Options { version: "bench".to_owned() };
+    let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
     let order = RunOrder { seq: 1, root: adoption.root, intended: true };
     let first = runner.run(&order, &traits, Mode::Apply).unwrap();
     assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));

@@ -2,7 +2,7 @@
 //!
 //! One thread runs the step and the network; a run and the collecting of traits have
 //! threads of their own and report back as inputs. All inputs come through one channel,
-//! so that every cause of a wake-up is a [`Word`].
+//! so that every cause of a wake-up is a [`DaemonEvent`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::{Digest, Timestamp};
 use node::{Adoption, Effect, Input, Node, RunOrder};
-use resources::traits::Collectors;
+use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ const LAST_FACTS: Duration = Duration::from_secs(5);
 
 /// What the daemon hears from its tasks and threads.
 #[derive(Debug)]
-pub enum Word {
+pub enum DaemonEvent {
     /// For the node's step.
     Input(Input),
     /// Facts of work wait to be delivered.
@@ -82,7 +82,7 @@ struct Daemon {
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
     traits: Value,
-    words: UnboundedSender<Word>,
+    words: UnboundedSender<DaemonEvent>,
     sync: Arc<Synchronization>,
     exchange: Arc<Exchange>,
     /// What the last check-in said, facts and traits apart.
@@ -98,7 +98,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(machine: Machine) -> Result<(Daemon, UnboundedReceiver<Word>), Box<dyn std::error::Error>> {
+    fn start(
+        machine: Machine,
+    ) -> Result<(Daemon, UnboundedReceiver<DaemonEvent>), Box<dyn std::error::Error>> {
         let session = machine.session()?;
         let signer = session.signer().clone();
         let session = Arc::new(tokio::sync::Mutex::new(session));
@@ -106,7 +108,7 @@ impl Daemon {
         let node = Node::new(identity, restored, seed, now());
         // Unbounded, but every word answers one effect or tells of one fact, and few are under way.
         let (words, receiver) = unbounded_channel();
-        let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
+        let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -144,7 +146,7 @@ impl Daemon {
         Ok((daemon, receiver))
     }
 
-    async fn serve(&mut self, mut words: UnboundedReceiver<Word>) {
+    async fn serve(&mut self, mut words: UnboundedReceiver<DaemonEvent>) {
         let signals =
             (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
@@ -170,7 +172,7 @@ impl Daemon {
 
     /// Lets a run and actions under way end, within their bound, then ends their commands;
     /// their facts are then in the log. What can be said is said, then the link ends (SYN-14).
-    async fn drain(&mut self, words: &mut UnboundedReceiver<Word>) {
+    async fn drain(&mut self, words: &mut UnboundedReceiver<DaemonEvent>) {
         tracing::info!("stopping");
         self.stopping = true;
         let sync = self.sync.clone();
@@ -189,7 +191,7 @@ impl Daemon {
         &mut self,
         time: Duration,
         work: &mut JoinHandle<()>,
-        words: &mut UnboundedReceiver<Word>,
+        words: &mut UnboundedReceiver<DaemonEvent>,
     ) -> bool {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(deadline);
@@ -206,17 +208,17 @@ impl Daemon {
         true
     }
 
-    fn hear_stopping(&mut self, word: Word) {
+    fn hear_stopping(&mut self, word: DaemonEvent) {
         match word {
-            Word::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
-            Word::Facts | Word::Flushed { .. } if self.sync.is_open() => self.hear(word),
-            Word::Flushed { .. } => self.flushing = false,
-            Word::Input(_) | Word::Facts | Word::Contact => {}
+            DaemonEvent::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
+            DaemonEvent::Facts | DaemonEvent::Flushed { .. } if self.sync.is_open() => self.hear(word),
+            DaemonEvent::Flushed { .. } => self.flushing = false,
+            DaemonEvent::Input(_) | DaemonEvent::Facts | DaemonEvent::Contact => {}
         }
     }
 
     /// Delivers what is left over the open stream. What it cannot deliver waits in the log.
-    async fn last_facts(&mut self, words: &mut UnboundedReceiver<Word>) {
+    async fn last_facts(&mut self, words: &mut UnboundedReceiver<DaemonEvent>) {
         let deadline = tokio::time::sleep(LAST_FACTS);
         tokio::pin!(deadline);
         while self.sync.is_open() && self.durable.facts_waiting() > 0 {
@@ -228,7 +230,7 @@ impl Daemon {
             }
             tokio::select! {
                 Some(word) = words.recv() => {
-                    let failed = matches!(word, Word::Flushed { acked: None, .. });
+                    let failed = matches!(word, DaemonEvent::Flushed { acked: None, .. });
                     self.hear_stopping(word);
                     if failed {
                         return;
@@ -239,15 +241,15 @@ impl Daemon {
         }
     }
 
-    fn hear(&mut self, word: Word) {
+    fn hear(&mut self, word: DaemonEvent) {
         match word {
-            Word::Input(input) => self.take(input),
-            Word::Contact => self.take(Input::FactsWait),
-            Word::Facts if self.sync.is_open() => {
+            DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Contact => self.take(Input::FactsWait),
+            DaemonEvent::Facts if self.sync.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
             }
-            Word::Facts => self.take(Input::FactsWait),
-            Word::Flushed { acked, contact } => {
+            DaemonEvent::Facts => self.take(Input::FactsWait),
+            DaemonEvent::Flushed { acked, contact } => {
                 self.flushing = false;
                 let waits = acked.is_some_and(|cursor| self.ack(&cursor).is_some());
                 if waits {
@@ -352,7 +354,7 @@ impl Daemon {
             }
             let report = trait_report(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            let _ = words.send(Word::Input(Input::Traits(report)));
+            let _ = words.send(DaemonEvent::Input(Input::Traits(report)));
         });
     }
 
@@ -368,7 +370,7 @@ impl Daemon {
         let words = self.words.clone();
         tokio::spawn(async move {
             let fetched = fetch::all(&durable, &session, contents, inline).await;
-            let _ = words.send(Word::Input(match fetched {
+            let _ = words.send(DaemonEvent::Input(match fetched {
                 Ok(()) => Input::Fetched,
                 Err(error) => Input::FetchFailed(chain(&error)),
             }));
@@ -403,11 +405,11 @@ impl Daemon {
                 Ok(Err(error)) => Input::RunFailed(chain(&error)),
                 Err(_) => Input::RunFailed("the agent panicked; see its log".to_owned()),
             };
-            let _ = words.send(Word::Input(input));
+            let _ = words.send(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let why = format!("no thread could be started: {error}");
-            let _ = failed.send(Word::Input(Input::RunFailed(why)));
+            let _ = failed.send(DaemonEvent::Input(Input::RunFailed(why)));
         }
     }
 
@@ -423,7 +425,7 @@ impl Daemon {
 
 /// Traits as they travel: all of them, named by the digest of those that stay.
 pub fn trait_report(traits: &Value) -> TraitReport {
-    let stable = model::canonical::to_bytes(&resources::traits::stable(traits));
+    let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
     TraitReport {
         digest: stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes)),
         values: serde_json::to_value(traits).unwrap_or_default(),

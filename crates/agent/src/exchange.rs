@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use wire::route;
 
-use crate::daemon::Word;
+use crate::daemon::DaemonEvent;
 use crate::render::chain;
 use crate::session::{CallError, Session};
 use crate::state::Durable;
@@ -23,7 +23,7 @@ pub struct Exchange {
     session: Arc<Mutex<Session>>,
     sync: Arc<Synchronization>,
     durable: Arc<Durable>,
-    words: UnboundedSender<Word>,
+    words: UnboundedSender<DaemonEvent>,
     turn: Mutex<()>,
 }
 
@@ -33,14 +33,14 @@ impl Exchange {
         session: Arc<Mutex<Session>>,
         sync: Arc<Synchronization>,
         durable: Arc<Durable>,
-        words: UnboundedSender<Word>,
+        words: UnboundedSender<DaemonEvent>,
     ) -> Exchange {
         Exchange { session, sync, durable, words, turn: Mutex::new(()) }
     }
 
     /// Puts the facts that wait into a check-in.
     fn load(&self, message: &mut CheckIn) {
-        // The log may have begun a new life since the start.
+        // The log may have begun a new incarnation since the start.
         message.incarnation = self.durable.incarnation();
         match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
             Ok(facts) => message.facts = facts,
@@ -55,12 +55,12 @@ impl Exchange {
         if self.sync.is_open()
             && let Some(answer) = self.sync.check_in(message.clone()).await
         {
-            return self.tell(Word::Input(Input::Answered(Box::new(answer))));
+            return self.tell(DaemonEvent::Input(Input::Answered(Box::new(answer))));
         }
         let mut session = self.session.lock().await;
         let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
-        self.tell(Word::Input(Input::ServerTime(session.server_time())));
-        self.tell(Word::Input(match answer {
+        self.tell(DaemonEvent::Input(Input::ServerTime(session.server_time())));
+        self.tell(DaemonEvent::Input(match answer {
             Ok(answer) => {
                 self.sync.reached();
                 Input::Answered(Box::new(answer))
@@ -83,14 +83,14 @@ impl Exchange {
         self.tell(match answer {
             Some(answer) => {
                 let more = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
-                Word::Flushed { acked: answer.acked, contact: more }
+                DaemonEvent::Flushed { acked: answer.acked, contact: more }
             }
             // The node's own check-in carries them.
-            None => Word::Flushed { acked: None, contact: !nothing },
+            None => DaemonEvent::Flushed { acked: None, contact: !nothing },
         });
     }
 
-    fn tell(&self, word: Word) {
+    fn tell(&self, word: DaemonEvent) {
         // Closed only when the daemon is gone.
         let _ = self.words.send(word);
     }

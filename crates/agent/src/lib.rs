@@ -1,8 +1,8 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! Threads: one runs the step, the network and the clock ([`daemon`]); a run has one, and
-//! each command that may hang has one more; traits are collected on others; the world of
-//! synchronized objects ([`sync::world`]) and work ([`work`]) have one each. Everything
+//! each command that may hang has one more; traits are collected on others; the reconciler of
+//! synchronized objects ([`sync::reconciler`]) and work ([`work`]) have one each. Everything
 //! durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 

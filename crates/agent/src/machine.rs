@@ -6,7 +6,7 @@ use std::sync::Arc;
 use host::{Cancel, Host, OpenHostError};
 use net::tls::{self, ClientKey, TlsError};
 use node::{Identity, Restored};
-use resources::Kinds;
+use providers::Kinds;
 use trust::SigningKey;
 
 use crate::clock::BUILT;

@@ -9,9 +9,9 @@ use http::HeaderValue;
 use model::Hostname;
 use model::log::Cursor;
 use net::client::{ClientError, Http1};
-use streams::drive::Ends;
 use streams::open;
-use streams::sse::SseIncoming;
+use streams::sse::SseReader;
+use streams::task::LinkTransport;
 use tokio::sync::Mutex;
 use wire::Problem;
 use wire::cloudevents::Origin;
@@ -30,14 +30,14 @@ pub enum OpenError {
     Refused(Box<Problem>),
     /// This transport does not come through.
     #[error("it does not come through: {0}")]
-    Carrier(String),
+    TransportKind(String),
 }
 
 impl OpenError {
     /// Another transport may work.
     pub fn is_of_carrier(&self) -> bool {
         match self {
-            OpenError::Carrier(_) => true,
+            OpenError::TransportKind(_) => true,
             OpenError::Reach(_) => false,
             // What something on the way says, or a control plane that does not know this one.
             OpenError::Refused(problem) => matches!(problem.status, 404 | 405 | 415 | 426 | 500..),
@@ -48,7 +48,7 @@ impl OpenError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             OpenError::Refused(problem) => problem.retry_after_secs.map(Duration::from_secs),
-            OpenError::Reach(_) | OpenError::Carrier(_) => None,
+            OpenError::Reach(_) | OpenError::TransportKind(_) => None,
         }
     }
 }
@@ -67,7 +67,7 @@ impl From<open::OpenError> for OpenError {
         match error {
             open::OpenError::Refused(problem) => OpenError::Refused(problem),
             // The connection is there already: what does not get through is the stream.
-            open::OpenError::Reach(error) => OpenError::Carrier(crate::render::chain(&error)),
+            open::OpenError::Reach(error) => OpenError::TransportKind(crate::render::chain(&error)),
             open::OpenError::Request(error) => OpenError::Reach(Box::new(error.into())),
         }
     }
@@ -105,7 +105,7 @@ impl Opener {
     ///
     /// # Errors
     /// [`OpenError`] says whether another transport may do better.
-    pub async fn grpc(&self, link: &str) -> Result<Ends, OpenError> {
+    pub async fn grpc(&self, link: &str) -> Result<LinkTransport, OpenError> {
         let (mut client, signer) = {
             let mut session = self.session.lock().await;
             (session.client().await?.clone(), session.signer().clone())
@@ -122,7 +122,7 @@ impl Opener {
     ///
     /// # Errors
     /// As [`Opener::grpc`].
-    pub async fn websocket(&self, link: &str) -> Result<Ends, OpenError> {
+    pub async fn websocket(&self, link: &str) -> Result<LinkTransport, OpenError> {
         let signer = self.session.lock().await.signer().clone();
         match signer.opener(&self.hostname, link).websocket(self.http1().await?).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
@@ -139,12 +139,12 @@ impl Opener {
         };
         Http1::dial(&url, &tls).await.map_err(|error| match error {
             ClientError::Dial { .. } | ClientError::Name(_) => OpenError::Reach(Box::new(error.into())),
-            other => OpenError::Carrier(crate::render::chain(&other)),
+            other => OpenError::TransportKind(crate::render::chain(&other)),
         })
     }
 
     /// Server-sent events over a connection of its own; gives what comes down, the link's name
-    /// and the session that frames are posted with. `instance`: the life of this process; `have`:
+    /// and the session that frames are posted with. `instance`: the instance of this process; `have`:
     /// the replica's durable cursor.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Opener {
         link: &str,
         instance: &str,
         have: Option<&Cursor>,
-    ) -> Result<(SseIncoming, HeaderValue, Session), OpenError> {
+    ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
         let mut session = self.beside().await;
         let signer = session.signer().clone();
         let mut client = session.client().await?.clone();
@@ -168,7 +168,7 @@ impl Opener {
         };
         let (incoming, headers) = opened?;
         let name = headers.get(LINK).cloned();
-        let name = name.ok_or_else(|| OpenError::Carrier("the link has no name".to_owned()))?;
+        let name = name.ok_or_else(|| OpenError::TransportKind("the link has no name".to_owned()))?;
         Ok((incoming, name, session))
     }
 }

@@ -18,8 +18,8 @@ use converge::{
 use lang::Value;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, RunOrder};
-use resources::traits::VOLATILE;
-use resources::{CheckOutcome, Kinds};
+use providers::traits::VOLATILE;
+use providers::{CheckOutcome, Kinds};
 
 use crate::clock::now;
 use crate::state::{Durable, StateError};
@@ -83,7 +83,7 @@ impl Runner {
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let stable = model::canonical::to_bytes(&resources::traits::stable(traits))
+        let stable = model::canonical::to_bytes(&providers::traits::stable(traits))
             .map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
         let inputs = (adoption.root, stable);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,7 +30,7 @@ use model::object::MAX_BLOB;
 use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
 use node::{Adoption, LastRun};
-use resources::Blobs;
+use providers::Blobs;
 use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
 
 use crate::identity::Membership;
@@ -171,7 +171,7 @@ impl StateDir {
     }
 }
 
-/// A life that nothing had before.
+/// A incarnation that nothing had before.
 pub(crate) fn fresh_incarnation() -> Result<Incarnation, StateError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(StateError::Random)?;
@@ -197,7 +197,7 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// The life of the log.
+    /// The incarnation of the log.
     pub fn incarnation(&self) -> Incarnation {
         locked(&self.log).incarnation().clone()
     }
@@ -351,7 +351,7 @@ impl Durable {
     ///
     /// A cursor behind what was acknowledged before is of a control plane restored from an
     /// old backup: it would wait for ever for facts that are gone here. What is left begins
-    /// anew, in another life of the log.
+    /// anew, in another incarnation of the log.
     ///
     /// # Errors
     /// When that cannot be recorded; they are sent again then.

@@ -229,8 +229,8 @@ fn run(place: &Place, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
 pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
-    let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
-    let traits = resources::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
+    let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
     let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
@@ -267,7 +267,7 @@ fn approve_deletes(place: &Place) -> Result<ExitCode, Failure> {
     let Some(held) = held else {
         return Err(format!("nothing is held back, as far as {} says", dir.display()).into());
     };
-    crate::sync::world::approve(&dir)?;
+    crate::sync::reconciler::approve(&dir)?;
     print(&format!("approved: {held}\n"));
     Ok(ExitCode::SUCCESS)
 }
@@ -293,7 +293,7 @@ fn executor_test(place: &Place, script: &Path, timeout: Duration) -> Result<Exit
     let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     let options = host::Options { allow_exec: place.allow_exec, ..host::Options::default() };
     let host = host::Host::open(&root, options)?;
-    let tested = resources::custom::test_script(&host, script, &request, timeout)?;
+    let tested = providers::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {
         eprintln!("{}", tested.stderr.trim_end());
     }

@@ -18,12 +18,12 @@ use model::log::FactBody;
 use model::work::{ActionEvent, ActionFact, Delegation, Outcome, Stream, Work as Asked};
 use model::{Timestamp, work};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
-use resources::query::{self, Ask};
+use providers::query::{self, Ask};
 use spool::Journal;
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use crate::clock::{BUILT, now};
-use crate::daemon::Word;
+use crate::daemon::DaemonEvent;
 use crate::delegated::{Delegated, Held};
 use crate::render::chain;
 use crate::session::Signer;
@@ -107,7 +107,7 @@ pub struct Parts {
     /// What is shown.
     pub view: Arc<View>,
     /// Hears of new facts.
-    pub words: UnboundedSender<Word>,
+    pub words: UnboundedSender<DaemonEvent>,
     /// What the held release delegates.
     pub delegated: Arc<Delegated>,
 }
@@ -141,7 +141,7 @@ struct Worker {
     host: Arc<Host>,
     signer: Arc<Signer>,
     view: Arc<View>,
-    words: UnboundedSender<Word>,
+    words: UnboundedSender<DaemonEvent>,
     told: SyncSender<Told>,
     drained: watch::Sender<bool>,
 }
@@ -435,7 +435,7 @@ impl Worker {
     fn append(&mut self, fact: ActionFact) -> Result<(), String> {
         self.durable.append(FactBody::Action(fact), now()).map_err(|error| chain(&error))?;
         // Closed only when the daemon is gone.
-        let _ = self.words.send(Word::Facts);
+        let _ = self.words.send(DaemonEvent::Facts);
         Ok(())
     }
 
@@ -485,7 +485,7 @@ impl Worker {
         let (told, id, host) = (self.told.clone(), id.to_owned(), self.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
-            let options = resources::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
+            let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
             let outcome = match query::answer(&host, &ask, &options, now(), &may) {
                 Ok(result) => Outcome::Answered { result },

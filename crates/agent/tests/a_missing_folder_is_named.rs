@@ -5,21 +5,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod shores;
+mod handlers;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use handlers::{Node, block_on, eventually, item, manifest, policy};
 use model::replication::Mode;
-use shores::{Node, block_on, eventually, item, manifest, policy};
 use spool::Disk;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 
 const FOLDER: &str = "/srv/of/manifests";
 const PLACE: &str = "folder /srv/of/manifests";
 
-fn source() -> Arc<MemoryShore> {
-    let source = Arc::new(MemoryShore::new("source".parse().unwrap()));
+fn source() -> Arc<MemoryLinkHandler> {
+    let source = Arc::new(MemoryLinkHandler::new("source".parse().unwrap()));
     source.put(item("a"), "u-a", manifest("a", "one"), 1);
     source
 }
@@ -35,7 +35,7 @@ fn problem(node: &Node) -> String {
 /// Why the object cannot be put, as the control plane hears it.
 fn reason(node: &Node) -> String {
     node.sets.with(|_, replica| {
-        replica.unfit().get(&item("a")).map(|unfit| unfit.message.clone()).unwrap_or_default()
+        replica.rejected().get(&item("a")).map(|rejected| rejected.message.clone()).unwrap_or_default()
     })
 }
 
@@ -53,7 +53,7 @@ fn it_is_made_once_and_not_again() {
         drop(one);
         // Unmounted, so to say.
         std::fs::rename(&folder, temp.path().join("away")).unwrap();
-        let again = shores::restarted(temp.path(), || node(temp.path(), Mode::Managed)).await;
+        let again = handlers::restarted(temp.path(), || node(temp.path(), Mode::Managed)).await;
         eventually("the node names its folder", || problem(&again).contains("No such file")).await;
         let newer = source();
         newer.put(item("a"), "u-a", manifest("a", "two"), 2);

@@ -32,7 +32,7 @@ async fn what_runs_ends_and_is_told() {
     assert_eq!(over.summary.progress.succeeded, 1, "{over:?}");
     assert_eq!(pair.output(&task.id).await, "begun\ndone\n");
     assert_eq!(pair.output(&late.id).await, "", "it was begun by an agent that stops");
-    // The next life begins it.
+    // The next incarnation begins it.
     let daemon = pair.daemon();
     let over = pair.task_over(&late.id).await;
     assert_eq!(over.summary.progress.succeeded, 1, "{over:?}");

@@ -4,18 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod shores;
+mod handlers;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use handlers::{Node, block_on, doomed, eventually, killed, policy};
 use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
-use shores::{Node, block_on, doomed, eventually, killed, policy};
 use spool::Disk;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 
 const MOST_POINTS: u64 = 300;
 const SCRIPT: &str = "echo ran >> $MUSTER_ROOT/ran";
@@ -35,8 +35,8 @@ fn command(script: &str) -> Work {
     Work::Command { argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()] }
 }
 
-fn source(work: Work) -> Arc<MemoryShore> {
-    let source = Arc::new(MemoryShore::new("source".parse().unwrap()));
+fn source(work: Work) -> Arc<MemoryLinkHandler> {
+    let source = Arc::new(MemoryLinkHandler::new("source".parse().unwrap()));
     source.put(ObjectKey::of(Kind::ACTION, "t.n"), "t.n", order(work), 1);
     source
 }
@@ -154,7 +154,7 @@ fn no_query_shows_the_agent_s_own_files() {
         // The state directory lies below the host's root, as on a host.
         std::os::unix::fs::symlink(temp.path(), temp.path().join("root")).unwrap();
         std::fs::write(temp.path().join("plain"), "to be seen").unwrap();
-        drop(shores::open(temp.path(), Disk::new()));
+        drop(handlers::open(temp.path(), Disk::new()));
         std::fs::write(temp.path().join("state/identity.key"), "secret").unwrap();
         let all = QuerySpec::File { paths: vec!["/**".to_owned()] };
         let delegations = vec![Delegation { queries: vec![all], ..Delegation::default() }];

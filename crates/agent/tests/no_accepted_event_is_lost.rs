@@ -5,17 +5,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod shores;
+mod handlers;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use handlers::{Node, block_on, doomed, eventually, item, killed, manifest, open, policy};
 use model::replication::Mode;
 use model::{Digest, ObjectKey};
-use shores::{Node, block_on, doomed, eventually, item, killed, manifest, open, policy};
 use spool::Disk;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 use sync::Side;
 
 const MOST_POINTS: u64 = 300;
@@ -30,7 +30,7 @@ fn steps() -> Vec<Vec<(&'static str, Option<&'static str>)>> {
 }
 
 /// Makes one step of the source; every process makes the same ones.
-fn step(source: &MemoryShore, step: &[(&str, Option<&str>)]) {
+fn step(source: &MemoryLinkHandler, step: &[(&str, Option<&str>)]) {
     for (name, text) in step {
         match text {
             Some(text) => source.put(item(name), &format!("uid-{name}"), manifest(name, text), 1),
@@ -39,8 +39,8 @@ fn step(source: &MemoryShore, step: &[(&str, Option<&str>)]) {
     }
 }
 
-fn source() -> Arc<MemoryShore> {
-    Arc::new(MemoryShore::new("source".parse().unwrap()))
+fn source() -> Arc<MemoryLinkHandler> {
+    Arc::new(MemoryLinkHandler::new("source".parse().unwrap()))
 }
 
 async fn take_all(dir: &Path, disk: Disk) {

@@ -8,7 +8,7 @@ mod joined;
 use joined::{Pair, item, says, until};
 use model::replication::{Mode, Transport};
 
-async fn over(transport: Transport, carrier: &str) {
+async fn over(transport: Transport, transport_kind: &str) {
     let says = says(Mode::Managed, None, transport).delegating(&[&["/bin/echo", "**"]]);
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
@@ -21,7 +21,7 @@ async fn over(transport: Transport, carrier: &str) {
     until("the action's object is gone again", async || (pair.status()["theirObjects"] == 2).then_some(()))
         .await;
     let log = daemon.log();
-    assert!(log.contains(&format!("carrier=\"{carrier}\"")), "{log}");
+    assert!(log.contains(&format!("transport_kind=\"{transport_kind}\"")), "{log}");
     assert!(daemon.end().await.success());
 }
 

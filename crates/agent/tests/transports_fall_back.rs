@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod control;
-mod shores;
+mod handlers;
 mod support;
 
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use agent::opening::Opener;
 use agent::session::Session;
 use agent::sync::transport::{Links, Parts};
 use control::{Control, Reply, key, now, problem};
+use handlers::{Node, eventually, policy};
 use http::request::Parts as Head;
 use model::policy::Policy;
 use model::replication::{Mode, Transport};
 use model::{Hostname, NodeId};
 use net::accept::Connection;
 use net::tls::ClientKey;
-use shores::{Node, eventually, policy};
 use spool::Disk;
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
@@ -73,7 +73,7 @@ async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::T
     let links = Links::start(Parts {
         opener: Opener::new(session, hostname),
         sets: node.sets.clone(),
-        world: node.world.clone(),
+        reconciler: node.reconciler.clone(),
         view: node.view.clone(),
         words: node.words.clone(),
         policy: Policy { transport, ..Policy::default() },

@@ -1,6 +1,6 @@
 //! IDN-10, SYN-13: of two agents under one identity the second one gets no stream while the
-//! first lives, and the first keeps its own; and one that was killed is followed by its own
-//! next life at once.
+//! first incarnations, and the first keeps its own; and one that was killed is followed by its own
+//! next incarnation at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -35,5 +35,5 @@ async fn the_second_one_is_refused_and_a_next_life_is_not() {
     first.kill();
     let _again = pair.daemon();
     pair.apply(vec![item("c", "three")]).await;
-    until("the next life goes on", async || (pair.status()["theirObjects"] == 3).then_some(())).await;
+    until("the next incarnation goes on", async || (pair.status()["theirObjects"] == 3).then_some(())).await;
 }

@@ -5,10 +5,10 @@
 
 mod support;
 
+use backends::manifest::Problem;
 use cli::help::{REFUSALS, explain};
 use model::selection::ProofError;
 use model::{Digest, Timestamp};
-use objects::manifest::Problem;
 use support::{code, err, muster, out};
 use trust::Refusal;
 use trust::signed::VerifyError;

@@ -45,7 +45,7 @@ pub struct Limits {
     pub age: Duration,
     /// The same for a connection without a certificate: enough to enroll over it.
     pub anonymous_age: Duration,
-    /// How long a connection may say nothing before it is asked whether it lives, and
+    /// How long a connection may say nothing before it is asked whether it incarnations, and
     /// then how long it may take to answer.
     pub keepalive: Duration,
     /// How long requests under way may take to end once a connection is to be closed; a
@@ -354,12 +354,12 @@ impl Met {
             let http = http1_builder(limits).serve_connection(io, service).with_upgrades();
             let http = Box::pin(of_http1(http, closer.clone()));
             // Boxed, so that the many connections of HTTP/2 have no room for it.
-            let ended = Box::pin(to_its_end(http, wanted, limits.ending, |_| {})).await;
+            let ended = Box::pin(run_to_completion(http, wanted, limits.ending, |_| {})).await;
             closer.cut.set();
             ended
         } else {
             let http = Box::pin(builder(limits).serve_connection(io, service));
-            to_its_end(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
+            run_to_completion(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
         };
         match ended {
             Some(Ok(())) => {}
@@ -413,7 +413,7 @@ async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<b
 
 /// Runs a connection to its end, and closes it once that is wanted; `None` when it had to be cut
 /// some time later. What is handed on lies elsewhere: it would take its room anew at every step.
-async fn to_its_end<C: Future>(
+async fn run_to_completion<C: Future>(
     mut http: Pin<Box<C>>,
     wanted: impl Future<Output = ()> + Unpin,
     within: Duration,

@@ -211,14 +211,14 @@ fn leaf(
     uri: &str,
     serial: [u8; 16],
     now: Timestamp,
-    life: Duration,
+    incarnation: Duration,
 ) -> Result<CertificateParams, IssueError> {
     let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
     params.distinguished_name = common_name(name);
     params.subject_alt_names = vec![SanType::URI(uri.try_into().map_err(IssueError::Name)?)];
     params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, now, life)?;
+    validity(&mut params, now, incarnation)?;
     Ok(params)
 }
 
@@ -228,9 +228,9 @@ fn positive(mut serial: [u8; 16]) -> [u8; 16] {
     serial
 }
 
-fn validity(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), IssueError> {
+fn validity(params: &mut CertificateParams, now: Timestamp, incarnation: Duration) -> Result<(), IssueError> {
     params.not_before = at(now.minus(BACKDATE))?;
-    params.not_after = at(now.plus(life))?;
+    params.not_after = at(now.plus(incarnation))?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::state::{Adoption, LastRun};
 pub struct Identity {
     /// Its hostname.
     pub hostname: Hostname,
-    /// The life of its log.
+    /// The incarnation of its log.
     pub incarnation: Incarnation,
     /// Whom it believes.
     pub trust: TrustDocument,

@@ -53,7 +53,7 @@ pub struct LastRun {
     /// Its totals.
     #[serde(default)]
     pub counts: Counts,
-    /// The life of the log that holds its report, or that of a run alike: in another life
+    /// The incarnation of the log that holds its report, or that of a run alike: in another incarnation
     /// nothing was said yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
@@ -89,7 +89,7 @@ impl LastRun {
     }
 
     /// A run that comes to this outcome is told already: its report, or that of one alike,
-    /// is in this life of the log.
+    /// is in this incarnation of the log.
     pub fn tells(&self, outcome: &Digest, incarnation: &Incarnation) -> bool {
         self.outcome == *outcome && self.incarnation.as_ref() == Some(incarnation)
     }

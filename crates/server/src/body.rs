@@ -1,4 +1,4 @@
-//! Bodies of responses: whole, or going on while a stream lives.
+//! Bodies of responses: whole, or going on while a stream incarnations.
 
 use std::convert::Infallible;
 use std::pin::Pin;

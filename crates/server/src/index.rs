@@ -9,7 +9,7 @@ use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
 
-use crate::streams::Openings;
+use crate::streams::StreamAdmission;
 
 /// All active nodes by id and by hostname.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     /// Wakes the node's long polls: a push was set, or work waits.
     pub(crate) wake: Notify,
     /// Made for the first link: most nodes of a large fleet have none.
-    openings: OnceLock<Arc<Openings>>,
+    openings: OnceLock<Arc<StreamAdmission>>,
 }
 
 /// A node's state, and whether its contact waits to be persisted.
@@ -45,7 +45,7 @@ pub(crate) struct Entry {
 
 impl Slot {
     /// How the node opens links.
-    pub(crate) fn openings(&self) -> &Arc<Openings> {
+    pub(crate) fn openings(&self) -> &Arc<StreamAdmission> {
         self.openings.get_or_init(Arc::default)
     }
 

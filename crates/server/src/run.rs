@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::hub::Carrier;
+use crate::hub::TransportKind;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};
@@ -132,7 +132,12 @@ impl Running {
         self.stop.send_replace(true);
         if let Some(plane) = self.plane.upgrade() {
             // A link whose frames are posted has no connection that would tell it.
-            let posted = plane.hub.lights().links().into_iter().filter(|link| link.carrier == Carrier::Poll);
+            let posted = plane
+                .hub
+                .sync_index()
+                .links()
+                .into_iter()
+                .filter(|link| link.transport == TransportKind::Poll);
             posted.for_each(|link| link.end("shutdown", "the control plane stops"));
         }
         for task in self.tasks {

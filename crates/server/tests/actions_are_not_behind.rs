@@ -11,8 +11,8 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
-use streams::MemoryShore;
-use support::link::{linked, policy, shore};
+use streams::MemoryLinkHandler;
+use support::link::{handler, linked, policy};
 use support::release::params;
 use support::synced::{delegation, publish};
 use support::wait::until;
@@ -35,21 +35,21 @@ fn item(name: &str, text: &str) -> Value {
 }
 
 /// One object is at the node, and both sides know it; the link is over.
-async fn one_in_sync(fleet: &Fleet, node: &Member) -> Arc<MemoryShore> {
+async fn one_in_sync(fleet: &Fleet, node: &Member) -> Arc<MemoryLinkHandler> {
     let mut operator = fleet.operator().await;
     let objects = vec![params("a"), policy(Mode::Managed), delegation()];
     publish(fleet, &mut operator, &[("web-1", objects)]).await;
     node.survives().await;
     operator.apply(vec![item("a", "one")]).await;
-    let shore = shore("n1");
-    let link = linked(node, Mode::Managed, "l1", &shore).await;
+    let handler = handler("n1");
+    let link = linked(node, Mode::Managed, "l1", &handler).await;
     until("in sync", async || {
         let mut operator = fleet.operator().await;
         (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
     })
     .await;
     link.stop().await;
-    shore
+    handler
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn actions_that_wait_are_no_objects_that_lack() {
     let mut fleet = Fleet::start().await;
     let mut node = fleet.node("web-1").await;
     let mut operator = fleet.operator().await;
-    let shore = one_in_sync(&fleet, &node).await;
+    let handler = one_in_sync(&fleet, &node).await;
     for _ in 0..3 {
         operator.begin("web-1", &["/bin/true"]).await;
     }
@@ -80,7 +80,7 @@ async fn actions_that_wait_are_no_objects_that_lack() {
     operator.begin("web-1", &["/bin/true"]).await;
     operator.actions_when("web-1", 5).await;
     assert_eq!(stands(&mut operator).await, is("behind", 2, 2));
-    let link = linked(&node, Mode::Managed, "l2", &shore).await;
+    let link = linked(&node, Mode::Managed, "l2", &handler).await;
     until("in sync again", async || {
         let mut operator = fleet.operator().await;
         (stands(&mut operator).await == is("in-sync", 0, 2)).then_some(())
@@ -94,13 +94,13 @@ async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_u
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let mut operator = fleet.operator().await;
-    let shore = one_in_sync(&fleet, &node).await;
+    let handler = one_in_sync(&fleet, &node).await;
     operator.begin("web-1", &["/bin/true"]).await;
     let action = operator.actions_when("web-1", 1).await.remove(0);
     let busy = Outcome::Temporary("busy".to_owned());
-    shore.refuse(ObjectKey::of(Kind::ACTION, action.as_str()), busy);
-    let link = linked(&node, Mode::Managed, "l1", &shore).await;
-    until("the action came", async || (shore.counters().temporary > 0).then_some(())).await;
+    handler.refuse(ObjectKey::of(Kind::ACTION, action.as_str()), busy);
+    let link = linked(&node, Mode::Managed, "l1", &handler).await;
+    until("the action came", async || (handler.counters().temporary > 0).then_some(())).await;
     assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1), "while the action is under way");
     link.cut().await;
     let unlinked = async || {

@@ -11,10 +11,10 @@ use std::time::Duration;
 use model::log::Cursor;
 use model::replication::Mode;
 use model::{Digest, Stub};
-use streams::Order;
-use streams::drive::{Ends, drive, orders};
+use streams::LinkCommand;
 use streams::open::OpenError;
-use support::link::{config, driven, grpc, item, link_name, linked, opener, publish_mode, shore};
+use streams::task::{LinkTransport, orders, run_link};
+use support::link::{config, grpc, handler, item, link_name, linked, opener, publish_mode, running};
 use support::wait::eventually;
 use support::{Fleet, Member, now};
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
@@ -43,12 +43,12 @@ fn hello(mode: Mode, instance: &str) -> Hello {
 
 /// Says frames by hand, and gives what is heard until the link ends or is quiet.
 async fn say(node: &Member, frames: Vec<Frame>, until: impl Fn(&Frame) -> bool) -> Vec<Frame> {
-    let Ends { incoming, outgoing } = grpc(node, &mut node.dial().await).await.unwrap();
-    let (mut incoming, mut outgoing) = (incoming.unwrap(), outgoing.unwrap());
-    outgoing.send(frames).await.unwrap();
+    let LinkTransport { reader, writer } = grpc(node, &mut node.dial().await).await.unwrap();
+    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    writer.send(frames).await.unwrap();
     let mut heard = Vec::new();
     let listen = async {
-        while let Ok(Some(frames)) = incoming.next().await {
+        while let Ok(Some(frames)) = reader.next().await {
             let done = frames.iter().any(&until);
             heard.extend(frames);
             if done {
@@ -127,16 +127,16 @@ async fn content_under_another_digest_is_refused_and_the_next_is_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_uid_is_no_object() {
     let (_fleet, node) = fleet(Mode::Autonomous).await;
-    let Ends { incoming, outgoing } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let mut outgoing = outgoing.unwrap();
+    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
+    let mut writer = writer.unwrap();
     let hello = Frame::Hello(Box::new(hello(Mode::Autonomous, "l1")));
-    outgoing.send(vec![hello]).await.unwrap();
+    writer.send(vec![hello]).await.unwrap();
     // Not every coding can even say it; what can be said is refused.
     let nameless = event(1, "a", "", b"{}", Digest::of(b"{}"));
-    if outgoing.send(vec![nameless]).await.is_ok() {
-        let mut incoming = incoming.unwrap();
+    if writer.send(vec![nameless]).await.is_ok() {
+        let mut reader = reader.unwrap();
         let refused = async {
-            while let Ok(Some(frames)) = incoming.next().await {
+            while let Ok(Some(frames)) = reader.next().await {
                 if frames.iter().any(|f| matches!(f, Frame::Refused(_) | Frame::GoAway(_))) {
                     return;
                 }
@@ -150,32 +150,32 @@ async fn no_uid_is_no_object() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_uid_under_two_names_is_refused_once() {
     let (_fleet, node) = fleet(Mode::Autonomous).await;
-    let shore = shore("n1");
-    shore.put(item("a"), "same", "{}".into(), now().0);
-    shore.put(item("b"), "same", "{\"b\":1}".into(), now().0);
-    let link = linked(&node, Mode::Autonomous, "l1", &shore).await;
-    eventually("one of them is refused", || shore.counters().refused_there == 1).await;
+    let handler = handler("n1");
+    handler.put(item("a"), "same", "{}".into(), now().0);
+    handler.put(item("b"), "same", "{\"b\":1}".into(), now().0);
+    let link = linked(&node, Mode::Autonomous, "l1", &handler).await;
+    eventually("one of them is refused", || handler.counters().refused_there == 1).await;
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_kind_is_refused_and_told() {
     let (_fleet, node) = fleet(Mode::Autonomous).await;
-    let shore = shore("n1");
-    shore.put("Widget/web/a".parse().unwrap(), "u1", "{}".into(), now().0);
-    shore.put(item("b"), "u2", "{}".into(), now().0);
+    let handler = handler("n1");
+    handler.put("Widget/web/a".parse().unwrap(), "u1", "{}".into(), now().0);
+    handler.put(item("b"), "u2", "{}".into(), now().0);
     let mut own = config(Mode::Autonomous, "l1");
     own.kinds.push(model::Kind::new("Widget"));
-    let link = driven(own, &shore, grpc(&node, &mut node.dial().await).await.unwrap());
-    eventually("the kind is refused", || shore.counters().refused_there == 1).await;
-    eventually("the other is taken", || shore.acked() == 2).await;
+    let link = running(own, &handler, grpc(&node, &mut node.dial().await).await.unwrap());
+    eventually("the kind is refused", || handler.counters().refused_there == 1).await;
+    eventually("the other is taken", || handler.acked() == 2).await;
     link.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_agents_with_one_identity_are_told_apart() {
     let (fleet, node) = fleet(Mode::Managed).await;
-    let (first, second) = (shore("n1"), shore("n1"));
+    let (first, second) = (handler("n1"), handler("n1"));
     let link = linked(&node, Mode::Managed, "first", &first).await;
     eventually("the first link is up", || !first.seen().borrow().eq(&0)).await;
     let other = linked(&node, Mode::Managed, "second", &second).await;
@@ -190,10 +190,10 @@ async fn two_agents_with_one_identity_are_told_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_agent_takes_its_own_place_at_once() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let shore = shore("n1");
-    let old = linked(&node, Mode::Managed, "one", &shore).await;
-    eventually("the first link is up", || !shore.seen().borrow().eq(&0)).await;
-    let again = Arc::new(streams::MemoryShore::new("n1".parse().unwrap()));
+    let handler = handler("n1");
+    let old = linked(&node, Mode::Managed, "one", &handler).await;
+    eventually("the first link is up", || !handler.seen().borrow().eq(&0)).await;
+    let again = Arc::new(streams::MemoryLinkHandler::new("n1".parse().unwrap()));
     let new = linked(&node, Mode::Managed, "one", &again).await;
     let ended = tokio::time::timeout(Duration::from_secs(20), old.ended).await.unwrap().unwrap();
     assert!(ended.message.contains("replaced"), "{ended:?}");
@@ -233,12 +233,12 @@ async fn who_never_acknowledges_is_held_back() {
         trace: None,
     };
     let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
-    let Ends { incoming, outgoing } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let (mut incoming, mut outgoing) = (incoming.unwrap(), outgoing.unwrap());
-    outgoing.send(vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1")))]).await.unwrap();
+    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
+    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    writer.send(vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1")))]).await.unwrap();
     let mut events = 0;
     // It sends its window, then nothing more.
-    while let Ok(Ok(Some(frames))) = tokio::time::timeout(Duration::from_secs(2), incoming.next()).await {
+    while let Ok(Ok(Some(frames))) = tokio::time::timeout(Duration::from_secs(2), reader.next()).await {
         events += frames.iter().filter(|frame| matches!(frame, Frame::Event(_))).count();
     }
     let window = sync::link::Limits::default().window_events;
@@ -249,26 +249,26 @@ async fn who_never_acknowledges_is_held_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_says_nothing_is_let_go() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let Ends { incoming, outgoing } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let mut incoming = incoming.unwrap();
-    let ended = async { while let Ok(Some(_)) = incoming.next().await {} };
+    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
+    let mut reader = reader.unwrap();
+    let ended = async { while let Ok(Some(_)) = reader.next().await {} };
     tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream ends");
-    drop(outgoing);
+    drop(writer);
     node.survives().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_from_an_old_backup_begins_a_new_life() {
     let (_fleet, node) = fleet(Mode::Autonomous).await;
-    let new = shore("n1");
+    let new = handler("n1");
     for n in 0..20 {
         new.put(item(&format!("i{n}")), &format!("u{n}"), format!("{{\"n\":{n}}}").into(), now().0);
     }
     let link = linked(&node, Mode::Autonomous, "l1", &new).await;
     eventually("all is there", || new.acked() == 20).await;
     link.stop().await;
-    // The same life, with fewer changes: what the node was last week.
-    let old = shore("n1");
+    // The same incarnation, with fewer changes: what the node was last week.
+    let old = handler("n1");
     for n in 0..18 {
         old.put(item(&format!("i{n}")), &format!("u{n}"), format!("{{\"n\":{n}}}").into(), now().0);
     }
@@ -277,13 +277,13 @@ async fn a_source_from_an_old_backup_begins_a_new_life() {
         let ends = grpc(&node, &mut node.dial().await).await.unwrap();
         let (_orders, taken) = orders();
         let link = Box::new(Link::new(config(Mode::Autonomous, "l2"), model::Timestamp(0)));
-        let driven = drive(link, old.clone(), ends, Vec::new(), old.watch(), taken);
-        // The first links end with the new life; the last one stays.
-        match tokio::time::timeout(Duration::from_secs(3), driven).await {
+        let running = run_link(link, old.clone(), ends, Vec::new(), old.watch(), taken);
+        // The first links end with the new incarnation; the last one stays.
+        match tokio::time::timeout(Duration::from_secs(3), running).await {
             Ok(_) => ended += 1,
             Err(_) => break,
         }
     }
     assert!(ended < 3, "the links come to rest");
-    let _ = Order::Resync;
+    let _ = LinkCommand::Resync;
 }

@@ -95,7 +95,7 @@ async fn a_bad_token_is_refused_by_name_and_not_burned() {
     fleet.member("web-1", key, &answer).survives().await;
 }
 
-/// A root key that lies elsewhere may mint anything; the bounds on a token's life hold all
+/// A root key that lies elsewhere may mint anything; the bounds on a token's lifetime hold all
 /// the same (ENR-9), judged by the control plane.
 #[tokio::test]
 async fn a_token_that_lives_too_long_is_refused() {
@@ -209,8 +209,8 @@ async fn the_wishes_of_a_request_are_not_granted() {
     let extended = cert.extended_key_usage().unwrap().unwrap().value;
     assert!(extended.client_auth && !extended.server_auth && !extended.any);
     assert!(cert.basic_constraints().unwrap().is_none_or(|found| !found.value.ca));
-    let life = cert.validity().not_after.timestamp() - now().secs();
-    assert!((29 * 86_400..=30 * 86_400).contains(&life), "30 days, not {life} s (IDN-2)");
+    let lifetime = cert.validity().not_after.timestamp() - now().secs();
+    assert!((29 * 86_400..=30 * 86_400).contains(&lifetime), "30 days, not {lifetime} s (IDN-2)");
     fleet.member("web-1", key, &answer).survives().await;
 }
 

@@ -8,7 +8,7 @@ mod support;
 use model::replication::Mode;
 use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectsView, Results, SyncsView};
-use support::link::{config, driven, item, linked, publish_mode, shore, websocket};
+use support::link::{config, handler, item, linked, publish_mode, running, websocket};
 use support::wait::{eventually, until};
 use support::{Fleet, Operator, now};
 
@@ -40,21 +40,21 @@ async fn managed_objects_go_down_over_grpc() {
     publish_mode(&fleet, &["web-1"], Mode::Managed, 1).await;
     let mut operator = fleet.operator().await;
     apply(&mut operator, "web-1", vec![manifest("a", "one"), manifest("b", "two")]).await;
-    let shore = shore("n1");
-    let link = linked(&node, Mode::Managed, "life-1", &shore).await;
-    eventually("both objects are at the node", || shore.their_count() == 2).await;
+    let handler = handler("n1");
+    let link = linked(&node, Mode::Managed, "incarnation-1", &handler).await;
+    eventually("both objects are at the node", || handler.their_count() == 2).await;
     apply(&mut operator, "web-1", vec![manifest("a", "three")]).await;
     let three = || {
-        let theirs = shore.theirs();
+        let theirs = handler.theirs();
         theirs.get(&item("a")).is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("three"))
     };
     eventually("the update is at the node", three).await;
     let operator = tokio::sync::Mutex::new(operator);
-    let carrier = until("both sides are in sync", async || {
-        let (state, carrier) = state(&mut *operator.lock().await, "web-1").await;
-        (state == "in-sync").then_some(carrier)
+    let transport = until("both sides are in sync", async || {
+        let (state, transport) = state(&mut *operator.lock().await, "web-1").await;
+        (state == "in-sync").then_some(transport)
     });
-    assert_eq!(carrier.await.as_deref(), Some("grpc"));
+    assert_eq!(transport.await.as_deref(), Some("grpc"));
     link.stop().await;
 }
 
@@ -63,17 +63,17 @@ async fn autonomous_objects_come_up_over_grpc_and_survive_a_restart() {
     let mut fleet = Fleet::start().await;
     let mut node = fleet.node("edge-1").await;
     publish_mode(&fleet, &["edge-1"], Mode::Autonomous, 1).await;
-    let shore = shore("n1");
+    let handler = handler("n1");
     for number in 0..300 {
-        shore.put(
+        handler.put(
             item(&format!("i{number}")),
             &format!("u{number}"),
             json!({"n": number}).to_string().into(),
             now().0,
         );
     }
-    let link = linked(&node, Mode::Autonomous, "life-1", &shore).await;
-    eventually("all is acknowledged", || shore.acked() == 300).await;
+    let link = linked(&node, Mode::Autonomous, "incarnation-1", &handler).await;
+    eventually("all is acknowledged", || handler.acked() == 300).await;
     link.cut().await;
     fleet.stop().await;
     fleet.start_again().await;
@@ -81,9 +81,9 @@ async fn autonomous_objects_come_up_over_grpc_and_survive_a_restart() {
     let mut operator = fleet.operator().await;
     let listed: ObjectsView = operator.get("/v1/objects?node=edge-1&limit=1000").await.unwrap();
     assert_eq!(listed.objects.len(), 300, "what was acknowledged is durable");
-    shore.remove(&item("i7"));
-    let link = linked(&node, Mode::Autonomous, "life-1", &shore).await;
-    eventually("the removal is acknowledged", || shore.acked() == 301).await;
+    handler.remove(&item("i7"));
+    let link = linked(&node, Mode::Autonomous, "incarnation-1", &handler).await;
+    eventually("the removal is acknowledged", || handler.acked() == 301).await;
     let listed: ObjectsView = operator.get("/v1/objects?node=edge-1&limit=1000").await.unwrap();
     assert_eq!(listed.objects.len(), 299);
     link.stop().await;
@@ -96,9 +96,9 @@ async fn a_websocket_carries_the_same() {
     publish_mode(&fleet, &["web-1"], Mode::Managed, 1).await;
     let mut operator = fleet.operator().await;
     apply(&mut operator, "web-1", vec![manifest("a", "one")]).await;
-    let shore = shore("n1");
+    let handler = handler("n1");
     let ends = websocket(&node).await.expect("the socket opens");
-    let link = driven(config(Mode::Managed, "life-1"), &shore, ends);
-    eventually("the object is at the node", || shore.their_count() == 1).await;
+    let link = running(config(Mode::Managed, "incarnation-1"), &handler, ends);
+    eventually("the object is at the node", || handler.their_count() == 1).await;
     link.stop().await;
 }

@@ -1,5 +1,5 @@
 //! SYN-7: one uid is one object. It is refused under a second name, and another uid under one
-//! name is another life of it.
+//! name is another incarnation of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

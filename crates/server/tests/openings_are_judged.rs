@@ -1,5 +1,5 @@
 //! Who opens a link, how often, and what ends it: two agents under one identity are told apart
-//! over every transport (IDN-10), a node's openings and its feed's lives are paced (SYN-13), what
+//! over every transport (IDN-10), a node's openings and its feed's incarnations are paced (SYN-13), what
 //! an operator asked for is not lost before the hello (SYN-6), and links end when their rules or
 //! their node do.
 
@@ -16,10 +16,10 @@ use model::log::{Cursor, Fact, FactBody};
 use model::replication::Mode;
 use serde_json::json;
 use server::api::objects::{Resynced, SyncsView};
-use streams::Order;
-use streams::drive::Ends;
+use streams::LinkCommand;
 use streams::open::OpenError;
-use support::link::{Sse, grpc, hello, item, linked, post, publish_mode, shore};
+use streams::task::LinkTransport;
+use support::link::{Sse, grpc, handler, hello, item, linked, post, publish_mode};
 use support::wait::until;
 use support::{Fleet, Member, now, quiet};
 use sync::Frame;
@@ -49,13 +49,13 @@ fn said(hello: Hello) -> Frame {
 
 /// Says hello by hand over gRPC; gives the control plane's, and why the link went away.
 async fn ended(node: &Member, hello: Hello) -> (Option<Hello>, GoAway) {
-    let Ends { incoming, outgoing } = grpc(node, &mut node.dial().await).await.unwrap();
-    let (mut incoming, mut outgoing) = (incoming.unwrap(), outgoing.unwrap());
-    outgoing.send(vec![said(hello)]).await.unwrap();
+    let LinkTransport { reader, writer } = grpc(node, &mut node.dial().await).await.unwrap();
+    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    writer.send(vec![said(hello)]).await.unwrap();
     let mut theirs = None;
     let listen = async {
         loop {
-            for frame in incoming.next().await.unwrap().expect("it says why it ends") {
+            for frame in reader.next().await.unwrap().expect("it says why it ends") {
                 match frame {
                     Frame::Hello(hello) => theirs = Some(*hello),
                     Frame::GoAway(away) => return away,
@@ -71,7 +71,7 @@ async fn ended(node: &Member, hello: Hello) -> (Option<Hello>, GoAway) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_agent_is_refused_over_events_and_posts_too() {
     let (fleet, node) = fleet(Mode::Managed).await;
-    let first = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    let first = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     has_link(&fleet).await;
     let mut second = Sse::open(&node, "two").await.unwrap();
     let away = second.hears(|frame| matches!(frame, Frame::GoAway(_) | Frame::Hello(_))).await;
@@ -92,15 +92,15 @@ async fn a_second_agent_is_refused_over_events_and_posts_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_agent_goes_from_stream_to_events_and_back() {
     let (fleet, node) = fleet(Mode::Managed).await;
-    let stream = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    let stream = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     has_link(&fleet).await;
     let mut events = Sse::open(&node, "one").await.unwrap();
     events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
     assert_eq!(stream.ended.await.unwrap().code, "went-away");
     events.post(&node, vec![said(hello(Mode::Managed, "one"))]).await;
-    let shore = shore("n1");
-    shore.put(item("a"), "u1", "{}".into(), now().0);
-    let again = linked(&node, Mode::Managed, "one", &shore).await;
+    let handler = handler("n1");
+    handler.put(item("a"), "u1", "{}".into(), now().0);
+    let again = linked(&node, Mode::Managed, "one", &handler).await;
     events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "replaced")).await;
     assert!(!again.ended.is_finished());
     let ended = again.stop().await;
@@ -141,12 +141,12 @@ async fn a_feed_begins_anew_once_an_hour_at_most() {
     let _: server::api::objects::Results = operator.post("/v1/objects", &apply).await.unwrap();
     let mut events = Sse::open(&node, "one").await.unwrap();
     let Frame::Hello(theirs) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
-    let claim = |life| {
-        let cursor = Cursor { incarnation: life, seq: 1_000_000 };
+    let claim = |incarnation| {
+        let cursor = Cursor { incarnation: incarnation, seq: 1_000_000 };
         Hello { have: Some(Have { cursor, root: Digest::of(b"more") }), ..hello(Mode::Managed, "one") }
     };
     let (met, away) = ended(&node, claim(theirs.head.incarnation.clone())).await;
-    assert_eq!((away.code.as_str(), away.retry_after), ("refounded", Some(0)));
+    assert_eq!((away.code.as_str(), away.retry_after), ("reincarnated", Some(0)));
     assert_eq!(met.unwrap().head.incarnation, theirs.head.incarnation);
     // What it claims is no progress.
     let page: SyncsView = operator.get("/v1/sync").await.unwrap();
@@ -155,7 +155,7 @@ async fn a_feed_begins_anew_once_an_hour_at_most() {
     let Frame::Hello(anew) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
     assert_ne!(anew.head.incarnation, theirs.head.incarnation);
     let (_, away) = ended(&node, claim(anew.head.incarnation.clone())).await;
-    assert_eq!(away.code, "refounded-before");
+    assert_eq!(away.code, "reincarnated-before");
     assert!(away.retry_after.unwrap() > 3000, "{away:?}");
     let mut events = Sse::open(&node, "one").await.unwrap();
     let Frame::Hello(after) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
@@ -187,7 +187,7 @@ async fn a_node_opens_links_at_a_pace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_ends_when_its_release_says_otherwise() {
     let (fleet, node) = fleet(Mode::Managed).await;
-    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    let link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     has_link(&fleet).await;
     publish_mode(&fleet, &["edge-1"], Mode::Autonomous, 2).await;
     let ended = tokio::time::timeout(Duration::from_secs(30), link.ended).await;
@@ -199,7 +199,7 @@ async fn a_link_ends_when_its_release_says_otherwise() {
 async fn a_link_ends_with_its_node() {
     let (fleet, node) = fleet(Mode::Managed).await;
     let mut operator = fleet.operator().await;
-    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    let link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     has_link(&fleet).await;
     let _: server::api::NodeView = operator.delete("/v1/nodes/edge-1").await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(20), link.ended).await.expect("it ends").unwrap();
@@ -210,14 +210,14 @@ async fn a_link_ends_with_its_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_ins_on_a_link_are_of_the_nodes_share() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let link = linked(&node, Mode::Managed, "one", &shore("n1")).await;
+    let link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     // Refused, for it has too many facts; its bytes count all the same.
     let body = || FactBody::Repaired { message: "x".repeat(4400) };
     let facts = (1..=210).map(|seq| Fact { seq, at: now(), body: body() }).collect();
     let big = CheckIn { facts, ..quiet() };
     for _ in 0..80 {
         let frame = Frame::CheckIn(Box::new(big.clone()));
-        assert!(link.orders.tell_in_turn(Order::Say(Box::new(frame))).await);
+        assert!(link.orders.tell_in_turn(LinkCommand::Say(Box::new(frame))).await);
     }
     // Looked at so seldom that looking does not use it up.
     let looks = AtomicUsize::new(0);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use model::replication::Mode;
 use server::api::objects::{SyncView, SyncsView};
-use streams::MemoryShore;
-use support::link::{item, linked, publish_mode, shore};
+use streams::MemoryLinkHandler;
+use support::link::{handler, item, linked, publish_mode};
 use support::wait::until;
 use support::{Fleet, Member, Operator, now};
 use sync::link::Outcome;
@@ -51,11 +51,11 @@ async fn apply(operator: &mut Operator, name: &str, text: &str) {
     let _: server::api::objects::Results = operator.post("/v1/objects", &apply).await.unwrap();
 }
 
-fn refusing(name: &str) -> Arc<MemoryShore> {
-    let shore = shore("n1");
+fn refusing(name: &str) -> Arc<MemoryLinkHandler> {
+    let handler = handler("n1");
     let (code, message) = ("no".to_owned(), "it does not fit here".to_owned());
-    shore.refuse(item(name), Outcome::Permanent { code, message });
-    shore
+    handler.refuse(item(name), Outcome::Permanent { code, message });
+    handler
 }
 
 async fn restarted(fleet: &mut Fleet, node: &mut Member) {
@@ -70,9 +70,9 @@ async fn what_no_link_has_compared_is_not_in_sync() {
     let never = view(&mut operator).await;
     assert_eq!(never.state, "unknown");
     assert!(never.why.unwrap().contains("no link"));
-    let shore = shore("n1");
-    shore.put(item("a"), "u1", "{}".into(), now().0);
-    let link = linked(&node, Mode::Autonomous, "l1", &shore).await;
+    let handler = handler("n1");
+    handler.put(item("a"), "u1", "{}".into(), now().0);
+    let link = linked(&node, Mode::Autonomous, "l1", &handler).await;
     becomes(&fleet, "in-sync").await;
     link.stop().await;
     // It never checked in, so it is late: it may have changed since.
@@ -89,8 +89,8 @@ async fn what_no_link_has_compared_is_not_in_sync() {
 async fn a_diverged_node_is_diverged_after_a_restart() {
     let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
     apply(&mut operator, "a", "one").await;
-    let shore = refusing("a");
-    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    let handler = refusing("a");
+    let link = linked(&node, Mode::Managed, "l1", &handler).await;
     becomes(&fleet, "diverged").await;
     link.stop().await;
     restarted(&mut fleet, &mut node).await;
@@ -102,10 +102,10 @@ async fn a_diverged_node_is_diverged_after_a_restart() {
 async fn a_refused_object_is_forgotten_once_it_is_taken() {
     let (fleet, mut operator, node) = fleet(Mode::Managed).await;
     apply(&mut operator, "a", "one").await;
-    let shore = refusing("a");
-    let link = linked(&node, Mode::Managed, "l1", &shore).await;
+    let handler = refusing("a");
+    let link = linked(&node, Mode::Managed, "l1", &handler).await;
     becomes(&fleet, "diverged").await;
-    shore.refuse(item("other"), Outcome::Done);
+    handler.refuse(item("other"), Outcome::Done);
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;
     link.stop().await;
@@ -116,7 +116,7 @@ async fn a_refused_object_is_forgotten_once_it_is_taken() {
 async fn a_refusal_of_what_was_never_sent_is_not_shown() {
     let (fleet, mut operator, node) = fleet(Mode::Managed).await;
     apply(&mut operator, "a", "one").await;
-    let link = linked(&node, Mode::Managed, "l1", &shore("n1")).await;
+    let link = linked(&node, Mode::Managed, "l1", &handler("n1")).await;
     becomes(&fleet, "in-sync").await;
     let refused = sync::frame::Refused {
         rev: 1,
@@ -124,7 +124,7 @@ async fn a_refusal_of_what_was_never_sent_is_not_shown() {
         code: "no".to_owned(),
         message: "never heard of".to_owned(),
     };
-    let word = streams::Order::Say(Box::new(sync::Frame::Refused(Box::new(refused))));
+    let word = streams::LinkCommand::Say(Box::new(sync::Frame::Refused(Box::new(refused))));
     assert!(link.orders.tell_in_turn(word).await);
     // What is applied after it has been heard after it.
     apply(&mut operator, "a", "two").await;

@@ -84,10 +84,12 @@ impl World {
                 "host: trait changed"
             }
             _ => {
-                let life = self.machines[index].life;
+                let incarnation = self.machines[index].incarnation;
                 let asks = if self.machines[index].runs() { self.machines[index].die() } else { vec![] };
                 self.asked(index, asks);
-                self.machines[index].disk.lose_log(format!("i-{life}-{}", self.count).parse().unwrap());
+                self.machines[index]
+                    .disk
+                    .lose_log(format!("i-{incarnation}-{}", self.count).parse().unwrap());
                 "fault: log lost"
             }
         }

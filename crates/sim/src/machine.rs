@@ -76,8 +76,8 @@ pub(crate) struct Machine {
     pub(crate) host: Host,
     /// What its clock is ahead of the true time, in milliseconds.
     pub(crate) ahead: i64,
-    /// How often it was started: what was asked for in an earlier life counts no more.
-    pub(crate) life: u64,
+    /// How often it was started: what was asked for in an earlier incarnation counts no more.
+    pub(crate) incarnation: u64,
     /// Every fact that was durable in its log.
     pub(crate) appended: BTreeMap<(Incarnation, u64), FactBody>,
     /// Requests sent.
@@ -102,7 +102,7 @@ impl Machine {
             disk: Disk::new("i1".parse().unwrap()),
             host: Host::default(),
             ahead: 0,
-            life: 0,
+            incarnation: 0,
             appended: BTreeMap::new(),
             sent: 0,
             violation: None,
@@ -129,7 +129,7 @@ impl Machine {
 
     /// The agent starts from what the disk holds.
     pub(crate) fn start(&mut self, now: Timestamp, seed: u64, publisher: &Publisher) -> Vec<Ask> {
-        self.life += 1;
+        self.incarnation += 1;
         let files = self.disk.files();
         let adoption = files.adoption.clone();
         let restored = Restored {
@@ -146,7 +146,7 @@ impl Machine {
         };
         let node = Node::new(identity, restored, seed, self.clock(now));
         self.process = Some(Process { node, offset: 0, nonce: 0, call: None });
-        let body = FactBody::Started { version: "0.1.0".to_owned(), boot_id: self.life.to_string() };
+        let body = FactBody::Started { version: "0.1.0".to_owned(), boot_id: self.incarnation.to_string() };
         if self.append(body, now) == Err(WriteError::PowerLost) {
             return self.die();
         }

@@ -23,7 +23,7 @@ const FAULT_COUNT: usize = 30;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 pub(crate) const NAMES: [&str; 5] = ["web-1", "web-2", "db-1", "edge-1", "edge-2"];
 
-/// How one life of a fleet went.
+/// How one incarnation of a fleet went.
 #[derive(Debug)]
 pub struct Report {
     /// The first thing that must not happen and did.
@@ -34,7 +34,7 @@ pub struct Report {
     pub trace: Vec<String>,
 }
 
-/// One life of a fleet. The same seed gives the same life.
+/// One incarnation of a fleet. The same seed gives the same incarnation.
 pub fn run(seed: u64, trace: bool) -> Report {
     let mut world = World::new(seed, trace);
     world.live();
@@ -43,13 +43,13 @@ pub fn run(seed: u64, trace: bool) -> Report {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Of a machine, in one of its lives.
+    /// Of a machine, in one of its incarnations.
     Of(usize, u64, Own),
     Start(usize),
     /// A request reaches the control plane; somebody waits for the answer, or nobody.
     Arrive {
         machine: usize,
-        life: u64,
+        incarnation: u64,
         call: u64,
         request: Request,
         answered: bool,
@@ -164,15 +164,16 @@ impl World {
     fn happens(&mut self, number: u64, event: Event) {
         match event {
             Event::Start(machine) => self.start(machine),
-            Event::Of(machine, life, own) => {
-                let current = self.machines[machine].life == life && self.machines[machine].runs();
+            Event::Of(machine, incarnation, own) => {
+                let current =
+                    self.machines[machine].incarnation == incarnation && self.machines[machine].runs();
                 let stale_wake = matches!(own, Own::Wake) && self.wake[machine] != Some((self.now, number));
                 if current && !stale_wake {
                     self.own(machine, own);
                 }
             }
-            Event::Arrive { machine, life, call, request, answered } => {
-                self.arrive(machine, life, call, request, answered);
+            Event::Arrive { machine, incarnation, call, request, answered } => {
+                self.arrive(machine, incarnation, call, request, answered);
             }
             Event::Fault => self.fault(),
             Event::Flush => {
@@ -229,12 +230,12 @@ impl World {
     }
 
     pub(crate) fn asked(&mut self, index: usize, asks: Vec<Ask>) {
-        let life = self.machines[index].life;
+        let incarnation = self.machines[index].incarnation;
         for ask in asks {
             match ask {
-                Ask::Traits => self.after(0, 1, Event::Of(index, life, Own::Traits)),
-                Ask::Run(order) => self.after(1, 20, Event::Of(index, life, Own::RunEnds(order))),
-                Ask::Send { call, request } => self.send(index, life, call, request),
+                Ask::Traits => self.after(0, 1, Event::Of(index, incarnation, Own::Traits)),
+                Ask::Run(order) => self.after(1, 20, Event::Of(index, incarnation, Own::RunEnds(order))),
+                Ask::Send { call, request } => self.send(index, incarnation, call, request),
                 Ask::Died => {
                     self.seen("machine: died");
                     self.after(1, if self.calm { 60 } else { 600 }, Event::Start(index));
@@ -242,21 +243,21 @@ impl World {
             }
         }
         if let Some(at) = self.machines[index].wakes(self.now) {
-            let key = self.at(at, Event::Of(index, life, Own::Wake));
+            let key = self.at(at, Event::Of(index, incarnation, Own::Wake));
             self.wake[index] = Some(key);
         }
     }
 
     /// A request on its way: it may be lost, come late, or come twice.
-    fn send(&mut self, machine: usize, life: u64, call: u64, request: Request) {
+    fn send(&mut self, machine: usize, incarnation: u64, call: u64, request: Request) {
         self.seen("network: requests");
         let expires = self.now.plus(ANSWER_TIMEOUT);
-        self.at(expires, Event::Of(machine, life, Own::Returns(call, None)));
+        self.at(expires, Event::Of(machine, incarnation, Own::Returns(call, None)));
         if self.now < self.cut_until[machine] || (!self.calm && self.chance.one_in(12)) {
             return self.seen("network: request lost");
         }
         let at = self.latency();
-        let arrive = |request, answered| Event::Arrive { machine, life, call, request, answered };
+        let arrive = |request, answered| Event::Arrive { machine, incarnation, call, request, answered };
         if !self.calm && self.chance.one_in(15) {
             self.seen("network: request replayed");
             let later = self.latency();
@@ -278,7 +279,7 @@ impl World {
         self.now.plus(self.chance.between(Duration::from_millis(5), most))
     }
 
-    fn arrive(&mut self, index: usize, life: u64, call: u64, request: Request, answered: bool) {
+    fn arrive(&mut self, index: usize, incarnation: u64, call: u64, request: Request, answered: bool) {
         if !self.control.up {
             return self.seen("control plane: not there");
         }
@@ -299,7 +300,7 @@ impl World {
             return self.seen("network: answer lost");
         }
         let at = self.latency();
-        self.at(at, Event::Of(index, life, Own::Returns(call, Some(response))));
+        self.at(at, Event::Of(index, incarnation, Own::Returns(call, Some(response))));
     }
 
     fn twist(&mut self, index: usize, response: &mut Response) {

@@ -66,7 +66,7 @@ pub struct FactLog {
     segments: Vec<Segment>,
     /// The last segment, while it may be appended to.
     active: Option<File>,
-    /// A change of life failed, so which one is on disk is not known for sure: it has to
+    /// A change of incarnation failed, so which one is on disk is not known for sure: it has to
     /// be written again before anything is appended to this one.
     unsure: bool,
 }
@@ -133,7 +133,7 @@ impl FactLog {
         Ok(Opened { log, repairs })
     }
 
-    /// The life of this log.
+    /// The incarnation of this log.
     pub fn incarnation(&self) -> &Incarnation {
         &self.state.incarnation
     }
@@ -240,7 +240,7 @@ impl FactLog {
         Ok(())
     }
 
-    /// Begins a new life with the facts that were not acknowledged, numbered from 1: when
+    /// Begins a new incarnation with the facts that were not acknowledged, numbered from 1: when
     /// this state turned out to be an old copy, or when the other side has lost what it
     /// had acknowledged.
     ///
@@ -305,14 +305,14 @@ impl FactLog {
     }
 
     fn new_segment(&self, first: u64, bytes: &[u8], last: u64) -> Result<(Segment, File)> {
-        let life = self.life();
-        self.disk.make_dir(&life)?;
-        let path = segment::path(&life, first);
+        let incarnation = self.incarnation_path();
+        self.disk.make_dir(&incarnation)?;
+        let path = segment::path(&incarnation, first);
         let make = || {
             let mut file = self.disk.create(&path, MODE)?;
             self.disk.write(Op::Append, &mut file, &path, bytes)?;
             self.disk.sync(&file, &path)?;
-            self.disk.sync_dir(&life)?;
+            self.disk.sync_dir(&incarnation)?;
             Ok(file)
         };
         match make() {
@@ -326,7 +326,7 @@ impl FactLog {
         }
     }
 
-    fn life(&self) -> PathBuf {
+    fn incarnation_path(&self) -> PathBuf {
         self.directory.join(self.state.incarnation.as_str())
     }
 }

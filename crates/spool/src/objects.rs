@@ -126,7 +126,7 @@ impl ObjectLog {
     ///
     /// When something was damaged, the files in which it was are set aside and what is
     /// sound in them stays; the replica is then without a cursor, so that a resync
-    /// repairs it, and the own feed goes on in the life `fresh`, which must be a new one
+    /// repairs it, and the own feed goes on in the incarnation `fresh`, which must be a new one
     /// each time.
     ///
     /// # Errors
@@ -215,12 +215,12 @@ impl ObjectLog {
     /// What holds of the log after a write.
     fn after(&self, write: &Write, head: Option<u64>) -> Commit {
         let mut commit = self.commit.clone();
-        if let Some(life) = &write.found {
-            commit.feed = Some(FeedHead { life: life.clone(), head: 0, horizon: 0 });
+        if let Some(incarnation) = &write.found {
+            commit.feed = Some(FeedHead { incarnation: incarnation.clone(), head: 0, compacted: 0 });
         }
         if let Some(feed) = &mut commit.feed {
             feed.head = head.unwrap_or(feed.head);
-            feed.horizon = feed.horizon.max(write.horizon.unwrap_or(0));
+            feed.compacted = feed.compacted.max(write.compacted.unwrap_or(0));
         }
         if write.forget_theirs {
             commit.cursor = None;
@@ -279,8 +279,8 @@ impl ObjectLog {
         self.commit = commit;
         self.take_in_moved(moving, file, start + moved_at);
         self.take_in(batch, file, start + batch_at);
-        let horizon = self.commit.feed.as_ref().map_or(0, |feed| feed.horizon);
-        for (_, entry) in self.index.forget_graves(horizon) {
+        let compacted = self.commit.feed.as_ref().map_or(0, |feed| feed.compacted);
+        for (_, entry) in self.index.forget_graves(compacted) {
             self.dead(&entry);
         }
         self.remove_files();

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{life, now, open, pending, said};
+use common::{incarnation, now, open, pending, said};
 use spool::{Disk, Journal, Slot};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -86,7 +86,7 @@ fn a_damaged_fact_costs_only_itself() {
             let numbers: Vec<u64> = pending(&opened.log).iter().map(|(seq, _)| *seq).collect();
             let first = opened.log.acked() + 1;
             assert_eq!(numbers, (first..first + numbers.len() as u64).collect::<Vec<_>>(), "{when}");
-            if opened.log.incarnation() == &life("two") {
+            if opened.log.incarnation() == &incarnation("two") {
                 assert_eq!(opened.repairs.len(), 1, "{when}");
                 assert!(directory.path().join("facts.corrupt-1").exists(), "{when}");
             } else {
@@ -107,7 +107,7 @@ fn a_log_without_its_state_begins_anew_with_what_is_there() {
         std::fs::write(directory.path().join("log.json"), damage).unwrap();
         let opened = open(&Disk::new(), directory.path(), "two").unwrap();
         assert_eq!(opened.repairs.len(), 1);
-        assert_eq!(opened.log.incarnation(), &life("two"));
+        assert_eq!(opened.log.incarnation(), &incarnation("two"));
         let there = said_in(&opened.log);
         assert!(there.len() >= 10, "{there:?}");
         assert_eq!(there.last().unwrap(), "fact 12");
@@ -122,7 +122,11 @@ fn a_missing_segment_is_noticed() {
         let segments = log_of_twelve(directory.path());
         std::fs::remove_file(&segments[which]).unwrap();
         let opened = open(&Disk::new(), directory.path(), "two").unwrap();
-        assert_eq!(opened.log.incarnation(), &life("two"), "numbers with a gap would never be accepted");
+        assert_eq!(
+            opened.log.incarnation(),
+            &incarnation("two"),
+            "numbers with a gap would never be accepted"
+        );
         assert!(!opened.repairs.is_empty());
         assert_eq!(said_in(&opened.log).last().unwrap(), "fact 12");
     }
@@ -136,13 +140,13 @@ fn an_old_copy_begins_anew() {
     let refused = log.ack(3).unwrap_err();
     assert!(matches!(refused, spool::SpoolError::AckBeyond { acked: 3, last: 2 }), "{refused:?}");
     log.ack(1).unwrap();
-    assert!(log.begin_anew(&life("one")).is_err());
-    log.begin_anew(&life("two")).unwrap();
+    assert!(log.begin_anew(&incarnation("one")).is_err());
+    log.begin_anew(&incarnation("two")).unwrap();
     assert_eq!((pending(&log), log.acked()), (vec![(1, "b".to_owned())], 0));
     log.append(said("c"), now()).unwrap();
     drop(log);
     let log = open(&Disk::new(), directory.path(), "three").unwrap().log;
-    assert_eq!(log.incarnation(), &life("two"));
+    assert_eq!(log.incarnation(), &incarnation("two"));
     assert_eq!(pending(&log), [(1, "b".to_owned()), (2, "c".to_owned())]);
 }
 

@@ -1,6 +1,6 @@
 //! LIF-10, SYN-6: damage to what is kept of synchronization is set aside and named, what
 //! is sound stays, and both sides learn that they have to resync: the replica has no
-//! cursor, the own feed a new life.
+//! cursor, the own feed a new incarnation.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::objects::{SMALL, Sets, content, cursor, gone, open, ours, put, their, theirs};
-use common::{Full, life};
+use common::{Full, incarnation};
 use spool::objects::ObjectLog;
 use spool::{Disk, SpoolError};
 use sync::feed::State;
@@ -33,7 +33,7 @@ fn filled(directory: &Path) -> Sets {
     let mut sets = Sets::default();
     for n in 1..=12 {
         let mut write = Write {
-            found: (n == 1).then(|| life("f")),
+            found: (n == 1).then(|| incarnation("f")),
             ours: vec![put(n, &format!("o{n}"), &text(n))],
             theirs: vec![their(n, &format!("t{n}"), &text(n))],
             cursor: cursor("t", n),
@@ -57,8 +57,8 @@ fn repaired(directory: &Path, before: &Sets, when: &str) -> usize {
     let there = Sets::of(&opened);
     assert_eq!(there.cursor, None, "{when}");
     if let Some(feed) = &there.feed {
-        assert_eq!(feed.life, life("fresh"), "{when}");
-        assert_eq!(feed.head, feed.horizon, "{when}");
+        assert_eq!(feed.incarnation, incarnation("fresh"), "{when}");
+        assert_eq!(feed.head, feed.compacted, "{when}");
         assert!(there.ours.values().all(|(change, _)| change.rev <= feed.head), "{when}");
     }
     for (key, (change, kept)) in &there.ours {
@@ -185,7 +185,7 @@ fn what_cannot_be_moved_for_now_is_moved_later() {
     let full = Arc::new(Full::default());
     full.on.store(true, Ordering::Relaxed);
     let disk = Disk::with_faults(full);
-    let refused = ObjectLog::open(&disk, directory.path(), &life("fresh"), SMALL);
+    let refused = ObjectLog::open(&disk, directory.path(), &incarnation("fresh"), SMALL);
     assert!(refused.unwrap_err().is_full(), "it cannot say that something is missing");
     let opened = open(&Disk::new(), directory.path(), "fresh").unwrap();
     assert_eq!(opened.repairs.len(), 1);

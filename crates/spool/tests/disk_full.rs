@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::{Full, SMALL, life, now, open, pending, said};
+use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionFact, Outcome, Stream};
 use model::{Counts, Digest, RunReport};
@@ -89,7 +89,7 @@ fn facts_can_be_acknowledged_on_a_full_disk_as_soon_as_there_is_room() {
 fn runs_stop_first_then_all() {
     let directory = common::tempdir();
     let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
-    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), limits).unwrap().log;
+    let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let refused = loop {
         if let Err(refused) = log.append(run(), now()) {
             break refused;
@@ -112,7 +112,7 @@ fn runs_stop_first_then_all() {
 fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
     let directory = common::tempdir();
     let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
-    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), limits).unwrap().log;
+    let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let action = |event: ActionEvent| FactBody::Action(ActionFact { id: "t.n".into(), event });
     let ended = |outcome: Outcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
     let refused = || ended(Outcome::Refused { message: "no release delegates it".into() });
@@ -136,7 +136,8 @@ fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
 #[test]
 fn a_fact_that_no_request_could_carry_is_refused() {
     let directory = common::tempdir();
-    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), Limits::default()).unwrap().log;
+    let mut log =
+        FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), Limits::default()).unwrap().log;
     let refused = log.append(said(&"x".repeat(model::log::MAX_FACT_BYTES)), now()).unwrap_err();
     assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused:?}");
     assert_eq!(log.last(), 0);

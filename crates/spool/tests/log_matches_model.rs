@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use common::{Plan, life, now, open, pending, said};
+use common::{Plan, incarnation, now, open, pending, said};
 use proptest::prelude::*;
 use spool::{Disk, FactLog, FaultAction};
 
@@ -99,7 +99,7 @@ fn step(log: &mut FactLog, model: &mut Model, step: &Step, count: u64) {
         }
         // What may have been appended is not taken along: it was refused.
         Step::Anew => {
-            if log.begin_anew(&life(&format!("life-{count}"))).is_ok() {
+            if log.begin_anew(&incarnation(&format!("incarnation-{count}"))).is_ok() {
                 let pending = std::mem::take(&mut model.pending);
                 model.becomes(pending);
             }
@@ -123,7 +123,7 @@ proptest! {
             // A disk that fails while the log is opened fails the opening; the next try is
             // another day.
             let Some(open_log) = log.as_mut() else {
-                if let Ok(opened) = open(&disk, directory.path(), &format!("life-{count}")) {
+                if let Ok(opened) = open(&disk, directory.path(), &format!("incarnation-{count}")) {
                     prop_assert_eq!(opened.repairs, Vec::<String>::new(), "a failure is no damage");
                     let there = labels(&opened.log);
                     prop_assert!(model.allows(&there), "{:?} is not what {:?} allows", there, model);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::objects::{SMALL, Sets, cursor, gone, open, put, their, theirs};
-use common::{Full, life};
+use common::{Full, incarnation};
 use spool::objects::{ObjectLimits, ObjectLog};
 use spool::{Disk, SpoolError};
 use sync::Write;
@@ -61,9 +61,10 @@ fn dead_weight_is_bounded_whatever_changes() {
 fn what_counts_is_bounded_and_removing_makes_room() {
     let directory = common::tempdir();
     let limits = ObjectLimits { max_bytes: 4000, ..SMALL };
-    let mut log = ObjectLog::open(&Disk::new(), directory.path(), &life("unused"), limits).unwrap().log;
+    let mut log =
+        ObjectLog::open(&Disk::new(), directory.path(), &incarnation("unused"), limits).unwrap().log;
     let mut rev = 0;
-    let mut write = Write { found: Some(life("f")), ..Write::default() };
+    let mut write = Write { found: Some(incarnation("f")), ..Write::default() };
     let refused = loop {
         write.ours = vec![put(rev + 1, &format!("o{rev}"), &text(rev))];
         match log.write(&write) {
@@ -98,7 +99,7 @@ fn a_full_disk_loses_nothing_and_it_passes() {
         let mut sets = Sets::default();
         for n in 1..=60 {
             let write = Write {
-                found: (n == 1).then(|| life("f")),
+                found: (n == 1).then(|| incarnation("f")),
                 ours: vec![put(n, &format!("o{}", n % 7), &text(n))],
                 theirs: vec![their(n, &format!("t{}", n % 9), &text(n))],
                 ..Write::default()

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use common::objects::{Sets, cursor, gone, open, ours, put, their, theirs};
-use common::{Plan, life};
+use common::{Plan, incarnation};
 use proptest::prelude::*;
 use spool::objects::Opened;
 use spool::{Disk, FaultAction};
@@ -27,7 +27,7 @@ enum Step {
         theirs: Vec<Touch>,
         found: bool,
         forget: bool,
-        horizon: bool,
+        compacted: bool,
         cursor: bool,
     },
     /// Open again, as after a crash.
@@ -41,12 +41,12 @@ fn touches() -> impl Strategy<Value = Vec<Touch>> {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let rarely = || proptest::bool::weighted(0.05);
     let write = (touches(), touches(), rarely(), rarely(), proptest::bool::weighted(0.2), any::<bool>());
-    let write = write.prop_map(|(ours, theirs, found, forget, horizon, cursor)| Step::Write {
+    let write = write.prop_map(|(ours, theirs, found, forget, compacted, cursor)| Step::Write {
         ours,
         theirs,
         found,
         forget,
-        horizon,
+        compacted,
         cursor,
     });
     proptest::collection::vec(prop_oneof![6 => write, 1 => Just(Step::Reopen)], 1..50)
@@ -63,7 +63,7 @@ fn faults() -> impl Strategy<Value = BTreeMap<u64, FaultAction>> {
 }
 
 fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
-    let Step::Write { ours: own, theirs: other, found, forget, horizon, cursor: with_cursor } = step else {
+    let Step::Write { ours: own, theirs: other, found, forget, compacted, cursor: with_cursor } = step else {
         return None;
     };
     let found = *found || sets.feed.is_none();
@@ -82,9 +82,9 @@ fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
         None => (theirs(NAMES[*name]), None),
     });
     Some(Write {
-        found: found.then(|| life(&format!("life-{count}"))),
+        found: found.then(|| incarnation(&format!("incarnation-{count}"))),
         ours,
-        horizon: horizon.then_some(rev / 2),
+        compacted: compacted.then_some(rev / 2),
         theirs: theirs.collect(),
         cursor: with_cursor.then(|| cursor("t", count).unwrap()),
         forget_theirs: *forget,
@@ -146,7 +146,7 @@ proptest! {
 fn a_refused_write_changes_nothing() {
     let directory = common::tempdir();
     let mut log = open(&Disk::new(), directory.path(), "fresh").unwrap().log;
-    let first = Write { found: Some(life("f")), ours: vec![put(1, "a", "one")], ..Write::default() };
+    let first = Write { found: Some(incarnation("f")), ours: vec![put(1, "a", "one")], ..Write::default() };
     log.write(&first).unwrap();
     for unsound in [vec![put(1, "a", "x")], vec![put(3, "a", "x")], vec![(put(2, "a", "x").0, None)]] {
         let write = Write { ours: unsound, theirs: vec![their(1, "b", "b")], ..Write::default() };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::objects::{SMALL, Sets, cursor, gone, open, put, their, theirs};
-use common::{fault_at, life};
+use common::{fault_at, incarnation};
 use spool::objects::{ObjectLimits, ObjectLog};
 use spool::{Disk, FaultAction};
 use sync::Write;
@@ -33,13 +33,13 @@ fn write(step: u64) -> Write {
     let text = |n: u64| format!("{step}.{n} {}", "x".repeat(150));
     let rev = 3 * (step - 1);
     Write {
-        found: (step == 1).then(|| life("f")),
+        found: (step == 1).then(|| incarnation("f")),
         ours: vec![
             put(rev + 1, &format!("stays-{step}"), &text(1)),
             put(rev + 2, "changes", &text(2)),
             gone(rev + 3, &format!("stays-{}", step.saturating_sub(4))),
         ],
-        horizon: step.is_multiple_of(7).then_some(rev.saturating_sub(6)),
+        compacted: step.is_multiple_of(7).then_some(rev.saturating_sub(6)),
         theirs: vec![
             their(step, &format!("stays-{}", step % 5), &text(3)),
             (theirs(&format!("stays-{}", (step + 2) % 5)), None),
@@ -111,7 +111,7 @@ fn killed_at_every_point() {
 fn every_cut_of_the_last_write_leaves_the_one_before() {
     let made = common::tempdir();
     let limits = ObjectLimits { file_bytes: 1 << 20, ..SMALL };
-    let mut log = ObjectLog::open(&Disk::new(), made.path(), &life("unused"), limits).unwrap().log;
+    let mut log = ObjectLog::open(&Disk::new(), made.path(), &incarnation("unused"), limits).unwrap().log;
     log.write(&write(1)).unwrap();
     let name = "objects-00000000000000000001.log";
     let whole = std::fs::read(made.path().join(name)).unwrap();

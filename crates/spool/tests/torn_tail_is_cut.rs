@@ -5,7 +5,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{life, now, open, pending, said};
+use common::{incarnation, now, open, pending, said};
 use spool::{Disk, FactLog, Journal, Limits};
 
 fn last_segment(directory: &std::path::Path) -> PathBuf {
@@ -31,7 +31,7 @@ fn a_log_cut_anywhere_holds_what_was_whole() {
         let opened = open(&Disk::new(), directory.path(), "two").unwrap();
         assert_eq!(opened.repairs, Vec::<String>::new(), "cut at {end}");
         let mut log = opened.log;
-        assert_eq!(log.incarnation(), &life("one"));
+        assert_eq!(log.incarnation(), &incarnation("one"));
         let mut expected = vec![(1, "first".to_owned())];
         if end >= two {
             expected.push((2, "second".to_owned()));
@@ -67,14 +67,14 @@ fn a_first_append_cut_anywhere_leaves_an_empty_log() {
 fn zeros_at_the_end_are_cut() {
     let directory = common::tempdir();
     let limits = Limits::default();
-    let mut log = FactLog::open(&Disk::new(), directory.path(), &life("one"), limits).unwrap().log;
+    let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     log.append(said("first"), now()).unwrap();
     drop(log);
     let path = last_segment(directory.path());
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend([0; 4096]);
     std::fs::write(&path, bytes).unwrap();
-    let opened = FactLog::open(&Disk::new(), directory.path(), &life("two"), limits).unwrap();
+    let opened = FactLog::open(&Disk::new(), directory.path(), &incarnation("two"), limits).unwrap();
     assert!(opened.repairs.is_empty());
     let mut log = opened.log;
     log.append(said("second"), now()).unwrap();

@@ -122,7 +122,7 @@ pub trait Store: Send + Sync {
     /// How far the sets of all active nodes are that have any, in the order of their ids.
     async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>>;
     /// Keeps how far nodes said that they have our feed. One that is not active, and one
-    /// of another life of the feed, is left out.
+    /// of another incarnation of the feed, is left out.
     async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()>;
     /// Keeps what comparisons of nodes' sets came to; `None`: not known. One that is not
     /// active is left out.

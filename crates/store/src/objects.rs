@@ -19,7 +19,7 @@ pub const MAX_WHY: usize = 1024;
 /// How far the two sets of one node are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncHead {
-    /// The feed that the control plane authors: its life and its last change.
+    /// The feed that the control plane authors: its incarnation and its last change.
     pub ours: Option<Cursor>,
     /// How far the replica of what the node authors is complete.
     pub theirs: Option<Cursor>,

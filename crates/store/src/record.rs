@@ -113,7 +113,7 @@ pub struct NodeRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSummary {
-    /// The life of the node's log that has the report.
+    /// The incarnation of the node's log that has the report.
     pub incarnation: Incarnation,
     /// The report's number in it.
     pub fact: u64,
@@ -256,7 +256,7 @@ pub struct RunRecord {
     pub id: u64,
     /// The node.
     pub node: NodeId,
-    /// The life of its log.
+    /// The incarnation of its log.
     pub incarnation: Incarnation,
     /// The fact's number in it.
     pub seq: u64,
@@ -276,7 +276,7 @@ pub struct FactRecord {
     pub id: u64,
     /// The node.
     pub node: NodeId,
-    /// The life of its log.
+    /// The incarnation of its log.
     pub incarnation: Incarnation,
     /// When it was accepted.
     pub received: Timestamp,

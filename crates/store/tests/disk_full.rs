@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
-use store::conformance::fixture::{at, enrolled, life, started};
+use store::conformance::fixture::{at, enrolled, incarnation, started};
 use store::{PutError, SqliteStore, Store, StoreError};
 
-/// A small file system in memory, as long as this lives.
+/// A small file system in memory, as long as this incarnations.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -47,7 +47,7 @@ async fn nothing_acknowledged_is_lost_and_it_passes() {
     let _ = std::fs::write(&ballast, vec![0u8; 8 << 20]);
     let mut acked = 0;
     let refused = loop {
-        match store.append_facts(&node, &life("one"), vec![started(acked + 1)], at(1)).await {
+        match store.append_facts(&node, &incarnation("one"), vec![started(acked + 1)], at(1)).await {
             Ok(accepted) => acked = accepted.cursor.seq,
             Err(refused) => break refused,
         }
@@ -62,7 +62,8 @@ async fn nothing_acknowledged_is_lost_and_it_passes() {
     assert_eq!(store.facts(&node, None, 1000).await.unwrap().len() as u64, acked);
 
     std::fs::remove_file(&ballast).unwrap();
-    let accepted = store.append_facts(&node, &life("one"), vec![started(acked + 1)], at(2)).await.unwrap();
+    let accepted =
+        store.append_facts(&node, &incarnation("one"), vec![started(acked + 1)], at(2)).await.unwrap();
     assert_eq!(accepted.cursor.seq, acked + 1);
     store.put_contents(vec![large], at(2)).await.unwrap();
     assert!(store.health().writable);

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 
 use model::log::Fact;
 use proptest::prelude::*;
-use store::conformance::fixture::{at, enrolled, life, run, started};
+use store::conformance::fixture::{at, enrolled, incarnation, run, started};
 use store::{MemoryStore, SqliteStore, Store};
 
 const LIVES: [&str; 2] = ["one", "two"];
 
-/// Facts as they arrive: which node, which life, which numbers.
+/// Facts as they arrive: which node, which incarnation, which numbers.
 #[derive(Clone, Debug)]
 struct Batch {
     node: u32,
-    life: usize,
+    incarnation: usize,
     seqs: Vec<u64>,
 }
 
 fn batches() -> impl Strategy<Value = Vec<Batch>> {
     let batch = (0..2u32, 0..2usize, proptest::collection::vec(0..12u64, 0..12));
-    let batch = batch.prop_map(|(node, life, seqs)| Batch { node, life, seqs });
+    let batch = batch.prop_map(|(node, incarnation, seqs)| Batch { node, incarnation, seqs });
     proptest::collection::vec(batch, 1..20)
 }
 
@@ -39,12 +39,12 @@ struct Model {
 
 impl Model {
     fn append(&mut self, batch: &Batch) -> Vec<u64> {
-        let cursor = self.logs.entry((batch.node, batch.life)).or_default();
+        let cursor = self.logs.entry((batch.node, batch.incarnation)).or_default();
         let mut new = Vec::new();
         while batch.seqs.contains(&(*cursor + 1)) {
             *cursor += 1;
             new.push(*cursor);
-            self.accepted.push((batch.node, batch.life, *cursor));
+            self.accepted.push((batch.node, batch.incarnation, *cursor));
             let streak = self.streaks.entry(batch.node).or_default();
             match *cursor {
                 seq if seq.is_multiple_of(3) => {}
@@ -62,19 +62,21 @@ async fn hold_against_model(store: &dyn Store, batches: &[Batch]) -> Result<(), 
     for batch in batches {
         let facts = batch.seqs.iter().map(|seq| fact(*seq)).collect();
         let node = &nodes[batch.node as usize];
-        let accepted = store.append_facts(node, &life(LIVES[batch.life]), facts, at(1)).await.unwrap();
+        let accepted =
+            store.append_facts(node, &incarnation(LIVES[batch.incarnation]), facts, at(1)).await.unwrap();
         let expected = model.append(batch);
         let new: Vec<u64> = accepted.new.iter().map(|fact| fact.seq).collect();
         prop_assert_eq!(&new, &expected);
-        prop_assert_eq!(accepted.cursor.seq, model.logs[&(batch.node, batch.life)]);
+        prop_assert_eq!(accepted.cursor.seq, model.logs[&(batch.node, batch.incarnation)]);
         prop_assert_eq!(accepted.streak, model.streaks.get(&batch.node).copied().unwrap_or(0));
     }
     for (n, node) in (0u32..).zip(&nodes) {
         let mut there = Vec::new();
         for record in store.facts(node, None, 1000).await.unwrap().into_iter().rev() {
             prop_assert_eq!(&record.fact, &fact(record.fact.seq));
-            let life = LIVES.iter().position(|life| *life == record.incarnation.as_str()).unwrap();
-            there.push((n, life, record.fact.seq));
+            let incarnation =
+                LIVES.iter().position(|incarnation| *incarnation == record.incarnation.as_str()).unwrap();
+            there.push((n, incarnation, record.fact.seq));
         }
         let expected: Vec<_> = model.accepted.iter().filter(|(node, ..)| *node == n).copied().collect();
         prop_assert_eq!(there, expected, "in the order of acceptance");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use model::NodeId;
-use store::conformance::fixture::{at, enrolled, life, run, started};
+use store::conformance::fixture::{at, enrolled, incarnation, run, started};
 use store::{SqliteStore, Store};
 
 const DIRECTORY: &str = "MUSTER_TEST_DIRECTORY";
@@ -32,7 +32,7 @@ async fn load(directory: &Path) {
             let node = enrolled(&*store, n).await;
             for first in (1..).step_by(3) {
                 let facts = vec![run(first, 1, false), started(first + 1), run(first + 2, 0, false)];
-                let accepted = store.append_facts(&node, &life("one"), facts, at(1)).await.unwrap();
+                let accepted = store.append_facts(&node, &incarnation("one"), facts, at(1)).await.unwrap();
                 acknowledge(&node, accepted.cursor.seq);
             }
         }));
@@ -110,7 +110,10 @@ async fn closing_the_store_runs_what_waits() {
     for seq in 1..=100 {
         let (store, node) = (Arc::clone(&store), node.clone());
         tasks.push(tokio::spawn(async move {
-            store.append_facts(&node, &life("one"), (1..=seq).map(started).collect(), at(1)).await.unwrap()
+            store
+                .append_facts(&node, &incarnation("one"), (1..=seq).map(started).collect(), at(1))
+                .await
+                .unwrap()
         }));
     }
     for task in tasks {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_channel::mpsc;
 use futures_util::{SinkExt, Stream};
 
-use crate::ends::EndsError;
+use crate::transport::TransportError;
 
 /// Parts of a response that may wait for the connection, and one more.
 const DEPTH: usize = 1;
@@ -49,9 +49,9 @@ impl ResponsePipe {
     ///
     /// # Errors
     /// When nobody reads the response any more.
-    pub async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
+    pub async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError> {
         let sent = self.0.send(Part::Data(bytes)).await;
-        let over = || EndsError::Broke("the response is not read any more".to_owned());
+        let over = || TransportError::Broke("the response is not read any more".to_owned());
         sent.map_err(|_| over())?;
         if self.0.is_closed() { Err(over()) } else { Ok(()) }
     }

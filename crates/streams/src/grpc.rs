@@ -12,7 +12,7 @@ use wire::cloudevents::{Origin, ReadFrameError, protobuf};
 use wire::grpc::{self, Decoder, Status};
 
 use crate::body::ResponsePipe;
-use crate::ends::{EndsError, Incoming, Outgoing};
+use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// The most frames that are read before they are handled.
 const AT_ONCE: usize = 512;
@@ -32,11 +32,11 @@ pub trait Chunks: Send {
     ///
     /// # Errors
     /// When the connection broke.
-    async fn chunk(&mut self) -> Result<Chunk, EndsError>;
+    async fn chunk(&mut self) -> Result<Chunk, TransportError>;
 }
 
 /// Frames from a body of gRPC messages.
-pub struct GrpcIncoming<C> {
+pub struct GrpcReader<C> {
     chunks: C,
     decoder: Decoder,
     limit: usize,
@@ -48,22 +48,15 @@ pub struct GrpcIncoming<C> {
     ended: bool,
 }
 
-impl<C: Chunks> GrpcIncoming<C> {
+impl<C: Chunks> GrpcReader<C> {
     /// Reads messages of at most `limit` bytes from `source` alone.
-    pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcIncoming<C> {
-        GrpcIncoming {
-            chunks,
-            decoder: Decoder::new(limit, gzip),
-            limit,
-            source,
-            section: None,
-            ended: false,
-        }
+    pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcReader<C> {
+        GrpcReader { chunks, decoder: Decoder::new(limit, gzip), limit, source, section: None, ended: false }
     }
 
-    fn decoded(&mut self) -> Result<Vec<Frame>, EndsError> {
+    fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
         let mut frames = Vec::new();
-        let framing = |error: grpc::ReadGrpcError| EndsError::Framing(error.to_string());
+        let framing = |error: grpc::ReadGrpcError| TransportError::Framing(error.to_string());
         while frames.len() < AT_ONCE
             && let Some(message) = self.decoder.next().map_err(framing)?
         {
@@ -87,8 +80,8 @@ impl<C: Chunks> GrpcIncoming<C> {
 }
 
 #[async_trait]
-impl<C: Chunks> Incoming for GrpcIncoming<C> {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl<C: Chunks> FrameReader for GrpcReader<C> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         loop {
             let frames = self.decoded()?;
             if !frames.is_empty() {
@@ -102,9 +95,9 @@ impl<C: Chunks> Incoming for GrpcIncoming<C> {
                 Chunk::End(status) => {
                     self.ended = true;
                     if let Some(problem) = status.and_then(|status| status.problem) {
-                        return Err(EndsError::Problem(problem));
+                        return Err(TransportError::Problem(problem));
                     }
-                    self.decoder.finish().map_err(|error| EndsError::Framing(error.to_string()))?;
+                    self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
                 }
             }
         }
@@ -116,11 +109,11 @@ pub struct RequestChunks(pub Body);
 
 #[async_trait]
 impl Chunks for RequestChunks {
-    async fn chunk(&mut self) -> Result<Chunk, EndsError> {
+    async fn chunk(&mut self) -> Result<Chunk, TransportError> {
         loop {
             match self.0.frame().await {
                 None => return Ok(Chunk::End(None)),
-                Some(Err(error)) => return Err(EndsError::Broke(error.to_string())),
+                Some(Err(error)) => return Err(TransportError::Broke(error.to_string())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         return Ok(Chunk::Data(data));
@@ -136,8 +129,8 @@ pub struct ResponseChunks(pub net::stream::Receiver);
 
 #[async_trait]
 impl Chunks for ResponseChunks {
-    async fn chunk(&mut self) -> Result<Chunk, EndsError> {
-        let piece = self.0.next().await.map_err(|error| EndsError::Broke(error.to_string()))?;
+    async fn chunk(&mut self) -> Result<Chunk, TransportError> {
+        let piece = self.0.next().await.map_err(|error| TransportError::Broke(error.to_string()))?;
         Ok(match piece {
             None => Chunk::End(None),
             Some(net::stream::Piece::Data(data)) => Chunk::Data(data),
@@ -153,29 +146,29 @@ pub trait Pipe: Send {
     ///
     /// # Errors
     /// When nobody takes them any more.
-    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError>;
+    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError>;
 
     /// Ends the body in order.
     async fn end(&mut self);
 }
 
 /// Frames into a body of gRPC messages.
-pub struct GrpcOutgoing<P> {
+pub struct GrpcWriter<P> {
     pipe: P,
     origin: Origin,
     gzip: bool,
 }
 
-impl<P: Pipe> GrpcOutgoing<P> {
+impl<P: Pipe> GrpcWriter<P> {
     /// Writes messages of this origin.
-    pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcOutgoing<P> {
-        GrpcOutgoing { pipe, origin, gzip }
+    pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcWriter<P> {
+        GrpcWriter { pipe, origin, gzip }
     }
 }
 
 #[async_trait]
-impl<P: Pipe> Outgoing for GrpcOutgoing<P> {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
+impl<P: Pipe> FrameWriter for GrpcWriter<P> {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         for frame in &frames {
             grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
@@ -194,8 +187,8 @@ pub struct RequestPipe(pub Option<net::stream::Sender>);
 
 #[async_trait]
 impl Pipe for RequestPipe {
-    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
-        let closed = || EndsError::Broke("the request's body was closed".to_owned());
+    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError> {
+        let closed = || TransportError::Broke("the request's body was closed".to_owned());
         match &mut self.0 {
             Some(sender) => sender.send(bytes).await.map_err(|_| closed()),
             None => Err(closed()),
@@ -209,7 +202,7 @@ impl Pipe for RequestPipe {
 
 #[async_trait]
 impl Pipe for ResponsePipe {
-    async fn put(&mut self, bytes: Bytes) -> Result<(), EndsError> {
+    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError> {
         ResponsePipe::put(self, bytes).await
     }
 
@@ -224,7 +217,7 @@ pub struct Preread<I> {
     rest: I,
 }
 
-impl<I: Incoming> Preread<I> {
+impl<I: FrameReader> Preread<I> {
     /// Gives `first`, then what `rest` gives.
     pub fn new(first: Vec<Frame>, rest: I) -> Preread<I> {
         Preread { first: VecDeque::from([first]), rest }
@@ -232,8 +225,8 @@ impl<I: Incoming> Preread<I> {
 }
 
 #[async_trait]
-impl<I: Incoming> Incoming for Preread<I> {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl<I: FrameReader> FrameReader for Preread<I> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         while let Some(first) = self.first.pop_front() {
             if !first.is_empty() {
                 return Ok(Some(first));

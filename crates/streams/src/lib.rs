@@ -1,22 +1,22 @@
 //! Links over transports, the same at both ends: gRPC, WebSocket, server-sent events, polls.
 //!
-//! [`drive::drive`] runs a [`sync::link::Link`] between a transport's [`ends`] and a
-//! [`shore::Shore`], which keeps the sets and applies what comes. It decides nothing: what is
-//! to be done is the link's word, how it is carried the ends', how it is kept the shore's.
+//! [`task::run_link`] runs a [`sync::link::Link`] between a transport's [`ends`] and a
+//! [`handler::LinkHandler`], which keeps the sets and applies what comes. It decides nothing: what is
+//! to be done is the link's word, how it is carried the ends', how it is kept the handler's.
 
 pub mod body;
-pub mod drive;
-pub mod ends;
+mod command;
 pub mod grpc;
+pub mod handler;
 pub mod memory;
 pub mod open;
-mod order;
-pub mod shore;
 pub mod sse;
+pub mod task;
+pub mod transport;
 pub mod websocket;
 mod weight;
 
-pub use drive::{Ended, Order, Orders, Taken, drive};
-pub use ends::{EndsError, Incoming, Outgoing};
-pub use memory::MemoryShore;
-pub use shore::Shore;
+pub use handler::LinkHandler;
+pub use memory::MemoryLinkHandler;
+pub use task::{Ended, LinkCommand, LinkCommands, LinkHandle, run_link};
+pub use transport::{FrameReader, FrameWriter, TransportError};

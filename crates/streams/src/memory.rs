@@ -1,4 +1,4 @@
-//! [`MemoryShore`]: an end of links that keeps everything in memory, for measurements and
+//! [`MemoryLinkHandler`]: an end of links that keeps everything in memory, for measurements and
 //! tests. It applies whatever comes.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
 
-use crate::shore::Shore;
+use crate::handler::LinkHandler;
 
 /// Both sets, and what was seen.
-pub struct MemoryShore {
+pub struct MemoryLinkHandler {
     state: Mutex<State>,
     head: watch::Sender<u64>,
     seen: watch::Sender<u64>,
@@ -34,15 +34,15 @@ struct State {
     counters: Counters,
     acked: u64,
     refused: u64,
-    lives: u64,
+    incarnations: u64,
     refusing: Option<(ObjectKey, Outcome)>,
 }
 
-impl MemoryShore {
-    /// With a feed that begins this life.
-    pub fn new(life: Incarnation) -> MemoryShore {
+impl MemoryLinkHandler {
+    /// With a feed that begins this incarnation.
+    pub fn new(incarnation: Incarnation) -> MemoryLinkHandler {
         let state = State {
-            feed: Feed::new(life),
+            feed: Feed::new(incarnation),
             replica: Replica::new(),
             ours: BTreeMap::new(),
             theirs: BTreeMap::new(),
@@ -51,10 +51,14 @@ impl MemoryShore {
             counters: Counters::default(),
             acked: 0,
             refused: 0,
-            lives: 0,
+            incarnations: 0,
             refusing: None,
         };
-        MemoryShore { state: Mutex::new(state), head: watch::Sender::new(0), seen: watch::Sender::new(0) }
+        MemoryLinkHandler {
+            state: Mutex::new(state),
+            head: watch::Sender::new(0),
+            seen: watch::Sender::new(0),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,7 +150,7 @@ impl MemoryShore {
 }
 
 #[async_trait]
-impl Shore for MemoryShore {
+impl LinkHandler for MemoryLinkHandler {
     fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
         let mut state = self.state();
         let state = &mut *state;
@@ -203,11 +207,13 @@ impl Shore for MemoryShore {
         self.seen.send_modify(|count| *count += 1);
     }
 
-    async fn refound(&self) {
+    async fn reincarnate(&self) {
         let mut state = self.state();
-        state.lives += 1;
-        let Ok(life) = format!("{}-{}", state.feed.life(), state.lives).parse() else { return };
-        state.feed = state.feed.refound(life);
+        state.incarnations += 1;
+        let Ok(incarnation) = format!("{}-{}", state.feed.incarnation(), state.incarnations).parse() else {
+            return;
+        };
+        state.feed = state.feed.reincarnate(incarnation);
         let head = state.feed.head();
         drop(state);
         self.head.send_replace(head);

@@ -17,16 +17,16 @@ use wire::headers::{
 use wire::signature::{self, Binding, Target};
 use wire::{Code, Problem, route, sse};
 
-use crate::drive::Ends;
-use crate::grpc::{GrpcIncoming, GrpcOutgoing, RequestPipe, ResponseChunks};
-use crate::sse::SseIncoming;
+use crate::grpc::{GrpcReader, GrpcWriter, RequestPipe, ResponseChunks};
+use crate::sse::SseReader;
+use crate::task::LinkTransport;
 
 /// How long the answer to an opening may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// The longest body of a refusal, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
-/// Names the life of the agent's process in the query of an opening (IDN-10): where frames go
+/// Names the instance of the agent in the query of an opening (IDN-10): where frames go
 /// down before a hello comes up, the control plane could not tell two agents apart otherwise.
 pub const INSTANCE: &str = "instance";
 
@@ -89,7 +89,7 @@ impl Opener<'_> {
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
-    pub async fn grpc(&self, client: &mut Client) -> Result<Ends, OpenError> {
+    pub async fn grpc(&self, client: &mut Client) -> Result<LinkTransport, OpenError> {
         let uri = format!("https://{}{}", client.url().authority(), route::SUBSCRIBE);
         let binding = *client.binding();
         let mut request = self.request(Method::POST, &uri, route::SUBSCRIBE, &binding)?;
@@ -105,16 +105,16 @@ impl Opener<'_> {
         }
         let Stream { sender, receiver, .. } = stream;
         let chunks = ResponseChunks(receiver);
-        let incoming = GrpcIncoming::new(chunks, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
-        let outgoing = GrpcOutgoing::new(RequestPipe(Some(sender)), self.origin(), agreed.outgoing_gzip);
-        Ok(Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) })
+        let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
+        let writer = GrpcWriter::new(RequestPipe(Some(sender)), self.origin(), agreed.outgoing_gzip);
+        Ok(LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) })
     }
 
     /// Opens a link over a WebSocket.
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
-    pub async fn websocket(&self, http1: Http1) -> Result<Ends, OpenError> {
+    pub async fn websocket(&self, http1: Http1) -> Result<LinkTransport, OpenError> {
         let binding = *http1.binding();
         let request = self.request(Method::GET, route::STREAM, route::STREAM, &binding)?;
         let bounds = Bounds { read: MAX_DOWN, write: MAX_UP };
@@ -124,15 +124,15 @@ impl Opener<'_> {
         }
     }
 
-    fn websocket_ends(&self, socket: WebSocket) -> Ends {
+    fn websocket_ends(&self, socket: WebSocket) -> LinkTransport {
         let source = PRINCIPAL.to_owned();
-        let (incoming, outgoing) = crate::websocket::ends(socket, self.origin(), true, MAX_DOWN, source);
-        Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+        let (reader, writer) = crate::websocket::ends(socket, self.origin(), true, MAX_DOWN, source);
+        LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
     }
 
     /// Opens a link whose frames come down as server-sent events; gives the headers of the
     /// response too, which name the link that frames up are posted to. The way up is the
-    /// caller's. `instance` names the life of this process, in letters, digits and `-`.
+    /// caller's. `instance` names the instance of this process, in letters, digits and `-`.
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
@@ -141,7 +141,7 @@ impl Opener<'_> {
         client: &mut Client,
         instance: &str,
         last_event: Option<&str>,
-    ) -> Result<(SseIncoming, HeaderMap), OpenError> {
+    ) -> Result<(SseReader, HeaderMap), OpenError> {
         let path = format!("{}?{INSTANCE}={instance}", route::STREAM);
         let uri = format!("https://{}{path}", client.url().authority());
         let binding = *client.binding();
@@ -156,7 +156,7 @@ impl Opener<'_> {
         if response.status != StatusCode::OK {
             return Err(refusal(response, receiver).await);
         }
-        Ok((SseIncoming::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()), response.headers))
+        Ok((SseReader::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()), response.headers))
     }
 }
 

@@ -8,25 +8,25 @@ use wire::cloudevents::{Origin, json};
 use wire::sse::{self, Decoder};
 
 use crate::body::ResponsePipe;
-use crate::ends::{EndsError, Incoming, Outgoing};
+use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// Frames from a response of events, at the agent.
-pub struct SseIncoming {
+pub struct SseReader {
     receiver: Receiver,
     decoder: Decoder,
     limit: usize,
     source: String,
 }
 
-impl SseIncoming {
+impl SseReader {
     /// Reads events of at most `limit` bytes from `source` alone.
-    pub fn new(receiver: Receiver, limit: usize, source: String) -> SseIncoming {
-        SseIncoming { receiver, decoder: Decoder::new(limit), limit, source }
+    pub fn new(receiver: Receiver, limit: usize, source: String) -> SseReader {
+        SseReader { receiver, decoder: Decoder::new(limit), limit, source }
     }
 
-    fn decoded(&mut self) -> Result<Vec<Frame>, EndsError> {
+    fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
         let mut frames = Vec::new();
-        while let Some(event) = self.decoder.next().map_err(|e| EndsError::Framing(e.to_string()))? {
+        while let Some(event) = self.decoder.next().map_err(|e| TransportError::Framing(e.to_string()))? {
             frames.push(json::decode(&event.data, Some(&self.source), self.limit)?);
         }
         Ok(frames)
@@ -34,14 +34,14 @@ impl SseIncoming {
 }
 
 #[async_trait]
-impl Incoming for SseIncoming {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for SseReader {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         loop {
             let frames = self.decoded()?;
             if !frames.is_empty() {
                 return Ok(Some(frames));
             }
-            match self.receiver.next().await.map_err(|error| EndsError::Broke(error.to_string()))? {
+            match self.receiver.next().await.map_err(|error| TransportError::Broke(error.to_string()))? {
                 Some(Piece::Data(data)) => self.decoder.push(data),
                 Some(Piece::Trailers(_)) => {}
                 None => return Ok(None),
@@ -51,21 +51,21 @@ impl Incoming for SseIncoming {
 }
 
 /// Frames into a response of events, at the control plane.
-pub struct SseOutgoing {
+pub struct SseWriter {
     pipe: ResponsePipe,
     origin: Origin,
 }
 
-impl SseOutgoing {
+impl SseWriter {
     /// Writes events of this origin.
-    pub fn new(pipe: ResponsePipe, origin: Origin) -> SseOutgoing {
-        SseOutgoing { pipe, origin }
+    pub fn new(pipe: ResponsePipe, origin: Origin) -> SseWriter {
+        SseWriter { pipe, origin }
     }
 }
 
 #[async_trait]
-impl Outgoing for SseOutgoing {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
+impl FrameWriter for SseWriter {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         for frame in &frames {
             sse::encode(&mut self.origin, frame, &mut out)?;

@@ -5,7 +5,7 @@ use net::websocket::{Received, Receiver, Sender, WebSocket, WebSocketError};
 use sync::Frame;
 use wire::cloudevents::{Origin, json};
 
-use crate::ends::{EndsError, Incoming, Outgoing};
+use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// The close code of a normal end (RFC 6455).
 const NORMAL: u16 = 1000;
@@ -36,13 +36,13 @@ pub fn ends(
     (WsIncoming { receiver, limit, source }, WsOutgoing { sender, origin, gzip })
 }
 
-fn broke(error: WebSocketError) -> EndsError {
-    EndsError::Broke(error.to_string())
+fn broke(error: WebSocketError) -> TransportError {
+    TransportError::Broke(error.to_string())
 }
 
 #[async_trait]
-impl Incoming for WsIncoming {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for WsIncoming {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         loop {
             match self.receiver.recv().await {
                 Ok(Received::Json(bytes)) => {
@@ -60,8 +60,8 @@ impl Incoming for WsIncoming {
 }
 
 #[async_trait]
-impl Outgoing for WsOutgoing {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
+impl FrameWriter for WsOutgoing {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         json::encode_all(&mut self.origin, &frames, &mut out)?;
         self.sender.send(out, self.gzip).await.map_err(broke)

@@ -10,7 +10,7 @@ pub(crate) const FRAME: usize = 256;
 pub(crate) fn run_of(frame: &Frame) -> Option<u64> {
     match frame {
         Frame::Event(event) if event.seq > 0 => Some(event.seq / RUN),
-        Frame::Mark(mark) => Some(mark.seq / RUN),
+        Frame::Checkpoint(mark) => Some(mark.seq / RUN),
         _ => None,
     }
 }
@@ -22,22 +22,22 @@ pub(crate) fn weight(frame: &Frame) -> usize {
             Op::Put { content, .. } => FRAME + content.len(),
             Op::Delete { .. } => FRAME,
         },
-        Frame::Tell(tell) => FRAME + tell_weight(tell),
+        Frame::ResyncResponse(tell) => FRAME + tell_weight(tell),
         Frame::Refused(refused) => FRAME + refused.message.len() + refused.key.name.len(),
         Frame::Answer(answer) => FRAME + wire::body::encoded_len(answer),
         _ => FRAME,
     }
 }
 
-fn tell_weight(tell: &sync::frame::Tell) -> usize {
-    use sync::frame::{Tell, Top};
+fn tell_weight(tell: &sync::frame::ResyncResponse) -> usize {
+    use sync::frame::{ResyncResponse, Top};
     let top = |top: &Top| match top {
         Top::Branch(hashes) => hashes.len() * 44,
         Top::Bucket(objects) => objects.len() * 160,
     };
     match tell {
-        Tell::Sections { sections, .. } => sections.len() * 120,
-        Tell::Tops { tops, .. } => tops.iter().map(|(_, one)| 16 + top(one)).sum(),
-        Tell::Objects(_) | Tell::Wait(_) => 0,
+        ResyncResponse::Sections { sections, .. } => sections.len() * 120,
+        ResyncResponse::Tops { tops, .. } => tops.iter().map(|(_, one)| 16 + top(one)).sum(),
+        ResyncResponse::Objects(_) | ResyncResponse::Wait(_) => 0,
     }
 }

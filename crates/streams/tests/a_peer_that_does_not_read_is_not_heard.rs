@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Kind, ObjectKey, Timestamp};
-use streams::drive::Post;
-use streams::drive::{Ends, Orders, drive, orders};
-use streams::{EndsError, Incoming, MemoryShore, Order, Outgoing, Shore};
+use streams::task::Post;
+use streams::task::{LinkHandle, LinkTransport, orders, run_link};
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler, MemoryLinkHandler, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
 use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
@@ -20,14 +20,14 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Counts what is asked of it; check-ins end when they are let.
 struct Counting {
-    under: MemoryShore,
+    under: MemoryLinkHandler,
     loads: AtomicUsize,
     received: AtomicUsize,
     let_go: Semaphore,
 }
 
 #[async_trait]
-impl Shore for Counting {
+impl LinkHandler for Counting {
     fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
         self.under.with_sets(work)
     }
@@ -50,7 +50,7 @@ impl Shore for Counting {
     async fn received(&self, frame: Frame) -> Option<Frame> {
         self.received.fetch_add(1, Ordering::SeqCst);
         self.let_go.acquire().await.unwrap().forget();
-        Shore::received(&self.under, frame).await
+        LinkHandler::received(&self.under, frame).await
     }
 
     fn hello(&self, _: &Hello) {}
@@ -61,14 +61,14 @@ impl Shore for Counting {
         self.under.progress(link);
     }
 
-    async fn refound(&self) {}
+    async fn reincarnate(&self) {}
 }
 
 struct Pipe(mpsc::Receiver<Vec<Frame>>);
 
 #[async_trait]
-impl Incoming for Pipe {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for Pipe {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         Ok(self.0.recv().await)
     }
 }
@@ -77,8 +77,8 @@ impl Incoming for Pipe {
 struct Stuck;
 
 #[async_trait]
-impl Outgoing for Stuck {
-    async fn send(&mut self, _: Vec<Frame>) -> Result<(), EndsError> {
+impl FrameWriter for Stuck {
+    async fn send(&mut self, _: Vec<Frame>) -> Result<(), TransportError> {
         std::future::pending().await
     }
 
@@ -97,21 +97,21 @@ fn hello(instance: &str) -> Frame {
     }))
 }
 
-fn start(streams: bool) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, Orders) {
-    let under = MemoryShore::new("p".parse().unwrap());
+fn start(streams: bool) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
+    let under = MemoryLinkHandler::new("p".parse().unwrap());
     let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
-    let shore = Arc::new(Counting { under, loads, received, let_go });
+    let handler = Arc::new(Counting { under, loads, received, let_go });
     let (frames, taken) = mpsc::channel(1);
-    let ends = Ends {
-        incoming: streams.then(|| Box::new(Pipe(taken)) as Box<dyn Incoming>),
-        outgoing: streams.then(|| Box::new(Stuck) as Box<dyn Outgoing>),
+    let ends = LinkTransport {
+        reader: streams.then(|| Box::new(Pipe(taken)) as Box<dyn FrameReader>),
+        writer: streams.then(|| Box::new(Stuck) as Box<dyn FrameWriter>),
     };
     let config = LinkConfig::new(Role::Principal, Mode::Managed, "p", vec![Kind::new("Item")]);
     let (to, told) = orders();
-    let watch = shore.under.watch();
+    let watch = handler.under.watch();
     let link = Box::new(Link::new(config, Timestamp(0)));
-    tokio::spawn(drive(link, shore.clone(), ends, vec![hello("a")], watch, told));
-    (shore, frames, to)
+    tokio::spawn(run_link(link, handler.clone(), ends, vec![hello("a")], watch, told));
+    (handler, frames, to)
 }
 
 /// Everything that can happen has happened.
@@ -146,8 +146,8 @@ fn check_in() -> Frame {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_loaded_only_while_little_waits() {
-    let (shore, frames, _orders) = start(true);
-    shore.under.put("Item/web/big".parse().unwrap(), "u", Bytes::from(vec![b'x'; 1024 * 1024]), 0);
+    let (handler, frames, _orders) = start(true);
+    handler.under.put("Item/web/big".parse().unwrap(), "u", Bytes::from(vec![b'x'; 1024 * 1024]), 0);
     for _ in 0..10 {
         let asked = frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await;
         settled().await;
@@ -155,7 +155,7 @@ async fn answers_are_loaded_only_while_little_waits() {
             break;
         }
     }
-    let loads = shore.loads.load(Ordering::SeqCst);
+    let loads = handler.loads.load(Ordering::SeqCst);
     assert!(loads >= 24, "some are loaded: {loads}");
     assert!(loads < 40, "{loads} contents of a MiB each for a peer that reads none");
 }
@@ -175,21 +175,21 @@ async fn questions_are_heard_only_while_few_answers_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn check_ins_are_worked_on_two_at_a_time() {
-    let (shore, frames, _orders) = start(true);
+    let (handler, frames, _orders) = start(true);
     frames.send(vec![check_in(); 100]).await.unwrap();
     settled().await;
-    assert_eq!(shore.received.load(Ordering::SeqCst), 2);
-    shore.let_go.add_permits(5);
+    assert_eq!(handler.received.load(Ordering::SeqCst), 2);
+    handler.let_go.add_permits(5);
     settled().await;
-    assert_eq!(shore.received.load(Ordering::SeqCst), 7, "one more for each that ends");
+    assert_eq!(handler.received.load(Ordering::SeqCst), 7, "one more for each that ends");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_posted_over_what_waits_is_refused() {
-    let (shore, _frames, orders) = start(false);
+    let (handler, _frames, orders) = start(false);
     let post = |frames: Vec<Frame>| {
         let (answer, posted) = oneshot::channel();
-        let post = Order::Post(Box::new(Post { frames, wait: Duration::from_millis(1), answer }));
+        let post = LinkCommand::Post(Box::new(Post { frames, wait: Duration::from_millis(1), answer }));
         (orders.tell(post), posted)
     };
     let (taken, _first) = post(vec![check_in(); 10]);
@@ -198,11 +198,11 @@ async fn what_is_posted_over_what_waits_is_refused() {
     assert!(taken && again);
     let second = tokio::time::timeout(Duration::from_secs(1), second).await.unwrap();
     assert!(second.unwrap().busy, "the first ten are worked on");
-    shore.let_go.add_permits(100);
+    handler.let_go.add_permits(100);
     settled().await;
     let (_, third) = post(vec![check_in()]);
     assert!(!third.await.unwrap().busy);
-    assert_eq!(shore.received.load(Ordering::SeqCst), 11);
+    assert_eq!(handler.received.load(Ordering::SeqCst), 11);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +210,7 @@ async fn every_probe_is_answered() {
     let (_shore, frames, orders) = start(true);
     let probe = || {
         let (answer, heard) = oneshot::channel();
-        assert!(orders.tell(Order::Probe(answer)));
+        assert!(orders.tell(LinkCommand::Probe(answer)));
         heard
     };
     let (one, two) = (probe(), probe());

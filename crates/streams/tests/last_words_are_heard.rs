@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Kind, Timestamp};
-use streams::drive::{Ended, Ends, drive, orders};
-use streams::{EndsError, Incoming, MemoryShore, Outgoing};
+use streams::task::{Ended, LinkTransport, orders, run_link};
+use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
 use sync::frame::GoAway;
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Mode, Role};
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 struct Pipe(mpsc::Receiver<Vec<Frame>>);
 
 #[async_trait]
-impl Incoming for Pipe {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for Pipe {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         Ok(self.0.recv().await)
     }
 }
@@ -30,22 +30,22 @@ impl Incoming for Pipe {
 struct Broken(Arc<Notify>);
 
 #[async_trait]
-impl Outgoing for Broken {
-    async fn send(&mut self, _: Vec<Frame>) -> Result<(), EndsError> {
+impl FrameWriter for Broken {
+    async fn send(&mut self, _: Vec<Frame>) -> Result<(), TransportError> {
         self.0.notify_one();
-        Err(EndsError::Broke("reset".to_owned()))
+        Err(TransportError::Broke("reset".to_owned()))
     }
 
     async fn finish(&mut self) {}
 }
 
-fn start(incoming: Option<Box<dyn Incoming>>) -> (JoinHandle<Ended>, Arc<Notify>) {
-    let (shore, tried) = (Arc::new(MemoryShore::new("n1".parse().unwrap())), Arc::new(Notify::new()));
+fn start(reader: Option<Box<dyn FrameReader>>) -> (JoinHandle<Ended>, Arc<Notify>) {
+    let (handler, tried) = (Arc::new(MemoryLinkHandler::new("n1".parse().unwrap())), Arc::new(Notify::new()));
     let config = LinkConfig::new(Role::Agent, Mode::Managed, "one", vec![Kind::new("Item")]);
-    let ends = Ends { incoming, outgoing: Some(Box::new(Broken(tried.clone()))) };
+    let ends = LinkTransport { reader, writer: Some(Box::new(Broken(tried.clone()))) };
     let link = Box::new(Link::new(config, Timestamp(0)));
-    let (watch, (_, taken)) = (shore.watch(), orders());
-    (tokio::spawn(drive(link, shore, ends, Vec::new(), watch, taken)), tried)
+    let (watch, (_, taken)) = (handler.watch(), orders());
+    (tokio::spawn(run_link(link, handler, ends, Vec::new(), watch, taken)), tried)
 }
 
 #[tokio::test(start_paused = true)]

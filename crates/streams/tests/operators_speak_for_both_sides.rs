@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Kind, ObjectKey, Timestamp};
-use streams::drive::{Ends, Orders, drive, orders};
-use streams::{EndsError, Incoming, MemoryShore, Order, Outgoing};
+use streams::task::{LinkHandle, LinkTransport, orders, run_link};
+use streams::{FrameReader, FrameWriter, LinkCommand, MemoryLinkHandler, TransportError};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Mode, Role};
 use tokio::sync::mpsc;
@@ -18,35 +18,36 @@ use tokio::sync::mpsc;
 struct Pipe<T>(T);
 
 #[async_trait]
-impl Incoming for Pipe<mpsc::Receiver<Vec<Frame>>> {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for Pipe<mpsc::Receiver<Vec<Frame>>> {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         Ok(self.0.recv().await)
     }
 }
 
 #[async_trait]
-impl Outgoing for Pipe<mpsc::Sender<Vec<Frame>>> {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
-        self.0.send(frames).await.map_err(|_| EndsError::Broke("closed".to_owned()))
+impl FrameWriter for Pipe<mpsc::Sender<Vec<Frame>>> {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
+        self.0.send(frames).await.map_err(|_| TransportError::Broke("closed".to_owned()))
     }
 
     async fn finish(&mut self) {}
 }
 
-fn start(role: Role, shore: &Arc<MemoryShore>, ends: Ends) -> Orders {
+fn start(role: Role, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> LinkHandle {
     let (sender, taken) = orders();
     let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
     let link = Box::new(Link::new(config, Timestamp(0)));
-    tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
+    tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), handler.watch(), taken));
     sender
 }
 
-/// Links two shores; gives the way to the principal's link.
-fn link(principal: &Arc<MemoryShore>, agent: &Arc<MemoryShore>) -> (Orders, Orders) {
+/// Links two handlers; gives the way to the principal's link.
+fn link(principal: &Arc<MemoryLinkHandler>, agent: &Arc<MemoryLinkHandler>) -> (LinkHandle, LinkHandle) {
     let (down, from_principal) = mpsc::channel(8);
     let (up, from_agent) = mpsc::channel(8);
-    let here = Ends { incoming: Some(Box::new(Pipe(from_agent))), outgoing: Some(Box::new(Pipe(down))) };
-    let there = Ends { incoming: Some(Box::new(Pipe(from_principal))), outgoing: Some(Box::new(Pipe(up))) };
+    let here = LinkTransport { reader: Some(Box::new(Pipe(from_agent))), writer: Some(Box::new(Pipe(down))) };
+    let there =
+        LinkTransport { reader: Some(Box::new(Pipe(from_principal))), writer: Some(Box::new(Pipe(up))) };
     (start(Role::Principal, principal, here), start(Role::Agent, agent, there))
 }
 
@@ -60,31 +61,31 @@ async fn until(what: &str, mut so: impl FnMut() -> bool) {
     panic!("not seen: {what}");
 }
 
-fn put(shore: &MemoryShore, count: usize) {
+fn put(handler: &MemoryLinkHandler, count: usize) {
     for n in 0..count {
         let key: ObjectKey = format!("Item/web/i{n}").parse().unwrap();
-        shore.put(key, &format!("u{n}"), format!("{{\"n\":{n}}}").into(), 0);
+        handler.put(key, &format!("u{n}"), format!("{{\"n\":{n}}}").into(), 0);
     }
 }
 
 #[tokio::test]
 async fn orphans_wait_for_a_word_and_go_with_it() {
-    let principal = Arc::new(MemoryShore::new("p1".parse().unwrap()));
-    let agent = Arc::new(MemoryShore::new("a1".parse().unwrap()));
+    let principal = Arc::new(MemoryLinkHandler::new("p1".parse().unwrap()));
+    let agent = Arc::new(MemoryLinkHandler::new("a1".parse().unwrap()));
     put(&principal, 20);
     let (to_principal, to_agent) = link(&principal, &agent);
     until("all came", || agent.their_count() == 20).await;
-    let _ = to_principal.tell_in_turn(Order::Shutdown).await;
-    let _ = to_agent.tell_in_turn(Order::Shutdown).await;
+    let _ = to_principal.tell_in_turn(LinkCommand::Shutdown).await;
+    let _ = to_agent.tell_in_turn(LinkCommand::Shutdown).await;
     until("the links are over", || to_principal.is_over() && to_agent.is_over()).await;
 
     // The control plane is another one, which knows of four.
-    let restored = Arc::new(MemoryShore::new("p2".parse().unwrap()));
+    let restored = Arc::new(MemoryLinkHandler::new("p2".parse().unwrap()));
     put(&restored, 4);
     let (to_restored, _to_agent) = link(&restored, &agent);
     until("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
     assert_eq!(agent.their_count(), 20, "nothing is deleted before");
-    assert!(to_restored.tell_in_turn(Order::Approve).await);
+    assert!(to_restored.tell_in_turn(LinkCommand::Approve).await);
     until("they are gone", || agent.their_count() == 4).await;
     until("and the control plane knows", || restored.refused_there() == 0).await;
 }

@@ -31,7 +31,7 @@ pub struct Admission<Who> {
 pub enum Turn {
     /// Now.
     Now,
-    /// Ask again after this.
+    /// ResyncRequest again after this.
     Later(Duration),
 }
 

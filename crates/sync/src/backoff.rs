@@ -73,7 +73,7 @@ impl Backoff {
 
 /// When a side that lost its link comes back.
 #[derive(Clone, Debug)]
-pub struct Comeback {
+pub struct ReconnectPolicy {
     backoff: Backoff,
     not_before: Timestamp,
     unreached: bool,
@@ -81,10 +81,15 @@ pub struct Comeback {
     hastened: bool,
 }
 
-impl Comeback {
+impl ReconnectPolicy {
     /// At once; waits are spread by this seed: different for each node.
-    pub fn new(seed: u64) -> Comeback {
-        Comeback { backoff: Backoff::new(seed), not_before: Timestamp(0), unreached: false, hastened: false }
+    pub fn new(seed: u64) -> ReconnectPolicy {
+        ReconnectPolicy {
+            backoff: Backoff::new(seed),
+            not_before: Timestamp(0),
+            unreached: false,
+            hastened: false,
+        }
     }
 
     /// No link is to be opened before.

@@ -53,12 +53,12 @@ pub type Kept = (Stub, u64, Content);
 /// A batch of changes: durable as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Write {
-    /// Begin the own feed (again) in this life: whatever it held is forgotten first.
+    /// Begin the own feed (again) in this incarnation: whatever it held is forgotten first.
     pub found: Option<model::Incarnation>,
     /// Changes of the own feed in the order of their revisions, puts with their content.
     pub ours: Vec<(Change, Option<Content>)>,
     /// Tombstones of the own feed up to this revision are forgotten.
-    pub horizon: Option<u64>,
+    pub compacted: Option<u64>,
     /// Objects of the replica: put with stub, revision and content, or removed.
     pub theirs: Vec<(ObjectKey, Option<Kept>)>,
     /// The replica's cursor from now on.
@@ -82,10 +82,10 @@ pub enum UnsoundWrite {
         found: u64,
     },
     /// Tombstones would be forgotten that are yet to come.
-    #[error("horizon {horizon} is beyond change {head}, the last of the own feed")]
-    HorizonBeyond {
-        /// The horizon that came.
-        horizon: u64,
+    #[error("compacted {compacted} is beyond change {head}, the last of the own feed")]
+    CompactedBeyond {
+        /// The compacted that came.
+        compacted: u64,
         /// The number of the last change.
         head: u64,
     },
@@ -121,10 +121,10 @@ impl Write {
             }
             head = Some(change.rev);
         }
-        if let Some(horizon) = self.horizon {
+        if let Some(compacted) = self.compacted {
             let head = head.ok_or(UnsoundWrite::NoFeed)?;
-            if horizon > head {
-                return Err(UnsoundWrite::HorizonBeyond { horizon, head });
+            if compacted > head {
+                return Err(UnsoundWrite::CompactedBeyond { compacted, head });
             }
         }
         for (key, put) in &self.theirs {

@@ -107,10 +107,10 @@ pub fn name_of(frame: &Frame, from: Role, mode: Mode) -> Option<&str> {
         Frame::Hello(_) => HELLO,
         Frame::Ack(_) => PROCESSED,
         Frame::Refused(_) => ERROR,
-        Frame::Mark(_) => MARK,
+        Frame::Checkpoint(_) => MARK,
         Frame::Rewind(_) => REWIND,
-        Frame::Ask(_) => WALK_ASK,
-        Frame::Tell(_) => WALK_TELL,
+        Frame::ResyncRequest(_) => WALK_ASK,
+        Frame::ResyncResponse(_) => WALK_TELL,
         Frame::Interop(interop) => match **interop {
             Interop::RequestResync => REQUEST_RESOURCE_RESYNC,
             Interop::RequestList { .. } => REQUEST_SYNCED_RESOURCE_LIST,

@@ -38,7 +38,7 @@ pub enum State {
         /// The revision of its first change under this uid.
         born: u64,
     },
-    /// It is gone; the uid of the life that ended.
+    /// It is gone; the uid of the incarnation that ended.
     Gone {
         /// Its uid.
         uid: Arc<str>,
@@ -48,12 +48,12 @@ pub enum State {
 /// A feed as it is kept on disk: the newest change of each object, live or gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedFeed {
-    /// One life of the feed; a new one begins where its numbers would go back.
-    pub life: Incarnation,
+    /// One incarnation of the feed; a new one begins where its numbers would go back.
+    pub incarnation: Incarnation,
     /// The number of the last change.
     pub head: u64,
     /// Tombstones up to this number are forgotten.
-    pub horizon: u64,
+    pub compacted: u64,
     /// The newest change of each object, in any order.
     pub changes: Vec<Change>,
 }
@@ -85,7 +85,7 @@ pub enum Resume {
     From(u64),
     /// No: tombstones after its cursor are forgotten.
     Behind,
-    /// No: its cursor is of another life of the feed.
+    /// No: its cursor is of another incarnation of the feed.
     OtherLife,
     /// No: it has more than the feed knows; the feed was restored from an old backup.
     AheadOfHead,
@@ -101,9 +101,9 @@ struct Lane {
 /// A set with the order of its changes.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    life: Incarnation,
+    incarnation: Incarnation,
     head: u64,
-    horizon: u64,
+    compacted: u64,
     most_gone: usize,
     gone: usize,
     by_key: BTreeMap<ObjectKey, (u64, State)>,
@@ -115,12 +115,12 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// An empty feed at the beginning of its life.
-    pub fn new(life: Incarnation) -> Feed {
+    /// An empty feed at the beginning of its incarnation.
+    pub fn new(incarnation: Incarnation) -> Feed {
         Feed {
-            life,
+            incarnation,
             head: 0,
-            horizon: 0,
+            compacted: 0,
             most_gone: MAX_TOMBSTONES,
             gone: 0,
             by_key: BTreeMap::new(),
@@ -133,14 +133,14 @@ impl Feed {
 
     /// The feed as it was kept. Of two changes of one object the newer counts.
     pub fn restore(saved: SavedFeed) -> Feed {
-        let mut feed = Feed::new(saved.life);
+        let mut feed = Feed::new(saved.incarnation);
         let mut changes = saved.changes;
         changes.sort_by_key(|change| change.rev);
         for change in changes {
             feed.place(change);
         }
         feed.head = saved.head.max(feed.head);
-        feed.horizon = saved.horizon;
+        feed.compacted = saved.compacted;
         feed
     }
 
@@ -159,9 +159,9 @@ impl Feed {
             state: state.clone(),
         };
         SavedFeed {
-            life: self.life.clone(),
+            incarnation: self.incarnation.clone(),
             head: self.head,
-            horizon: self.horizon,
+            compacted: self.compacted,
             changes: self.by_key.iter().map(change).collect(),
         }
     }
@@ -183,7 +183,7 @@ impl Feed {
         Planner { feed: self, next: self.head + 1, over: BTreeMap::new(), sections: BTreeSet::new() }
     }
 
-    /// Takes a change that is durable. Returned is the new horizon when tombstones had to be
+    /// Takes a change that is durable. Returned is the new compacted when tombstones had to be
     /// forgotten: it belongs into the next [`crate::durable::Write`].
     ///
     /// # Errors
@@ -262,15 +262,15 @@ impl Feed {
                 break;
             };
             self.gone -= 1;
-            self.horizon = rev;
+            self.compacted = rev;
             self.by_key.remove(&key);
         }
-        self.horizon
+        self.compacted
     }
 
-    /// Which life of the feed this is.
-    pub fn life(&self) -> &Incarnation {
-        &self.life
+    /// Which incarnation of the feed this is.
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
     }
 
     /// The number of the last change; 0 before the first.
@@ -279,13 +279,13 @@ impl Feed {
     }
 
     /// Tombstones up to this number are forgotten.
-    pub fn horizon(&self) -> u64 {
-        self.horizon
+    pub fn compacted(&self) -> u64 {
+        self.compacted
     }
 
     /// Where the feed stands.
     pub fn cursor(&self) -> Cursor {
-        Cursor { incarnation: self.life.clone(), seq: self.head }
+        Cursor { incarnation: self.incarnation.clone(), seq: self.head }
     }
 
     /// How many objects there are.
@@ -375,22 +375,22 @@ impl Feed {
 
     /// Whether a replica that stands at a cursor can go on by changes alone.
     pub fn can_resume(&self, cursor: &Cursor) -> Resume {
-        if cursor.incarnation != self.life {
+        if cursor.incarnation != self.incarnation {
             Resume::OtherLife
         } else if cursor.seq > self.head {
             Resume::AheadOfHead
-        } else if cursor.seq < self.horizon {
+        } else if cursor.seq < self.compacted {
             Resume::Behind
         } else {
             Resume::From(cursor.seq)
         }
     }
 
-    /// The same objects in a new life, numbered anew; tombstones are not carried over. For a
+    /// The same objects in a new incarnation, numbered anew; tombstones are not carried over. For a
     /// feed restored from an old backup, whose numbers were given out before.
     #[must_use]
-    pub fn refound(&self, life: Incarnation) -> Feed {
-        let mut feed = Feed::new(life);
+    pub fn reincarnate(&self, incarnation: Incarnation) -> Feed {
+        let mut feed = Feed::new(incarnation);
         feed.most_gone = self.most_gone;
         let mut live: Vec<(u64, &ObjectKey, &Stub)> = self
             .by_key

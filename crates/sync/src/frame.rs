@@ -20,8 +20,8 @@ pub const VERSIONS: (u32, u32) = (1, 1);
 pub const RUN: u64 = 1 << 32;
 /// Runs are below this, so that no number of an event overflows.
 pub const MAX_RUN: u64 = 1 << 31;
-/// The most paths in one [`Ask::Tops`], and keys in one [`Ask::Objects`].
-pub const MAX_ASKED: usize = 256;
+/// The most paths in one [`ResyncRequest::Tops`], and keys in one [`ResyncRequest::Objects`].
+pub const MAX_REQUESTED: usize = 256;
 
 /// One thing said on a link.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +36,13 @@ pub enum Frame {
     /// source of truth. The event counts as acknowledged.
     Refused(Box<Refused>),
     /// The sender has said all up to here, and its set has this root then.
-    Mark(Mark),
+    Checkpoint(Checkpoint),
     /// Go on from here: what came does not fit what is durable.
     Rewind(Rewind),
     /// A question of the resync walk.
-    Ask(Box<Ask>),
+    ResyncRequest(Box<ResyncRequest>),
     /// Its answer.
-    Tell(Box<Tell>),
+    ResyncResponse(Box<ResyncResponse>),
     /// The resync that the source document describes, for peers without the walk.
     Interop(Box<Interop>),
     /// Are you there?
@@ -100,7 +100,7 @@ pub struct Hello {
     pub role: Role,
     /// The mode that it takes the node to be in.
     pub mode: Mode,
-    /// One life of the sender's process: two at once under one identity are two agents.
+    /// One instance of the sender's process: two at once under one identity are two agents.
     pub instance: String,
     /// Where its own feed stands.
     pub head: Cursor,
@@ -129,7 +129,7 @@ pub enum Op {
         /// The receiver cannot have had it: it came into being after its cursor (`create`).
         created: bool,
     },
-    /// It is gone; the uid of the life that ended.
+    /// It is gone; the uid of the incarnation that ended.
     Delete {
         /// Its uid.
         uid: std::sync::Arc<str>,
@@ -185,10 +185,10 @@ pub struct Refused {
 
 /// Where a feed stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct Checkpoint {
     /// Numbers on this link up to here belong to it.
     pub seq: u64,
-    /// The feed's life and number.
+    /// The feed's incarnation and number.
     pub cursor: Cursor,
     /// The root of its set there.
     pub root: Digest,
@@ -206,7 +206,7 @@ pub struct Rewind {
 
 /// Questions of the walk; the replica asks, the source answers from one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
     Sections,
     /// What is at these places?
@@ -224,7 +224,7 @@ pub enum Ask {
 
 /// Answers of the walk.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Tell {
+pub enum ResyncResponse {
     /// The snapshot's place in the feed, and its sections with their roots.
     Sections {
         /// Where the feed stood.
@@ -289,7 +289,7 @@ pub struct Resource {
     pub checksum: Option<Digest>,
 }
 
-/// A sign of life.
+/// A sign of incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ping {
     /// Comes back with the answer.

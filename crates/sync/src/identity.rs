@@ -75,7 +75,7 @@ pub fn decide(
 }
 
 /// Whether a delete is of the object that is here: not one for an older uid that comes late.
-/// `here_rev` and `delete_rev` are changes of one life of the source's feed.
+/// `here_rev` and `delete_rev` are changes of one incarnation of the source's feed.
 pub fn delete_applies(here: Local<'_>, here_rev: u64, deleted_uid: &str, delete_rev: u64) -> bool {
     here.source_uid == Some(deleted_uid) || delete_rev > here_rev
 }

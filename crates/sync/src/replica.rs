@@ -27,7 +27,7 @@ const MAX_UNFIT_REASON: usize = 512;
 
 /// An object of the source that could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct RejectedObject {
     /// What it is at the source; `None` when its removal failed.
     pub stub: Option<Stub>,
     /// The change that could not be applied.
@@ -42,13 +42,13 @@ pub struct Unfit {
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
     cursor: Option<Cursor>,
-    /// The life of the feed whose changes are taken as they come.
-    life: Option<Incarnation>,
+    /// The incarnation of the feed whose changes are taken as they come.
+    incarnation: Option<Incarnation>,
     objects: BTreeMap<ObjectKey, (Stub, u64)>,
     uids: BTreeMap<(Kind, Arc<str>), ObjectKey>,
-    unfit: BTreeMap<ObjectKey, Unfit>,
+    rejected: BTreeMap<ObjectKey, RejectedObject>,
     /// Others that could not be taken, of which nothing is kept.
-    unnamed: u64,
+    evicted: u64,
     /// Objects of each section.
     sections: BTreeMap<SectionKey, usize>,
     /// Bytes of the contents of all objects.
@@ -68,8 +68,8 @@ impl Replica {
 
     /// The replica as it was kept.
     pub fn restore(saved: SavedReplica) -> Replica {
-        let life = saved.cursor.as_ref().map(|cursor| cursor.incarnation.clone());
-        let mut replica = Replica { cursor: saved.cursor, life, ..Replica::default() };
+        let incarnation = saved.cursor.as_ref().map(|cursor| cursor.incarnation.clone());
+        let mut replica = Replica { cursor: saved.cursor, incarnation, ..Replica::default() };
         for (key, stub, rev) in saved.objects {
             replica.put(key, stub, rev);
         }
@@ -124,19 +124,19 @@ impl Replica {
     }
 
     /// What could not be taken, and why: at most [`MAX_UNFIT`] objects.
-    pub fn unfit(&self) -> &BTreeMap<ObjectKey, Unfit> {
-        &self.unfit
+    pub fn rejected(&self) -> &BTreeMap<ObjectKey, RejectedObject> {
+        &self.rejected
     }
 
-    /// How many times more than [`Replica::unfit`] says something could not be taken, since the
+    /// How many times more than [`Replica::rejected`] says something could not be taken, since the
     /// last resync. While there are any, roots cannot be compared.
-    pub fn unnamed(&self) -> u64 {
-        self.unnamed
+    pub fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// How many objects could not be taken, as far as that is known.
     pub fn refused(&self) -> u64 {
-        self.unnamed.saturating_add(self.unfit.len() as u64)
+        self.evicted.saturating_add(self.rejected.len() as u64)
     }
 
     /// The key under which an object of a kind with this uid is here.
@@ -156,14 +156,14 @@ impl Replica {
         self.set().root()
     }
 
-    /// Whether changes of this life can be taken as they come.
-    pub(crate) fn is_of(&self, life: &Incarnation) -> bool {
-        self.life.as_ref() == Some(life) || (self.objects.is_empty() && self.refused() == 0)
+    /// Whether changes of this incarnation can be taken as they come.
+    pub(crate) fn is_of(&self, incarnation: &Incarnation) -> bool {
+        self.incarnation.as_ref() == Some(incarnation) || (self.objects.is_empty() && self.refused() == 0)
     }
 
-    /// Changes of this life are taken from now on.
-    pub(crate) fn begin_life(&mut self, life: &Incarnation) {
-        self.life = Some(life.clone());
+    /// Changes of this incarnation are taken from now on.
+    pub(crate) fn begin_incarnation(&mut self, incarnation: &Incarnation) {
+        self.incarnation = Some(incarnation.clone());
     }
 
     pub(crate) fn set_cursor(&mut self, cursor: Cursor) {
@@ -171,8 +171,8 @@ impl Replica {
     }
 
     pub(crate) fn put(&mut self, key: ObjectKey, stub: Stub, rev: u64) {
-        if !self.unfit.is_empty() {
-            self.unfit.remove(&key);
+        if !self.rejected.is_empty() {
+            self.rejected.remove(&key);
         }
         self.bytes = self.bytes.saturating_add(stub.size);
         match self.objects.get_mut(&key) {
@@ -198,7 +198,7 @@ impl Replica {
     }
 
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        self.unfit.remove(key);
+        self.rejected.remove(key);
         if let Some((old, _)) = self.objects.remove(key) {
             self.bytes = self.bytes.saturating_sub(old.size);
             if let Some(count) = self.sections.get_mut(&key.section) {
@@ -213,30 +213,32 @@ impl Replica {
     }
 
     /// Remembers what could not be taken; only counts it when there is no room for more.
-    pub(crate) fn refuse(&mut self, key: ObjectKey, mut unfit: Unfit) {
+    pub(crate) fn refuse(&mut self, key: ObjectKey, mut rejected: RejectedObject) {
         let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
-        let full = self.unfit.len() >= MAX_UNFIT && !self.unfit.contains_key(&key);
+        let full = self.rejected.len() >= MAX_UNFIT && !self.rejected.contains_key(&key);
         if full || name > MAX_UNFIT_NAME {
-            self.unnamed = self.unnamed.saturating_add(1);
+            self.evicted = self.evicted.saturating_add(1);
             return;
         }
-        let end = unfit.message.floor_char_boundary(MAX_UNFIT_REASON);
-        unfit.message.truncate(end);
-        self.unfit.insert(key.clone(), unfit);
+        let end = rejected.message.floor_char_boundary(MAX_UNFIT_REASON);
+        rejected.message.truncate(end);
+        self.rejected.insert(key.clone(), rejected);
         self.changed(key);
     }
 
     /// A resync counts anew what there is no room to remember.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.unnamed = 0;
+        self.evicted = 0;
     }
 
     /// Forgets refusals for want of room once there is room for all of them; whether there
     /// were any.
     pub(crate) fn forget_surplus(&mut self, most: usize, most_bytes: u64) -> bool {
         let (mut free, mut bytes, mut sections) = (Vec::new(), self.bytes, BTreeSet::new());
-        for (key, unfit) in self.unfit.iter().filter(|(_, unfit)| unfit.code == crate::refusal::TOO_MANY) {
-            bytes = bytes.saturating_add(unfit.stub.as_ref().map_or(0, |stub| stub.size));
+        for (key, rejected) in
+            self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::TOO_MANY)
+        {
+            bytes = bytes.saturating_add(rejected.stub.as_ref().map_or(0, |stub| stub.size));
             if !self.has_section(&key.section) {
                 sections.insert(&key.section);
             }
@@ -255,28 +257,32 @@ impl Replica {
 
     /// Forgets what failed for now on a link that is over: nobody tries it any more.
     pub(crate) fn forget_failing(&mut self) {
-        let failing = self.unfit.iter().filter(|(_, unfit)| unfit.code == crate::refusal::FAILS);
+        let failing = self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::FAILS);
         let failing = failing.map(|(key, _)| key.clone()).collect();
         self.forget(failing);
     }
 
     fn forget(&mut self, refused: Vec<ObjectKey>) {
         for key in refused {
-            self.unfit.remove(&key);
+            self.rejected.remove(&key);
             self.changed(key);
         }
     }
 
     /// Forgets refusals for a uid that no other object has any more; whether there were any.
     pub(crate) fn forget_twins(&mut self) -> bool {
-        let free = |key: &ObjectKey, unfit: &Unfit| {
-            let uid = unfit.stub.as_ref().map(|stub| &stub.uid);
-            unfit.code == crate::refusal::UID_TWICE
+        let free = |key: &ObjectKey, rejected: &RejectedObject| {
+            let uid = rejected.stub.as_ref().map(|stub| &stub.uid);
+            rejected.code == crate::refusal::UID_TWICE
                 && uid
                     .is_some_and(|uid| self.holder(&key.section.kind, uid).is_none_or(|holder| holder == key))
         };
-        let free: Vec<ObjectKey> =
-            self.unfit.iter().filter(|(key, unfit)| free(key, unfit)).map(|(key, _)| key.clone()).collect();
+        let free: Vec<ObjectKey> = self
+            .rejected
+            .iter()
+            .filter(|(key, rejected)| free(key, rejected))
+            .map(|(key, _)| key.clone())
+            .collect();
         let any = !free.is_empty();
         self.forget(free);
         any
@@ -294,10 +300,10 @@ impl Replica {
             return;
         }
         let keys = std::mem::take(&mut self.unsettled);
-        let (objects, unfit) = (&self.objects, &self.unfit);
+        let (objects, rejected) = (&self.objects, &self.rejected);
         self.set.edit_all(keys.into_iter().map(|key| {
-            let stub = match unfit.get(&key) {
-                Some(unfit) => unfit.stub.clone(),
+            let stub = match rejected.get(&key) {
+                Some(rejected) => rejected.stub.clone(),
                 None => objects.get(&key).map(|(stub, _)| stub.clone()),
             };
             (key, stub)

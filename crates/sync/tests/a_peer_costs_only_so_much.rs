@@ -1,5 +1,5 @@
 //! SYN-4 to SYN-6, SYN-12, LIF-5: whatever the other side says, what it costs here is bounded:
-//! objects, refusals, questions, loads, permits, new lives, numbers.
+//! objects, refusals, questions, loads, permits, new incarnations, numbers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,9 @@ use model::log::Cursor;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Ack, Ask, Event, Frame, GoAway, Interop, Mark, Op, Ping, RUN, Resource, Rewind};
+use sync::frame::{
+    Ack, Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, RUN, Resource, ResyncRequest, Rewind,
+};
 use sync::link::{Note, Standing};
 use sync::replica::MAX_UNFIT;
 use sync::{Feed, Input, Mode, Replica};
@@ -37,7 +39,7 @@ fn closed(pair: &Pair, at: usize) -> Option<&'static str> {
 }
 
 fn codes(pair: &Pair, at: usize) -> Vec<&str> {
-    pair.sides[at].replica.unfit().values().map(|unfit| unfit.code.as_str()).collect()
+    pair.sides[at].replica.rejected().values().map(|rejected| rejected.code.as_str()).collect()
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     }
     pair.connect();
     let replica = &pair.sides[PRINCIPAL].replica;
-    assert_eq!((replica.unfit().len(), replica.refused()), (MAX_UNFIT, 3000));
+    assert_eq!((replica.rejected().len(), replica.refused()), (MAX_UNFIT, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), 3000, "all are counted");
     let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere { .. }));
     assert!(noted.count() <= 32, "not a line for each");
@@ -209,12 +211,12 @@ fn a_permit_is_not_kept_by_asking() {
     let mut pair = filled(10);
     pair.connect();
     pair.wires.iter_mut().for_each(std::collections::VecDeque::clear);
-    pair.give(PRINCIPAL, Input::Frame(Frame::Ask(Box::new(Ask::Sections))));
+    pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Sections))));
     pair.give(PRINCIPAL, Input::Admitted);
     for _ in 0..20 {
         let section = key(APP, "x").section;
-        let tops = Ask::Tops { section, paths: vec![Vec::new()] };
-        pair.give(PRINCIPAL, Input::Frame(Frame::Ask(Box::new(tops))));
+        let tops = ResyncRequest::Tops { section, paths: vec![Vec::new()] };
+        pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(tops))));
         pair.now = pair.now.plus(Duration::from_secs(30));
         pair.give(PRINCIPAL, Input::Tick);
     }
@@ -226,21 +228,21 @@ fn a_new_life_is_not_begun_on_demand() {
     let mut pair = filled(10);
     pair.connect();
     pair.disconnect();
-    let life = pair.sides[PRINCIPAL].feed.life().clone();
+    let incarnation = pair.sides[PRINCIPAL].feed.incarnation().clone();
     let mut saved = pair.sides[AGENT].replica.saved();
-    saved.cursor = Some(Cursor { incarnation: life.clone(), seq: i64::MAX as u64 });
+    saved.cursor = Some(Cursor { incarnation: incarnation.clone(), seq: i64::MAX as u64 });
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.sides[PRINCIPAL].refound_again = Some(Duration::from_secs(u64::MAX));
     pair.connect();
-    assert_eq!(pair.sides[PRINCIPAL].closed, Some(("refounded-before", Some(3600))));
-    assert_eq!(*pair.sides[PRINCIPAL].feed.life(), life);
+    assert_eq!(pair.sides[PRINCIPAL].closed, Some(("reincarnated-before", Some(3600))));
+    assert_eq!(*pair.sides[PRINCIPAL].feed.incarnation(), incarnation);
     assert_eq!(pair.link(PRINCIPAL).acked(), None, "nobody has more than there is");
-    assert_eq!(pair.sides[PRINCIPAL].lives, 1, "asked for once");
+    assert_eq!(pair.sides[PRINCIPAL].incarnations, 1, "asked for once");
 }
 
 #[test]
 fn numbers_of_the_other_side_overflow_nothing() {
-    let mark = || Mark {
+    let mark = || Checkpoint {
         seq: u64::MAX,
         cursor: Cursor { incarnation: "p".parse().unwrap(), seq: 1 },
         root: Digest::ZERO,
@@ -252,7 +254,7 @@ fn numbers_of_the_other_side_overflow_nothing() {
     };
     for frame in [
         Frame::Event(Box::new(event())),
-        Frame::Mark(mark()),
+        Frame::Checkpoint(mark()),
         Frame::Rewind(Rewind { from: None, run: u64::MAX }),
     ] {
         let mut pair = filled(2);

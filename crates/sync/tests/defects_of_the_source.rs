@@ -7,7 +7,7 @@
 mod pair;
 
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Tell};
+use sync::frame::{Ack, Capabilities, Frame, Interop, Op, ResyncResponse};
 use sync::link::{Note, Outcome, Standing, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
@@ -317,7 +317,7 @@ fn a_source_from_an_old_backup_begins_a_new_life() {
         pair.sides[PRINCIPAL].contents.insert(key(APP, &format!("a{n}")), format!("content {n}").into());
     }
     pair.connect();
-    assert_eq!(pair.sides[PRINCIPAL].closed, Some(("refounded", Some(0))));
+    assert_eq!(pair.sides[PRINCIPAL].closed, Some(("reincarnated", Some(0))));
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(pair.sides[AGENT].replica.cursor().unwrap().incarnation.as_str(), "x1");
@@ -393,9 +393,9 @@ fn a_type_from_the_wrong_side_is_refused_by_name() {
         let mut pair = Pair::new(mode);
         pair.put(from, &key(kind, "x"), "u", "content");
         pair.connect();
-        let unfit = pair.sides[1 - from].replica.unfit();
+        let rejected = pair.sides[1 - from].replica.rejected();
         assert_eq!(
-            unfit.get(&key(kind, "x")).map(|unfit| unfit.code.as_str()),
+            rejected.get(&key(kind, "x")).map(|rejected| rejected.code.as_str()),
             Some(expected),
             "{mode:?} {kind}"
         );
@@ -416,9 +416,9 @@ fn bad_objects_have_names() {
     pair.pass(200);
     let codes: Vec<(String, String)> = pair.sides[AGENT]
         .replica
-        .unfit()
+        .rejected()
         .iter()
-        .map(|(key, unfit)| (key.name.to_string(), unfit.code.clone()))
+        .map(|(key, rejected)| (key.name.to_string(), rejected.code.clone()))
         .collect();
     let expected =
         [("big", "too-large"), ("lie", "digest-mismatch"), ("nouid", "no-uid"), ("two", "uid-twice")];
@@ -439,7 +439,7 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
         pair.sides[source].config.capabilities = Capabilities { walk: false, ..Capabilities::ALL };
         pair.connect();
         pair.disconnect();
-        // The source restarts and has another life; the replica has one that is gone, one
+        // The source restarts and has another incarnation; the replica has one that is gone, one
         // that differs, and lacks one.
         let mut saved = pair.sides[1 - source].replica.saved();
         saved.objects.remove(0);
@@ -447,7 +447,7 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
         let stray = (key(APP, "stray"), model::Stub { uid: "s".into(), ..model::Stub::of(b"") }, 1);
         saved.objects.push(stray);
         pair.sides[1 - source].replica = sync::Replica::restore(saved);
-        pair.sides[source].feed = pair.sides[source].feed.refound("second".parse().unwrap());
+        pair.sides[source].feed = pair.sides[source].feed.reincarnate("second".parse().unwrap());
         pair.connect();
         assert!(pair.is_equal(source));
         let said = |at: usize| -> Vec<&'static str> {
@@ -497,8 +497,8 @@ fn a_walk_costs_what_differs() {
         .frames
         .iter()
         .map(|frame| match frame {
-            Frame::Tell(tell) => match &**tell {
-                Tell::Tops { tops, .. } => tops.len(),
+            Frame::ResyncResponse(tell) => match &**tell {
+                ResyncResponse::Tops { tops, .. } => tops.len(),
                 _ => 0,
             },
             _ => 0,

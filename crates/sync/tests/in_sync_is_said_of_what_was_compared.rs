@@ -31,7 +31,7 @@ fn behind_is_not_in_sync() {
     let mut pair = filled(5);
     pair.drops = |to, frame| match frame {
         Frame::Event(event) => event.rev > 2,
-        Frame::Mark(_) => true,
+        Frame::Checkpoint(_) => true,
         _ => false,
     } && to == AGENT;
     pair.connect();
@@ -41,7 +41,7 @@ fn behind_is_not_in_sync() {
     pair.drops = |_, _| false;
     pair.pass(30);
     assert_eq!(standing(&pair, AGENT), Standing::InSync);
-    // A change whose event is lost is known by a sign of life.
+    // A change whose event is lost is known by a sign of incarnation.
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
     pair.put(PRINCIPAL, &key(APP, "new"), "n", "x");
     pair.run();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::Timestamp;
 use sync::admission::{Admission, PERMIT_KEPT, Pace, TURN_KEPT, Turn};
-use sync::backoff::{BACK_WITHIN, Backoff, Comeback, LONGEST_ASKED, POLL_WITHOUT_STREAM, poll_at};
+use sync::backoff::{BACK_WITHIN, Backoff, LONGEST_ASKED, POLL_WITHOUT_STREAM, ReconnectPolicy, poll_at};
 
 #[test]
 fn permits_go_in_the_order_of_asking() {
@@ -101,38 +101,38 @@ fn who_lost_theirs_together_come_back_one_by_one() {
 fn who_was_away_long_comes_back_soon_after_the_other_side_is_there_again() {
     let hour = Some(Duration::from_secs(3600));
     for seed in 0..200 {
-        let mut comeback = Comeback::new(seed);
+        let mut reconnect = ReconnectPolicy::new(seed);
         let mut now = Timestamp(0);
         for _ in 0..10 {
-            comeback.failed(now, None, true);
-            now = comeback.not_before();
+            reconnect.failed(now, None, true);
+            now = reconnect.not_before();
         }
-        comeback.failed(now, None, true);
-        assert!(comeback.not_before() >= now.plus(Duration::from_secs(45)), "it waits long by now");
-        comeback.reached(now);
-        assert!(comeback.not_before() <= now.plus(BACK_WITHIN), "a call came through");
-        comeback.reached(now.plus(BACK_WITHIN));
-        assert!(comeback.not_before() <= now.plus(BACK_WITHIN), "that counts once");
+        reconnect.failed(now, None, true);
+        assert!(reconnect.not_before() >= now.plus(Duration::from_secs(45)), "it waits long by now");
+        reconnect.reached(now);
+        assert!(reconnect.not_before() <= now.plus(BACK_WITHIN), "a call came through");
+        reconnect.reached(now.plus(BACK_WITHIN));
+        assert!(reconnect.not_before() <= now.plus(BACK_WITHIN), "that counts once");
 
         // Links alone may be what does not come through: then the waits stay long.
-        comeback.failed(now, None, true);
-        comeback.reached(now);
-        assert!(comeback.not_before() >= now.plus(Duration::from_secs(45)));
-        comeback.worked();
-        comeback.failed(now, None, true);
-        comeback.reached(now);
-        assert!(comeback.not_before() <= now.plus(BACK_WITHIN));
+        reconnect.failed(now, None, true);
+        reconnect.reached(now);
+        assert!(reconnect.not_before() >= now.plus(Duration::from_secs(45)));
+        reconnect.worked();
+        reconnect.failed(now, None, true);
+        reconnect.reached(now);
+        assert!(reconnect.not_before() <= now.plus(BACK_WITHIN));
 
         // Who was asked to stay away, or does not come through, stays away.
-        comeback.failed(now, hour, false);
-        comeback.reached(now);
-        assert!(comeback.not_before() >= now.plus(Duration::from_secs(3600)));
-        comeback.lost(now, hour);
-        assert!(comeback.not_before() >= now.plus(Duration::from_secs(3600) - BACK_WITHIN));
-        comeback.lost(now, None);
-        assert!(comeback.not_before() <= now.plus(BACK_WITHIN));
-        comeback.at_once(now);
-        assert_eq!(comeback.not_before(), now);
+        reconnect.failed(now, hour, false);
+        reconnect.reached(now);
+        assert!(reconnect.not_before() >= now.plus(Duration::from_secs(3600)));
+        reconnect.lost(now, hour);
+        assert!(reconnect.not_before() >= now.plus(Duration::from_secs(3600) - BACK_WITHIN));
+        reconnect.lost(now, None);
+        assert!(reconnect.not_before() <= now.plus(BACK_WITHIN));
+        reconnect.at_once(now);
+        assert_eq!(reconnect.not_before(), now);
     }
 }
 

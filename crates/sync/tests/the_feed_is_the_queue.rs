@@ -70,7 +70,8 @@ fn where_a_replica_stands() {
         horizons.extend(feed.commit(gone).unwrap());
     }
     assert_eq!((horizons, feed.tombstones()), (vec![4], 7), "an eighth goes at once");
-    let at = |life: &str, seq| feed.can_resume(&Cursor { incarnation: life.parse().unwrap(), seq });
+    let at =
+        |incarnation: &str, seq| feed.can_resume(&Cursor { incarnation: incarnation.parse().unwrap(), seq });
     assert_eq!(at("l", 18), Resume::From(18));
     assert_eq!(at("l", 4), Resume::From(4));
     assert_eq!(at("l", 3), Resume::Behind);
@@ -110,7 +111,7 @@ proptest! {
         let mut again = Feed::restore(feed.saved());
         prop_assert_eq!(again.root(), feed.root());
         prop_assert_eq!(again.changes_after(0, usize::MAX), changes);
-        let mut new = feed.refound("m".parse().unwrap());
+        let mut new = feed.reincarnate("m".parse().unwrap());
         prop_assert_eq!(new.root(), feed.root());
         prop_assert_eq!((new.head(), new.tombstones()), (feed.len() as u64, 0));
     }

@@ -46,7 +46,7 @@ fn an_unknown_policy_warns_and_falls_back() {
 fn a_delete_of_an_older_life_that_comes_late_is_ignored() {
     let here = || Local { source_uid: Some("new"), same: true };
     assert!(delete_applies(here(), 9, "new", 5));
-    assert!(delete_applies(here(), 9, "newer", 12), "a life that was never heard of began and ended");
+    assert!(delete_applies(here(), 9, "newer", 12), "an incarnation that was never heard of began and ended");
     assert!(!delete_applies(here(), 9, "old", 5));
 }
 

@@ -49,7 +49,7 @@ pub const STREAM: &str = "/v1/agent/stream";
 pub const SUBSCRIBE: &str = "/muster.v1.EventStream/Subscribe";
 /// gRPC: frames up.
 pub const PUSH: &str = "/muster.v1.EventStream/Push";
-/// gRPC: a sign of life.
+/// gRPC: a sign of incarnation.
 pub const PING: &str = "/muster.v1.EventStream/Ping";
 /// gRPC: what the control plane speaks.
 pub const VERSION: &str = "/muster.v1.Version/Version";

@@ -1,7 +1,7 @@
 //! Server-sent events: frames as JSON, each with the cursor to go on from (SYN-11).
 //!
 //! `data:` is the event as JSON in one line; its type is in there, so there is no `event:`
-//! and every client's plain message handler gets it. `id:` is `life.rev` of the
+//! and every client's plain message handler gets it. `id:` is `incarnation.rev` of the
 //! control plane's feed: once the event and all before it are durable at the node, it has
 //! everything up to there. A client that comes back with it in `Last-Event-ID` misses nothing.
 
@@ -27,9 +27,9 @@ pub fn cursor_text(cursor: &Cursor) -> String {
 
 /// Reads what [`cursor_text`] writes; `None` when it is something else.
 pub fn read_cursor(text: &str) -> Option<Cursor> {
-    let (life, rev) = text.rsplit_once('.')?;
+    let (incarnation, rev) = text.rsplit_once('.')?;
     let seq = rev.bytes().all(|b| b.is_ascii_digit()).then(|| rev.parse().ok())??;
-    Some(Cursor { incarnation: life.parse().ok()?, seq })
+    Some(Cursor { incarnation: incarnation.parse().ok()?, seq })
 }
 
 /// Appends a frame to `out` as one event. Only a numbered change of the feed has an `id:`.
@@ -38,10 +38,10 @@ pub fn read_cursor(text: &str) -> Option<Cursor> {
 /// [`WriteFrameError`]; then nothing was appended.
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
     let start = out.len();
-    if let (Frame::Event(event), Some(life)) = (frame, origin.life())
+    if let (Frame::Event(event), Some(incarnation)) = (frame, origin.incarnation())
         && event.seq > 0
     {
-        let cursor = Cursor { incarnation: life.clone(), seq: event.upto };
+        let cursor = Cursor { incarnation: incarnation.clone(), seq: event.upto };
         line("id", cursor_text(&cursor).as_bytes(), out);
     }
     out.extend_from_slice(b"data: ");

@@ -169,12 +169,12 @@ fn numbers_that_overflow_are_not_read() {
 
 #[test]
 fn what_a_walk_tells_is_bounded() {
-    use sync::frame::{Tell, Top};
+    use sync::frame::{ResyncResponse, Top};
     let tell = |name: &str, uid: &str, size: u64| {
         let stub = model::Stub { uid: uid.into(), digest: model::Digest::ZERO, size };
         let section = model::SectionKey { kind: model::Kind::new("Site"), namespace: "web".into() };
         let tops = vec![(Vec::new(), Top::Bucket(vec![(name.into(), stub)]))];
-        read(json_of(&Frame::Tell(Box::new(Tell::Tops { section, tops }))))
+        read(json_of(&Frame::ResyncResponse(Box::new(ResyncResponse::Tops { section, tops }))))
     };
     assert!(tell("index", "u", MAX_CONTENT as u64).is_ok());
     let long = "x".repeat(1025);

@@ -11,7 +11,8 @@ use model::exchange::{Answer, CheckIn};
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use support::{cursor, hello, put};
 use sync::frame::{
-    Ack, Ask, Event, GoAway, Have, Interop, Mark, Op, Ping, Refused, Resource, Rewind, Tell, Top,
+    Ack, Checkpoint, Event, GoAway, Have, Interop, Op, Ping, Refused, Resource, ResyncRequest,
+    ResyncResponse, Rewind, Top,
 };
 use sync::{Frame, Role};
 use wire::batch::{self, Batch};
@@ -90,7 +91,11 @@ fn stream() -> Vec<Said> {
                 event.op = Op::Delete { uid: "u-0".into() };
             }),
         ),
-        (Role::Principal, "That is all.", Frame::Mark(Mark { seq: 3, cursor: cursor("i1", 9), root: empty })),
+        (
+            Role::Principal,
+            "That is all.",
+            Frame::Checkpoint(Checkpoint { seq: 3, cursor: cursor("i1", 9), root: empty }),
+        ),
         (
             Role::Agent,
             "All three are durable.",
@@ -168,18 +173,18 @@ fn stream() -> Vec<Said> {
 /// The replica's root differs: it walks the trie, and asks for what it lacks.
 fn resync() -> Vec<Said> {
     let stub = Stub { uid: "u-1".into(), ..Stub::of(SITE) };
-    let ask = |ask| Frame::Ask(Box::new(ask));
-    let tell = |tell| Frame::Tell(Box::new(tell));
+    let ask = |ask| Frame::ResyncRequest(Box::new(ask));
+    let tell = |tell| Frame::ResyncResponse(Box::new(tell));
     let tops = vec![
         (vec![10], Top::Bucket(vec![("index".into(), stub)])),
         (vec![11], Top::Branch(vec![Digest::ZERO; 16])),
     ];
     vec![
-        (Role::Agent, "Which sections are there?", ask(Ask::Sections)),
+        (Role::Agent, "Which sections are there?", ask(ResyncRequest::Sections)),
         (
             Role::Principal,
             "One, as of 9.",
-            tell(Tell::Sections {
+            tell(ResyncResponse::Sections {
                 cursor: cursor("i1", 9),
                 sections: vec![(section(), Digest::of(b"section"))],
             }),
@@ -187,18 +192,18 @@ fn resync() -> Vec<Said> {
         (
             Role::Agent,
             "What is at these places?",
-            ask(Ask::Tops { section: section(), paths: vec![vec![10], vec![11]] }),
+            ask(ResyncRequest::Tops { section: section(), paths: vec![vec![10], vec![11]] }),
         ),
-        (Role::Principal, "A bucket and a branch.", tell(Tell::Tops { section: section(), tops })),
-        (Role::Agent, "Send this object.", ask(Ask::Objects(vec![put("index", b"").key]))),
+        (Role::Principal, "A bucket and a branch.", tell(ResyncResponse::Tops { section: section(), tops })),
+        (Role::Agent, "Send this object.", ask(ResyncRequest::Objects(vec![put("index", b"").key]))),
         (
             Role::Principal,
             "Here it is, outside the numbers.",
             changed(put("index", SITE), |event| event.seq = 0),
         ),
-        (Role::Principal, "That was one.", tell(Tell::Objects(1))),
-        (Role::Agent, "Done.", ask(Ask::Done)),
-        (Role::Principal, "Or: not now.", tell(Tell::Wait(30))),
+        (Role::Principal, "That was one.", tell(ResyncResponse::Objects(1))),
+        (Role::Agent, "Done.", ask(ResyncRequest::Done)),
+        (Role::Principal, "Or: not now.", tell(ResyncResponse::Wait(30))),
     ]
 }
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backends::reconcile::{self, Fed, Guard, Why};
+use backends::{Found, Listing};
 use model::ObjectKey;
-use objects::reconcile::{self, Fed, Guard, Why};
-use objects::{Found, Listing};
 use sync::object::{self, MAX_CONTENT};
 
+use super::reconciler::Worker;
 use super::sets::Own;
-use super::world::Worker;
 
 /// Nothing more has vanished for so long when what vanished is judged, as one.
 const VANISHING: Duration = Duration::from_secs(3);

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use backends::reconcile::{self, Correction, LastApplied};
+use backends::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition};
 use bytes::Bytes;
 use model::{Digest, ObjectKey};
-use objects::reconcile::{self, Correction, LastApplied};
-use objects::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition};
 use sync::identity::{self, Decision, Incoming, Local};
 use sync::link::{Item, ItemChange, Outcome};
 use sync::object::{self, MAX_CONTENT};
 use sync::{Content, Side};
 
+use super::reconciler::{CONTENTS, Worker};
 use super::sets::Own;
-use super::world::{CONTENTS, Worker};
 use crate::render::chain;
 
 /// An object to be put.
@@ -90,8 +90,8 @@ impl Worker {
         let manifest: Option<serde_json::Value> =
             other.then(|| serde_json::from_slice(put.content).ok()).flatten();
         let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let incoming = Incoming { uid: put.uid, annotation };
-        let (decision, warning) = identity::decide(local, incoming, self.policy.mismatch);
+        let reader = Incoming { uid: put.uid, annotation };
+        let (decision, warning) = identity::decide(local, reader, self.policy.mismatch);
         if let Some(warning) = warning {
             tracing::warn!(key = %put.key, warning, "an annotation is not understood");
         }

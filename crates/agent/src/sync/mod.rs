@@ -1,20 +1,20 @@
 //! Synchronization on the node: the sets and their place, links and what carries them.
 //!
-//! Three threads of control: the *world* owns the place of the users' objects and writes both
+//! Three threads of control: the *reconciler* owns the place of the users' objects and writes both
 //! sets; *work* runs actions; the *links* are a task of the daemon's runtime. They meet in
 //! [`sets::Sets`] and by messages.
 
 mod autonomous;
-pub mod carriers;
+pub mod handler;
 mod managed;
 mod place;
 pub mod posts;
+pub mod reconciler;
 pub mod sets;
-pub mod shore;
 pub mod transport;
+pub mod transports;
 pub mod view;
 mod watched;
-pub mod world;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ use node::Adoption;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::daemon::Word;
+use crate::daemon::DaemonEvent;
 use crate::delegated::Delegated;
 use crate::opening::Opener;
 use crate::render::chain;
 use crate::session::Signer;
 use crate::state::{Durable, StateError, fresh_incarnation};
 use crate::work::{self, StartWorkError, WorkHandle};
+use reconciler::ObjectReconciler;
 use sets::{Sets, SetsError};
 use transport::Links;
 use view::View;
-use world::World;
 
 /// Why synchronization cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub struct Parts {
     /// Opens transports.
     pub opener: Opener,
     /// The way to the daemon.
-    pub words: UnboundedSender<Word>,
+    pub words: UnboundedSender<DaemonEvent>,
     /// Spreads waits.
     pub seed: u64,
 }
@@ -78,7 +78,7 @@ pub struct Parts {
 pub struct Synchronization {
     durable: Arc<Durable>,
     delegated: Arc<Delegated>,
-    world: World,
+    reconciler: ObjectReconciler,
     work: WorkHandle,
     links: Links,
     view: Arc<View>,
@@ -111,7 +111,7 @@ impl Synchronization {
             words: words.clone(),
             delegated: delegated.clone(),
         })?;
-        let world = World::start(world::Parts {
+        let reconciler = ObjectReconciler::start(reconciler::Parts {
             durable: durable.clone(),
             sets: sets.clone(),
             work: work.clone(),
@@ -123,7 +123,7 @@ impl Synchronization {
         let links = Links::start(transport::Parts {
             opener,
             sets,
-            world: world.clone(),
+            reconciler: reconciler.clone(),
             view: view.clone(),
             words,
             policy,
@@ -131,7 +131,7 @@ impl Synchronization {
             seed,
         });
         let writer = tokio::spawn(write_view(view.clone(), durable.clone()));
-        Ok(Synchronization { durable, delegated, world, work, links, view, writer })
+        Ok(Synchronization { durable, delegated, reconciler, work, links, view, writer })
     }
 
     /// Adopts a release: from then on its leave to synchronize, its delegations and its
@@ -142,7 +142,7 @@ impl Synchronization {
     pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
         let says = || (delegations(&self.durable, &self.view, adoption), newest(Some(adoption)));
         let policy = self.delegated.adopt(|| self.durable.adopt(adoption), says)?;
-        self.world.held(sync_policy(&self.durable, &self.view, adoption));
+        self.reconciler.held(sync_policy(&self.durable, &self.view, adoption));
         self.work.held();
         self.links.held(policy.clone());
         Ok(policy)

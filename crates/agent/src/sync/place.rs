@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use backends::embedded::Kept;
+use backends::reconcile::Wanted;
+use backends::{Backend, Embedded, Folder, Signals};
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
-use objects::embedded::Kept;
-use objects::reconcile::Wanted;
-use objects::{Backend, Embedded, Folder, Signals};
 use sync::{Side, object};
 
-use super::world::{CONTENTS, STACK, Told, Worker};
+use super::reconciler::{CONTENTS, STACK, Told, Worker};
 use crate::render::chain;
 
 /// How often a watcher looks whether it is still wanted.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::HeaderValue;
-use streams::{EndsError, Incoming, Outgoing};
+use streams::{FrameReader, FrameWriter, TransportError};
 use sync::Frame;
 use sync::frame::Op;
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const DEPTH: usize = 4;
 
 /// The frames of answers.
-pub struct Answers(mpsc::Receiver<Result<Vec<Frame>, EndsError>>);
+pub struct Answers(mpsc::Receiver<Result<Vec<Frame>, TransportError>>);
 
 /// What is to be posted.
 pub struct Posts(Option<mpsc::Sender<Vec<Frame>>>, Option<tokio::task::JoinHandle<()>>);
@@ -51,16 +51,16 @@ pub fn beside(session: Session, origin: Origin, link: HeaderValue) -> Posts {
 }
 
 #[async_trait]
-impl Incoming for Answers {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, EndsError> {
+impl FrameReader for Answers {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         self.0.recv().await.transpose()
     }
 }
 
 #[async_trait]
-impl Outgoing for Posts {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), EndsError> {
-        let gone = || EndsError::Broke("frames are not posted any more".to_owned());
+impl FrameWriter for Posts {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
+        let gone = || TransportError::Broke("frames are not posted any more".to_owned());
         match &self.0 {
             Some(sender) => sender.send(frames).await.map_err(|_| gone()),
             None => Err(gone()),
@@ -89,7 +89,7 @@ struct Poster {
     origin: Origin,
     link: Option<HeaderValue>,
     /// Absent where frames come down otherwise, or nobody reads them any more.
-    answers: Option<mpsc::Sender<Result<Vec<Frame>, EndsError>>>,
+    answers: Option<mpsc::Sender<Result<Vec<Frame>, TransportError>>>,
     to_post: mpsc::Receiver<Vec<Frame>>,
     /// What did not fit into the last request.
     left: Option<Vec<Frame>>,
@@ -155,7 +155,11 @@ impl Poster {
         Some(frames)
     }
 
-    async fn post(&mut self, frames: Vec<Frame>, wait: Duration) -> Result<(Vec<Frame>, bool), EndsError> {
+    async fn post(
+        &mut self,
+        frames: Vec<Frame>,
+        wait: Duration,
+    ) -> Result<(Vec<Frame>, bool), TransportError> {
         let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
         let (answer, link) =
             self.session.post_frames(body, self.link.as_ref(), wait).await.map_err(of_call)?;
@@ -167,14 +171,14 @@ impl Poster {
     }
 }
 
-fn of_call(error: CallError) -> EndsError {
+fn of_call(error: CallError) -> TransportError {
     match error {
-        CallError::Refused(problem) => EndsError::Problem(problem),
-        other => EndsError::Broke(chain(&other)),
+        CallError::Refused(problem) => TransportError::Problem(problem),
+        other => TransportError::Broke(chain(&other)),
     }
 }
 
-async fn closed(answers: Option<&mpsc::Sender<Result<Vec<Frame>, EndsError>>>) {
+async fn closed(answers: Option<&mpsc::Sender<Result<Vec<Frame>, TransportError>>>) {
     match answers {
         Some(answers) => answers.closed().await,
         None => std::future::pending().await,

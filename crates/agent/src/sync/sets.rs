@@ -1,7 +1,7 @@
 //! [`Sets`]: what the node authors and what the control plane authors for it, in memory and
 //! on disk.
 //!
-//! The memory is locked for moments only; the disk is written by one thread, the world's.
+//! The memory is locked for moments only; the disk is written by one thread, the reconciler's.
 //! What is written is durable before the memory says it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,7 @@ struct Memory {
 struct Disk {
     log: ObjectLog,
     /// Tombstones up to here are forgotten with the next write.
-    horizon: Option<u64>,
+    compacted: Option<u64>,
 }
 
 /// Both sets of a node.
@@ -75,7 +75,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sets {
-    /// Opens the sets of the state directory; the own one begins its life if need be.
+    /// Opens the sets of the state directory; the own one begins its incarnation if need be.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -85,15 +85,15 @@ impl Sets {
         let feed = match feed {
             Some(saved) => Feed::restore(saved),
             None => {
-                let life = fresh_incarnation()?;
-                log.write(&Write { found: Some(life.clone()), ..Write::default() })?;
-                Feed::new(life)
+                let incarnation = fresh_incarnation()?;
+                log.write(&Write { found: Some(incarnation.clone()), ..Write::default() })?;
+                Feed::new(incarnation)
             }
         };
         Ok(Sets {
             durable,
             memory: Mutex::new(Memory { feed, replica: Replica::restore(replica) }),
-            disk: Mutex::new(Disk { log, horizon: None }),
+            disk: Mutex::new(Disk { log, compacted: None }),
             changed: watch::Sender::new(0),
         })
     }
@@ -130,10 +130,10 @@ impl Sets {
     pub fn keep(&self, mut write: Write) -> Result<(), SetsError> {
         let mut disk = locked(&self.disk);
         if write.found.is_none() {
-            write.horizon = write.horizon.or(disk.horizon);
+            write.compacted = write.compacted.or(disk.compacted);
         }
         disk.log.write(&write)?;
-        disk.horizon = None;
+        disk.compacted = None;
         Ok(())
     }
 
@@ -184,45 +184,45 @@ impl Sets {
         let changes: Vec<_> = ours.iter().map(|(change, _)| change.clone()).collect();
         let count = changes.len();
         self.keep(Write { ours, ..Write::default() })?;
-        let horizon = self.with(|feed, _| {
-            let mut horizon = None;
+        let compacted = self.with(|feed, _| {
+            let mut compacted = None;
             for change in changes {
                 // Planned from this feed by its one writer, so it follows.
-                horizon = feed.commit(change).unwrap_or_default().or(horizon);
+                compacted = feed.commit(change).unwrap_or_default().or(compacted);
             }
-            horizon
+            compacted
         });
-        if horizon.is_some() {
-            locked(&self.disk).horizon = horizon;
+        if compacted.is_some() {
+            locked(&self.disk).compacted = compacted;
         }
         Ok(count)
     }
 
-    /// Forgets both sets; the own one begins a new life: the node's mode is another one.
+    /// Forgets both sets; the own one begins a new incarnation: the node's mode is another one.
     ///
     /// # Errors
     /// When the disk refuses; both are as before then.
     pub fn begin_anew(&self) -> Result<(), SetsError> {
-        let life = fresh_incarnation()?;
-        self.keep(Write { found: Some(life.clone()), forget_theirs: true, ..Write::default() })?;
-        self.with(|feed, replica| (*feed, *replica) = (Feed::new(life), Replica::new()));
+        let incarnation = fresh_incarnation()?;
+        self.keep(Write { found: Some(incarnation.clone()), forget_theirs: true, ..Write::default() })?;
+        self.with(|feed, replica| (*feed, *replica) = (Feed::new(incarnation), Replica::new()));
         self.changed.send_modify(|changes| *changes += 1);
         Ok(())
     }
 
-    /// The own set in a new life: what the other side has of it is ahead of what is here.
+    /// The own set in a new incarnation: what the other side has of it is ahead of what is here.
     /// Says whether its objects came along; if not, it is empty.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn refound(&self) -> Result<bool, SetsError> {
-        let life = fresh_incarnation()?;
+    pub fn reincarnate(&self) -> Result<bool, SetsError> {
+        let incarnation = fresh_incarnation()?;
         let (mut feed, bytes) = self.with(|feed, _| {
             let bytes: u64 = feed.objects().map(|(_, stub)| stub.size).sum();
-            (feed.refound(life.clone()), bytes)
+            (feed.reincarnate(incarnation.clone()), bytes)
         });
         let whole = usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE);
-        let mut write = Write { found: Some(life.clone()), ..Write::default() };
+        let mut write = Write { found: Some(incarnation.clone()), ..Write::default() };
         if whole {
             let changes = feed.changes_after(0, usize::MAX);
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
@@ -235,7 +235,7 @@ impl Sets {
         }
         let kept = !write.ours.is_empty() || feed.is_empty();
         if !kept {
-            feed = Feed::new(life);
+            feed = Feed::new(incarnation);
         }
         self.keep(write)?;
         self.with(|ours, _| *ours = feed);

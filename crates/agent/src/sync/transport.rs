@@ -13,24 +13,24 @@ use model::log::Cursor;
 use model::policy::Policy;
 use model::replication::Transport;
 use model::{Kind, Timestamp};
-use streams::drive::{self, Ended, Ends, Order, Orders};
-use streams::{EndsError, drive as run_link};
-use sync::backoff::{Comeback, poll_at};
+use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
+use streams::{TransportError, run_link};
+use sync::backoff::{ReconnectPolicy, poll_at};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::carriers::{Carrier, Carriers};
+use super::handler::AgentLinkHandler;
 use super::posts;
+use super::reconciler::{ObjectReconciler, Rules};
 use super::sets::Sets;
-use super::shore::AgentShore;
+use super::transports::{TransportKind, TransportSelector};
 use super::view::View;
 use super::watched::{AFTER_PANIC, LINKS, watched};
-use super::world::{Rules, World};
 use crate::clock::now;
-use crate::daemon::Word;
+use crate::daemon::DaemonEvent;
 use crate::opening::{OpenError, Opener};
 use crate::render::chain;
 
@@ -68,9 +68,9 @@ enum Told {
 /// The link that is open.
 #[derive(Clone)]
 struct Open {
-    orders: Orders,
-    shore: Arc<AgentShore>,
-    carrier: Carrier,
+    orders: LinkHandle,
+    handler: Arc<AgentLinkHandler>,
+    transport_kind: TransportKind,
 }
 
 type Current = Arc<Mutex<Option<Open>>>;
@@ -90,14 +90,14 @@ pub struct Parts {
     /// Both sets.
     pub sets: Arc<Sets>,
     /// Applies what comes.
-    pub world: World,
+    pub reconciler: ObjectReconciler,
     /// What is shown.
     pub view: Arc<View>,
     /// The way to the daemon.
-    pub words: mpsc::UnboundedSender<Word>,
+    pub words: mpsc::UnboundedSender<DaemonEvent>,
     /// The channel's settings.
     pub policy: Policy,
-    /// One life of this process.
+    /// The instance of this process.
     pub instance: String,
     /// Spreads waits.
     pub seed: u64,
@@ -109,13 +109,13 @@ impl Links {
         let (told, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let Parts { opener, sets, world, view, words, policy, instance, seed } = parts;
+        let Parts { opener, sets, reconciler, view, words, policy, instance, seed } = parts;
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
             opener,
             sets,
-            rules: world.rules(),
-            world,
+            rules: reconciler.rules(),
+            reconciler,
             view,
             words,
             policy,
@@ -123,8 +123,8 @@ impl Links {
             told: inbox,
             stopped: stopped.clone(),
             current: current.clone(),
-            carriers: Carriers::default(),
-            comeback: Comeback::new(seed),
+            transports: TransportSelector::default(),
+            reconnect: ReconnectPolicy::new(seed),
             began: Instant::now(),
             lost: Instant::now(),
             last_poll: None,
@@ -169,14 +169,15 @@ impl Links {
 
     fn stream(&self) -> Option<Open> {
         let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        open.filter(|open| open.carrier.is_stream() && open.shore.takes_check_ins())
+        open.filter(|open| open.transport_kind.is_stream() && open.handler.takes_check_ins())
     }
 
     /// Checks in over the open stream; `None`: there is none, or no answer came.
     pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
         let open = self.stream()?;
-        let answer = open.shore.ask();
-        let said = open.orders.tell_in_turn(Order::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
+        let answer = open.handler.ask();
+        let said =
+            open.orders.tell_in_turn(LinkCommand::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
         // With the link's end the one that would answer is gone too.
         drop(open);
         if !said {
@@ -201,17 +202,17 @@ impl Links {
 struct Manager {
     opener: Opener,
     sets: Arc<Sets>,
-    world: World,
+    reconciler: ObjectReconciler,
     rules: watch::Receiver<Rules>,
     view: Arc<View>,
-    words: mpsc::UnboundedSender<Word>,
+    words: mpsc::UnboundedSender<DaemonEvent>,
     policy: Policy,
     instance: String,
     told: mpsc::UnboundedReceiver<Told>,
     stopped: watch::Receiver<bool>,
     current: Current,
-    carriers: Carriers,
-    comeback: Comeback,
+    transports: TransportSelector,
+    reconnect: ReconnectPolicy,
     began: Instant,
     /// When the last stream ended.
     lost: Instant,
@@ -250,14 +251,14 @@ impl Manager {
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
                 Some(told) = self.told.recv() => self.take(told),
-                Ok(()) = self.rules.changed() => self.comeback.at_once(self.now()),
+                Ok(()) = self.rules.changed() => self.reconnect.at_once(self.now()),
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
-                () = sleep_until(at) => if let Some((_, carrier)) = plan {
+                () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
                     tokio::select! {
-                        opened = self.open(carrier) => match opened {
-                            Ok((ends, name)) => self.link(ends, carrier, &name).await,
-                            Err(error) => self.not_opened(carrier, &error).await,
+                        opened = self.open(transport_kind) => match opened {
+                            Ok((ends, name)) => self.link(ends, transport_kind, &name).await,
+                            Err(error) => self.not_opened(transport_kind, &error).await,
                         },
                         () = net::accept::stopped(&mut stopped_open) => return,
                     }
@@ -269,11 +270,11 @@ impl Manager {
     fn take(&mut self, told: Told) {
         match told {
             Told::Requested => self.requested = true,
-            Told::Reached => self.comeback.reached(self.now()),
+            Told::Reached => self.reconnect.reached(self.now()),
             Told::Policy(policy) => {
                 let transport = policy.transport;
                 if transport != self.policy.transport {
-                    self.comeback.at_once(self.now());
+                    self.reconnect.at_once(self.now());
                 }
                 self.policy = policy;
                 self.view.set(|view| view.transport = transport);
@@ -308,16 +309,16 @@ impl Manager {
     }
 
     /// Which link is to be opened next, and when.
-    fn plan(&self) -> Option<(Instant, Carrier)> {
+    fn plan(&self) -> Option<(Instant, TransportKind)> {
         if self.rules.borrow().number == 0 {
             return None;
         }
         let (now, needed) = (Instant::now(), self.is_needed());
-        let best = self.carriers.next(self.policy.transport, now);
+        let best = self.transports.next(self.policy.transport, now);
         let wanted = needed || (self.keeps_open() && best.is_stream());
-        let first = wanted.then_some((self.instant(self.comeback.not_before()), best));
+        let first = wanted.then_some((self.instant(self.reconnect.not_before()), best));
         let poll = self.keeps_open().then(|| self.poll_at()).flatten();
-        first.into_iter().chain(poll.map(|at| (at, Carrier::Poll))).min_by_key(|(at, _)| *at)
+        first.into_iter().chain(poll.map(|at| (at, TransportKind::Poll))).min_by_key(|(at, _)| *at)
     }
 
     /// When to poll for want of a stream (SYN-11).
@@ -327,37 +328,37 @@ impl Manager {
         poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
     }
 
-    async fn open(&mut self, carrier: Carrier) -> Result<(Ends, String), OpenError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<(LinkTransport, String), OpenError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        let ends = match carrier {
-            Carrier::Grpc => self.opener.grpc(&name).await?,
-            Carrier::Websocket => self.opener.websocket(&name).await?,
-            Carrier::Sse => {
+        let ends = match transport_kind {
+            TransportKind::Grpc => self.opener.grpc(&name).await?,
+            TransportKind::Websocket => self.opener.websocket(&name).await?,
+            TransportKind::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                let (incoming, link, session) = self.opener.sse(&name, &self.instance, have.as_ref()).await?;
-                let outgoing = posts::beside(session, self.opener.origin(&name), link);
-                Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+                let (reader, link, session) = self.opener.sse(&name, &self.instance, have.as_ref()).await?;
+                let writer = posts::beside(session, self.opener.origin(&name), link);
+                LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
             }
-            Carrier::Poll => {
+            TransportKind::Poll => {
                 self.last_poll = Some(Instant::now());
                 let session = self.opener.beside().await;
-                let (incoming, outgoing) = posts::polled(session, self.opener.origin(&name));
-                Ends { incoming: Some(Box::new(incoming)), outgoing: Some(Box::new(outgoing)) }
+                let (reader, writer) = posts::polled(session, self.opener.origin(&name));
+                LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
             }
         };
         Ok((ends, name))
     }
 
-    async fn not_opened(&mut self, carrier: Carrier, error: &OpenError) {
+    async fn not_opened(&mut self, transport_kind: TransportKind, error: &OpenError) {
         let why = chain(error);
-        tracing::info!(carrier = carrier.as_str(), why, "no link");
-        self.view.set(|view| view.ended = Some(format!("{}: {why}", carrier.as_str())));
+        tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
+        self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
         let unreached = matches!(error, OpenError::Reach(_));
-        if unreached && carrier == Carrier::Websocket {
+        if unreached && transport_kind == TransportKind::Websocket {
             self.opener.next_url().await;
         }
-        let other = error.is_of_carrier() && self.carriers.failed(carrier, Instant::now());
+        let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
         self.wait(other && !self.names_one(), error.retry_after(), unreached);
     }
 
@@ -366,66 +367,67 @@ impl Manager {
         matches!(self.policy.transport, Transport::Grpc | Transport::Websocket | Transport::Sse)
     }
 
-    /// Whether the channel's transport goes by this carrier, or falls back on it.
-    fn is_wanted(&self, carrier: Carrier) -> bool {
+    /// Whether the channel's transport goes by this transport_kind, or falls back on it.
+    fn is_wanted(&self, transport_kind: TransportKind) -> bool {
         match self.policy.transport {
             Transport::Auto | Transport::Stream => true,
-            Transport::Poll => carrier == Carrier::Poll,
-            Transport::Grpc => matches!(carrier, Carrier::Grpc | Carrier::Poll),
-            Transport::Websocket => matches!(carrier, Carrier::Websocket | Carrier::Poll),
-            Transport::Sse => matches!(carrier, Carrier::Sse | Carrier::Poll),
+            Transport::Poll => transport_kind == TransportKind::Poll,
+            Transport::Grpc => matches!(transport_kind, TransportKind::Grpc | TransportKind::Poll),
+            Transport::Websocket => matches!(transport_kind, TransportKind::Websocket | TransportKind::Poll),
+            Transport::Sse => matches!(transport_kind, TransportKind::Sse | TransportKind::Poll),
         }
     }
 
     fn wait(&mut self, at_once: bool, at_least: Option<Duration>, unreached: bool) {
         let now = self.now();
         match at_once {
-            true => self.comeback.at_once(now),
-            false => self.comeback.failed(now, at_least, unreached),
+            true => self.reconnect.at_once(now),
+            false => self.reconnect.failed(now, at_least, unreached),
         }
     }
 
-    fn config(&self, carrier: Carrier, rules: &Rules) -> LinkConfig {
+    fn config(&self, transport_kind: TransportKind, rules: &Rules) -> LinkConfig {
         let kinds = rules.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
         let mut config = LinkConfig::new(Role::Agent, rules.policy.mode, &self.instance, kinds);
         config.max_delete_percent = rules.policy.max_delete_percent;
-        if carrier == Carrier::Poll {
+        if transport_kind == TransportKind::Poll {
             config.assumed.clone_from(&self.acked);
         }
         config
     }
 
     /// Runs a link to its end.
-    async fn link(&mut self, ends: Ends, carrier: Carrier, name: &str) {
+    async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind, name: &str) {
         let rules = self.rules.borrow_and_update().clone();
         let (sets, words) = (self.sets.clone(), self.words.clone());
-        let shore = AgentShore::new(sets, self.world.clone(), self.view.clone(), words, rules.number);
-        let shore = Arc::new(shore);
-        let link = Box::new(Link::new(self.config(carrier, &rules), Timestamp(0)));
-        let (orders, taken) = drive::orders();
-        let open = Open { orders: orders.clone(), shore: shore.clone(), carrier };
+        let handler =
+            AgentLinkHandler::new(sets, self.reconciler.clone(), self.view.clone(), words, rules.number);
+        let handler = Arc::new(handler);
+        let link = Box::new(Link::new(self.config(transport_kind, &rules), Timestamp(0)));
+        let (orders, taken) = task::orders();
+        let open = Open { orders: orders.clone(), handler: handler.clone(), transport_kind };
         self.set_current(Some(open));
-        tracing::debug!(carrier = carrier.as_str(), name, "a link begins");
+        tracing::debug!(transport_kind = transport_kind.as_str(), name, "a link begins");
         self.view.set(|view| {
-            view.link = Some(carrier.as_str().to_owned());
+            view.link = Some(transport_kind.as_str().to_owned());
             view.since = Some(now());
             view.counts.links += 1;
         });
         let began = Instant::now();
-        let driven = run_link(link, shore.clone(), ends, Vec::new(), self.sets.watch(), taken);
-        tokio::pin!(driven);
+        let running = run_link(link, handler.clone(), ends, Vec::new(), self.sets.watch(), taken);
+        tokio::pin!(running);
         let mut closing = Closing::No;
         let mut stopped = self.stopped.clone();
         let ended = loop {
             let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll)
-                || carrier == Carrier::Poll;
-            let look = if carrier == Carrier::Poll { POLL_LOOK } else { LOOK };
+                || transport_kind == TransportKind::Poll;
+            let look = if transport_kind == TransportKind::Poll { POLL_LOOK } else { LOOK };
             let asked = tokio::select! {
-                ended = &mut driven => break ended,
+                ended = &mut running => break ended,
                 Some(told) = self.told.recv() => {
                     self.take(told);
                     // Another transport than the channel now names is left at once.
-                    match closing != Closing::No || self.is_wanted(carrier) {
+                    match closing != Closing::No || self.is_wanted(transport_kind) {
                         true => continue,
                         false => Closing::Rules,
                     }
@@ -436,7 +438,7 @@ impl Manager {
                 },
                 () = net::accept::stopped(&mut stopped), if closing != Closing::Stop => Closing::Stop,
                 () = tokio::time::sleep(look), if rests && closing == Closing::No => {
-                    match self.rests(&shore, carrier, began) {
+                    match self.rests(&handler, transport_kind, began) {
                         true => Closing::Idle,
                         false => continue,
                     }
@@ -444,10 +446,10 @@ impl Manager {
             };
             closing = asked;
             // A link that has more orders than it can hold ends by itself.
-            let _ = orders.tell(Order::Shutdown);
+            let _ = orders.tell(LinkCommand::Shutdown);
         };
         self.set_current(None);
-        self.ended(&ended, &shore, carrier, closing, began.elapsed());
+        self.ended(&ended, &handler, transport_kind, closing, began.elapsed());
     }
 
     fn set_current(&self, open: Option<Open>) {
@@ -455,68 +457,74 @@ impl Manager {
     }
 
     /// Nothing moves, and nobody needs the link.
-    fn rests(&self, shore: &AgentShore, carrier: Carrier, began: Instant) -> bool {
-        if carrier == Carrier::Poll {
-            return shore.quiet().is_some() || began.elapsed() >= LONGEST_POLL;
+    fn rests(&self, handler: &AgentLinkHandler, transport_kind: TransportKind, began: Instant) -> bool {
+        if transport_kind == TransportKind::Poll {
+            return handler.quiet().is_some() || began.elapsed() >= LONGEST_POLL;
         }
         let busy = self.view.shown().actions_running > 0;
-        !busy && shore.quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
+        !busy && handler.quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
     }
 
     fn ended(
         &mut self,
         ended: &Ended,
-        shore: &AgentShore,
-        carrier: Carrier,
+        handler: &AgentLinkHandler,
+        transport_kind: TransportKind,
         closing: Closing,
         lived: Duration,
     ) {
         let error = ended.error.as_ref().map(|error| chain(error));
         let why = error.clone().unwrap_or_else(|| ended.message.clone());
-        tracing::debug!(carrier = carrier.as_str(), code = ended.code, why, "a link ended");
+        tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
         self.view.link_ended(&ended.counters);
         self.view.set(|view| {
             (view.link, view.since) = (None, None);
             view.ended = (closing == Closing::No).then(|| format!("{}: {why}", ended.code));
             view.counts.reconnects += u64::from(closing == Closing::No);
         });
-        if let Some(acked) = shore.acked() {
+        if let Some(acked) = handler.acked() {
             self.acked = Some(acked);
         }
-        if carrier.is_stream() {
+        if transport_kind.is_stream() {
             self.lost = Instant::now();
         }
         if ended.met {
             self.view.problem(LINKS, None);
-            self.carriers.worked(carrier);
-            self.requested &= shore.quiet().is_none() && closing != Closing::Idle;
+            self.transports.worked(transport_kind);
+            self.requested &= handler.quiet().is_none() && closing != Closing::Idle;
         }
         if ended.code == "mode" || ended.message.starts_with("mode:") {
             // The control plane points to another release than the one held here.
-            let _ = self.words.send(Word::Contact);
+            let _ = self.words.send(DaemonEvent::Contact);
         }
-        self.wait_after(ended, carrier, closing, lived);
+        self.wait_after(ended, transport_kind, closing, lived);
     }
 
-    fn wait_after(&mut self, ended: &Ended, carrier: Carrier, closing: Closing, lived: Duration) {
+    fn wait_after(
+        &mut self,
+        ended: &Ended,
+        transport_kind: TransportKind,
+        closing: Closing,
+        lived: Duration,
+    ) {
         if closing != Closing::No {
-            self.comeback.worked();
-            return self.comeback.at_once(self.now());
+            self.reconnect.worked();
+            return self.reconnect.at_once(self.now());
         }
         let good = ended.met && lived >= GOOD;
         if good {
-            self.comeback.worked();
+            self.reconnect.worked();
         }
-        let told = ended.code == "went-away" || matches!(ended.error, Some(EndsError::Problem(_)));
-        let other = !ended.met && !told && self.carriers.failed(carrier, Instant::now());
+        let told = ended.code == "went-away" || matches!(ended.error, Some(TransportError::Problem(_)));
+        let other = !ended.met && !told && self.transports.failed(transport_kind, Instant::now());
         let problem = match &ended.error {
-            Some(EndsError::Problem(problem)) => problem.retry_after_secs,
+            Some(TransportError::Problem(problem)) => problem.retry_after_secs,
             _ => None,
         };
         let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
         if good && (!told || ended.message.starts_with(STOPS)) {
             // The whole fleet may have lost its links with this one (SYN-13).
-            return self.comeback.lost(self.now(), at_least);
+            return self.reconnect.lost(self.now(), at_least);
         }
         self.wait(other && !self.names_one(), at_least, false);
     }

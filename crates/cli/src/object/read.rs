@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use objects::manifest::{self, Format, MAX_FILE, Manifest, ReadManifestError};
+use backends::manifest::{self, Format, MAX_FILE, Manifest, ReadManifestError};
 use serde::Serialize;
 use serde_json::{Value, json};
 use server::api::objects::{Mapping, ObjectName};

@@ -1,6 +1,6 @@
 //! Objects for people.
 
-use objects::manifest::{Extras, Format, render};
+use backends::manifest::{Extras, Format, render};
 use server::api::objects::{ObjectName, ObjectView, Way};
 
 use super::fields::path;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use objects::manifest::{self, Format, MAX_FILE, ReadManifestError};
+use backends::manifest::{self, Format, MAX_FILE, ReadManifestError};
 use plane::work::{WorkflowError, WorkflowSpec};
 use serde_json::Value;
 

@@ -20,7 +20,7 @@ pub struct PushSummary {
     #[prost(uint64, tag = "3")]
     pub processed: u64,
 }
-/// A sign of life.
+/// A sign of incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PingRequest {
     /// Comes back with the answer.

@@ -65,7 +65,7 @@ pub enum Effect {
         /// The action's id.
         id: String,
     },
-    /// It is over. Said once in the life of a task, and perhaps again after a restart.
+    /// It is over. Said once in the incarnation of a task, and perhaps again after a restart.
     Finished(Summary),
 }
 

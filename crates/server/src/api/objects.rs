@@ -34,7 +34,7 @@ pub struct ObjectView {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// One life of it.
+    /// One incarnation of it.
     pub uid: String,
     /// The digest of its manifest.
     pub digest: Digest,

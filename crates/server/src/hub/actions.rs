@@ -45,7 +45,7 @@ impl Actions {
         }
         let mut actions = Actions { live, changes: Vec::new() };
         objects.sort_unstable();
-        let mut at = rev.max(feed.horizon()) + 1;
+        let mut at = rev.max(feed.compacted()) + 1;
         for object in objects.into_iter().chain([feed.head() + 1]) {
             actions.note(at..=object - 1);
             at = object + 1;

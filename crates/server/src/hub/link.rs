@@ -5,28 +5,28 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use model::replication::SyncPolicy;
 use model::{NodeId, Timestamp};
-use streams::{Orders, Taken};
+use streams::{LinkCommands, LinkHandle};
 use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
 
 /// What carries a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Carrier {
+pub(crate) enum TransportKind {
     Grpc,
     Websocket,
     Sse,
     Poll,
 }
 
-impl Carrier {
+impl TransportKind {
     /// Its name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Carrier::Grpc => "grpc",
-            Carrier::Websocket => "websocket",
-            Carrier::Sse => "sse",
-            Carrier::Poll => "poll",
+            TransportKind::Grpc => "grpc",
+            TransportKind::Websocket => "websocket",
+            TransportKind::Sse => "sse",
+            TransportKind::Poll => "poll",
         }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) enum Standing {
     Diverged(String),
 }
 
-pub(crate) use streams::Order as LinkOrder;
+pub(crate) use streams::LinkCommand;
 
 /// Why a link has to end.
 #[derive(Clone, Debug)]
@@ -60,16 +60,16 @@ pub(crate) struct Ending {
 #[derive(Debug)]
 pub(crate) struct NodeLink {
     pub(crate) node: NodeId,
-    pub(crate) carrier: Carrier,
+    pub(crate) transport: TransportKind,
     pub(crate) since: Timestamp,
-    /// One life of the agent's process, once it is known; never empty.
+    /// One instance of the agent, once it is known; never empty.
     instance: OnceLock<String>,
     /// What the release said of synchronization when the link was made.
     rules: OnceLock<Option<Arc<SyncPolicy>>>,
     /// The other side said hello.
     met: AtomicBool,
     standing: Mutex<Standing>,
-    orders: Orders,
+    orders: LinkHandle,
     ending: OnceLock<Ending>,
     /// Wakes who waits for the end.
     ends: Notify,
@@ -80,14 +80,14 @@ pub(crate) struct NodeLink {
 impl NodeLink {
     pub(super) fn new(
         node: NodeId,
-        carrier: Carrier,
+        transport: TransportKind,
         instance: Option<&str>,
         since: Timestamp,
-    ) -> (NodeLink, Taken) {
-        let (orders, taken) = streams::drive::orders();
+    ) -> (NodeLink, LinkCommands) {
+        let (orders, taken) = streams::task::orders();
         let link = NodeLink {
             node,
-            carrier,
+            transport,
             since,
             instance: OnceLock::new(),
             rules: OnceLock::new(),
@@ -104,7 +104,7 @@ impl NodeLink {
         (link, taken)
     }
 
-    /// The life of the agent's process, when it is known.
+    /// The instance of the agent, when it is known.
     pub(crate) fn instance(&self) -> Option<&str> {
         self.instance.get().map(String::as_str)
     }
@@ -136,25 +136,25 @@ impl NodeLink {
     }
 
     /// Tells the link something; `false` when it takes nothing any more.
-    pub(crate) fn tell(&self, order: LinkOrder) -> bool {
+    pub(crate) fn tell(&self, order: LinkCommand) -> bool {
         self.orders.tell(order)
     }
 
     /// Tells the link something once it has room for it.
-    pub(crate) async fn tell_in_turn(&self, order: LinkOrder) {
+    pub(crate) async fn tell_in_turn(&self, order: LinkCommand) {
         // One that takes nothing any more has ended.
         let _ = self.orders.tell_in_turn(order).await;
     }
 
     /// Whether somebody is at the other end.
-    pub(crate) async fn lives(&self) -> bool {
+    pub(crate) async fn incarnations(&self) -> bool {
         // What is posted has nobody at the other end between two posts.
-        if self.carrier == Carrier::Poll {
+        if self.transport == TransportKind::Poll {
             return false;
         }
         let _one = self.probing.lock().await;
         let (answer, heard) = oneshot::channel();
-        self.tell(LinkOrder::Probe(answer)) && heard.await.unwrap_or(false)
+        self.tell(LinkCommand::Probe(answer)) && heard.await.unwrap_or(false)
     }
 
     /// The link is to end, however much it has to do. The first reason counts.
@@ -192,7 +192,7 @@ impl NodeLink {
 pub(crate) struct OpenLink {
     pub(crate) link: Arc<NodeLink>,
     /// What it is told from elsewhere, until somebody listens.
-    pub(super) orders: Option<Taken>,
+    pub(super) orders: Option<LinkCommands>,
     /// The link that it takes the place of; it was told to go away.
     pub(crate) replaced: Option<Arc<NodeLink>>,
     pub(super) hub: Arc<Hub>,
@@ -209,13 +209,13 @@ pub(crate) struct Wants {
 
 impl OpenLink {
     /// What it is told from elsewhere, to be taken once.
-    pub(crate) fn take_orders(&mut self) -> Taken {
-        self.orders.take().unwrap_or_else(|| streams::drive::orders().1)
+    pub(crate) fn take_orders(&mut self) -> LinkCommands {
+        self.orders.take().unwrap_or_else(|| streams::task::orders().1)
     }
 }
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
-        self.hub.lights.closed(&self.link);
+        self.hub.sync_index.closed(&self.link);
     }
 }

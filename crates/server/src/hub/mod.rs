@@ -2,9 +2,9 @@
 //! them; of all nodes a few words, always.
 
 mod actions;
-pub(crate) mod light;
 pub(crate) mod link;
 pub(crate) mod node;
+pub(crate) mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,9 +13,9 @@ use model::log::Cursor;
 use model::{Incarnation, Kind, NodeId, ObjectKey};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError, Verdict};
 
-pub(crate) use light::{Light, Lights, Totals};
-pub(crate) use link::{Carrier, Ending, NodeLink, OpenLink, Standing, Wants};
-pub(crate) use node::{Came, Edit, NodeSync, Uid};
+pub(crate) use link::{Ending, NodeLink, OpenLink, Standing, TransportKind, Wants};
+pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
+pub(crate) use summary::{SyncIndex, SyncSummary, Totals};
 
 use crate::index::FleetIndex;
 use crate::posture;
@@ -47,7 +47,7 @@ pub(crate) enum HubError {
 /// All nodes' sets.
 pub(crate) struct Hub {
     store: Arc<dyn Store>,
-    lights: Arc<Lights>,
+    sync_index: Arc<SyncIndex>,
     /// Those that somebody holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
     /// A node is loaded by one at a time, so that there are never two of it in memory.
@@ -57,13 +57,13 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn new(store: Arc<dyn Store>, index: Arc<FleetIndex>) -> Hub {
         let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
-        Hub { store, lights: Arc::new(Lights::new(index)), nodes: Mutex::default(), loading }
+        Hub { store, sync_index: Arc::new(SyncIndex::new(index)), nodes: Mutex::default(), loading }
     }
 
     /// Learns how far every node is. The fleet's index is filled before.
     pub(crate) async fn fill(&self) -> Result<(), StoreError> {
         let heads = self.store.sync_heads().await?;
-        self.lights.fill(heads, self.actions().await?);
+        self.sync_index.fill(heads, self.actions().await?);
         Ok(())
     }
 
@@ -83,8 +83,8 @@ impl Hub {
     }
 
     /// What is known of nodes without loading them.
-    pub(crate) fn lights(&self) -> &Lights {
-        &self.lights
+    pub(crate) fn sync_index(&self) -> &SyncIndex {
+        &self.sync_index
     }
 
     /// A node's sets, from memory or the store. Hold them while they are needed.
@@ -98,7 +98,7 @@ impl Hub {
             return Ok(found);
         }
         let saved = self.store.sync_load(id).await?;
-        let node = NodeSync::restore(id.clone(), self.store.clone(), self.lights.clone(), saved)?;
+        let node = NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?;
         let node = Arc::new(node);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.len() >= SWEEP_AT && nodes.len().is_power_of_two() {
@@ -115,7 +115,7 @@ impl Hub {
     }
 
     /// Makes edits of one node's feed durable.
-    pub(crate) async fn change(&self, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+    pub(crate) async fn change(&self, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         self.node(id).await?.change(edits).await
     }
 
@@ -124,65 +124,65 @@ impl Hub {
     pub(crate) fn open(
         self: &Arc<Self>,
         id: &NodeId,
-        carrier: Carrier,
+        transport: TransportKind,
         instance: Option<&str>,
     ) -> Option<OpenLink> {
-        let (link, orders) = NodeLink::new(id.clone(), carrier, instance, now());
+        let (link, orders) = NodeLink::new(id.clone(), transport, instance, now());
         let link = Arc::new(link);
-        let (there, replaced) = self.lights.opened(&link);
+        let (there, replaced) = self.sync_index.opened(&link);
         there.then(|| OpenLink { link, orders: Some(orders), replaced, hub: self.clone() })
     }
 
     /// The other side of a link said hello.
     pub(crate) fn met(&self, link: &Arc<NodeLink>) {
-        self.lights.met(link);
+        self.sync_index.met(link);
     }
 
     /// A link compared the sets of its node.
     pub(crate) fn judged(&self, link: &Arc<NodeLink>, verdict: Verdict) {
-        self.lights.judged(link, verdict);
+        self.sync_index.judged(link, verdict);
     }
 
     /// The node has our feed durably up to here.
     pub(crate) fn acked(&self, id: &NodeId, cursor: Cursor) {
-        self.lights.acked(id, cursor);
+        self.sync_index.acked(id, cursor);
     }
 
     /// The replica of the node's feed is this far and has so many objects.
     pub(crate) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
-        self.lights.received(id, cursor, objects);
+        self.sync_index.received(id, cursor, objects);
     }
 
     /// The node would not take an object of ours; whether that is news.
     pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
-        self.lights.refused(id, key, why)
+        self.sync_index.refused(id, key, why)
     }
 
     /// The node refuses so many objects of ours now.
     pub(crate) fn refused_still(&self, id: &NodeId, count: u64) {
-        self.lights.refused_still(id, count);
+        self.sync_index.refused_still(id, count);
     }
 
     /// The node holds all objects of ours as the feed says.
     pub(crate) fn none_refused(&self, id: &NodeId) {
-        self.lights.none_refused(id);
+        self.sync_index.none_refused(id);
     }
 
     /// A second agent came under one identity (IDN-10).
     pub(crate) fn duplicate(&self, id: &NodeId) {
-        self.lights.duplicate(id);
+        self.sync_index.duplicate(id);
     }
 
     /// An operator asks for something of a node's link; `true` when it was told now, else it
     /// is when there is one.
     pub(crate) fn want(&self, id: &NodeId, wants: Wants) -> bool {
-        self.lights.want(id, wants)
+        self.sync_index.want(id, wants)
     }
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
-        let light = self.lights.remove(id);
-        if let Some(link) = light.and_then(|light| light.link) {
+        let summary = self.sync_index.remove(id);
+        if let Some(link) = summary.and_then(|summary| summary.link) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
@@ -190,22 +190,22 @@ impl Hub {
 
     /// Persists how far nodes said that they are, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        for acked in self.lights.take_acked().chunks(ACKED) {
+        for acked in self.sync_index.take_acked().chunks(ACKED) {
             self.store.sync_acked(acked.to_vec()).await?;
         }
-        let judged = self.lights.take_judged();
+        let judged = self.sync_index.take_judged();
         let mut left = judged.as_slice();
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(ACKED));
             // A link says it again only when it changes.
-            self.store.sync_judged(now.to_vec()).await.inspect_err(|_| self.lights.judge_again(left))?;
+            self.store.sync_judged(now.to_vec()).await.inspect_err(|_| self.sync_index.judge_again(left))?;
             left = later;
         }
         Ok(())
     }
 }
 
-pub(crate) fn fresh_life() -> Result<Incarnation, HubError> {
+pub(crate) fn fresh_incarnation() -> Result<Incarnation, HubError> {
     let bytes = posture::random::<8>().map_err(|_| HubError::Random)?;
     // An `s` and hex digits are always a name.
     format!("s{}", data_encoding::HEXLOWER.encode(&bytes)).parse().map_err(|_| HubError::Random)

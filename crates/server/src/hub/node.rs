@@ -15,12 +15,12 @@ use sync::replica::Replica;
 use sync::{Content, Write};
 use tokio::sync::watch;
 
-use super::light::{Lights, is_action};
-use super::{HubError, fresh_life};
+use super::summary::{SyncIndex, is_action};
+use super::{HubError, fresh_incarnation};
 use crate::state::now;
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
-/// begins its life anew is one write.
+/// begins its incarnation anew is one write.
 pub(crate) const MAX_OBJECTS: usize = store::MAX_CHANGES_IN_WRITE - 2000;
 /// The most bytes of their contents, together.
 pub(crate) const MAX_BYTES: u64 = store::MAX_WRITE_BYTES - 16 * 1024 * 1024;
@@ -34,7 +34,7 @@ const ACTIONS_BYTES: u64 = 8 * 1024 * 1024;
 pub(crate) struct NodeSync {
     pub(crate) id: NodeId,
     store: Arc<dyn Store>,
-    lights: Arc<Lights>,
+    sync_index: Arc<SyncIndex>,
     sets: Mutex<Sets>,
     /// One change of the feed at a time.
     changing: tokio::sync::Mutex<()>,
@@ -53,7 +53,7 @@ pub(crate) struct Sets {
     /// The feed is in the store.
     founded: bool,
     /// Goes into the next write.
-    horizon: Option<u64>,
+    compacted: Option<u64>,
     /// Bytes of the contents of the feed's objects.
     bytes: u64,
 }
@@ -81,7 +81,7 @@ impl Edit {
 pub(crate) enum Uid {
     /// This one, which nobody else has: the caller knows.
     Known(Arc<str>),
-    /// This one, as somebody said; another than before is another life.
+    /// This one, as somebody said; another than before is another incarnation.
     Said(Arc<str>),
     /// The one that it has; this one when it comes into being.
     Kept(Arc<str>),
@@ -89,7 +89,7 @@ pub(crate) enum Uid {
 
 /// What an edit came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum EditOutcome {
     Created,
     Changed,
     Unchanged,
@@ -115,21 +115,21 @@ impl NodeSync {
     pub(super) fn restore(
         id: NodeId,
         store: Arc<dyn Store>,
-        lights: Arc<Lights>,
+        sync_index: Arc<SyncIndex>,
         saved: sync::Saved,
     ) -> Result<NodeSync, HubError> {
         let founded = saved.feed.is_some();
         let feed = match saved.feed {
             Some(saved) => Feed::restore(saved),
-            None => Feed::new(fresh_life()?),
+            None => Feed::new(fresh_incarnation()?),
         };
-        lights.loaded(&id, &feed);
+        sync_index.loaded(&id, &feed);
         let head = watch::Sender::new(feed.head());
         let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
-        let sets = Mutex::new(Sets { feed, replica, founded, horizon: None, bytes });
+        let sets = Mutex::new(Sets { feed, replica, founded, compacted: None, bytes });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Ok(NodeSync { id, store, lights, sets, changing, head, stale })
+        Ok(NodeSync { id, store, sync_index, sets, changing, head, stale })
     }
 
     /// The sets. A panic while they were held cannot have left them half changed: what is
@@ -153,18 +153,18 @@ impl NodeSync {
     }
 
     /// What edits would come to, without doing them.
-    pub(crate) fn would(&self, edits: Vec<Edit>) -> Vec<Came> {
+    pub(crate) fn would(&self, edits: Vec<Edit>) -> Vec<EditOutcome> {
         self.sets().plan(edits).1
     }
 
     /// Changes the feed; durable when it returns. At most [`store::MAX_CHANGES_IN_WRITE`]
     /// edits of [`store::MAX_WRITE_BYTES`] together.
-    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
-        to_its_end(async move { this.change_whole(edits).await }).await
+        run_to_completion(async move { this.change_whole(edits).await }).await
     }
 
-    async fn change_whole(&self, edits: Vec<Edit>) -> Result<Vec<Came>, HubError> {
+    async fn change_whole(&self, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let _one = self.changing.lock().await;
         let acts: Vec<bool> = edits.iter().map(|edit| is_action(edit.key())).collect();
         let (write, came) = self.sets().plan(edits);
@@ -175,7 +175,7 @@ impl NodeSync {
         self.write(write).await?;
         let mut sets = self.sets();
         sets.founded = true;
-        sets.horizon = None;
+        sets.compacted = None;
         let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
         for change in changes {
             sets.commit(&self.id, change);
@@ -183,9 +183,9 @@ impl NodeSync {
         let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
         drop(sets);
         let actions =
-            |what: Came| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
-        let actions = (actions(Came::Created) as u64, actions(Came::Deleted) as u64);
-        self.lights.changed(&self.id, cursor.clone(), objects as u64, &keys, actions);
+            |what: EditOutcome| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
+        let actions = (actions(EditOutcome::Created) as u64, actions(EditOutcome::Deleted) as u64);
+        self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &keys, actions);
         self.head.send_replace(cursor.seq);
         Ok(came)
     }
@@ -194,7 +194,7 @@ impl NodeSync {
     /// and says how many objects it has with [`super::Hub::received`].
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
-        to_its_end(async move { this.write(write).await }).await
+        run_to_completion(async move { this.write(write).await }).await
     }
 
     async fn write(&self, write: Write) -> Result<(), HubError> {
@@ -205,15 +205,15 @@ impl NodeSync {
         Ok(written?)
     }
 
-    /// Begins the feed's life anew with the same objects: its numbers were given out before.
-    pub(crate) async fn refound(self: &Arc<Self>) -> Result<(), HubError> {
+    /// Begins the feed's incarnation anew with the same objects: its numbers were given out before.
+    pub(crate) async fn reincarnate(self: &Arc<Self>) -> Result<(), HubError> {
         let this = self.clone();
-        to_its_end(async move { this.refound_whole().await }).await
+        run_to_completion(async move { this.refound_whole().await }).await
     }
 
     async fn refound_whole(&self) -> Result<(), HubError> {
         let _one = self.changing.lock().await;
-        let anew = self.sets().feed.refound(fresh_life()?);
+        let anew = self.sets().feed.reincarnate(fresh_incarnation()?);
         let changes = anew.changes_after(0, usize::MAX);
         let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
         let mut contents = Vec::with_capacity(keys.len());
@@ -222,16 +222,16 @@ impl NodeSync {
             contents.extend(asked.await?);
         }
         let ours = changes.into_iter().zip(contents).collect();
-        self.write(Write { found: Some(anew.life().clone()), ours, ..Write::default() }).await?;
+        self.write(Write { found: Some(anew.incarnation().clone()), ours, ..Write::default() }).await?;
         let (cursor, objects) = (anew.cursor(), anew.len());
-        self.lights.loaded(&self.id, &anew);
+        self.sync_index.loaded(&self.id, &anew);
         {
             let mut sets = self.sets();
             sets.feed = anew;
             sets.founded = true;
-            sets.horizon = None;
+            sets.compacted = None;
         }
-        self.lights.changed(&self.id, cursor.clone(), objects as u64, &[], (0, 0));
+        self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &[], (0, 0));
         self.head.send_replace(cursor.seq);
         Ok(())
     }
@@ -248,7 +248,7 @@ impl NodeSync {
 
 /// Work that goes to its end also when the one who asked hangs up: what the store took and
 /// memory did not would be known to nobody until the next load.
-async fn to_its_end<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, HubError>> + Send + 'static,
 ) -> Result<T, HubError> {
     tokio::spawn(work).await.unwrap_or(Err(HubError::GivenUp))
@@ -263,21 +263,21 @@ impl Sets {
         };
         // The planner numbers them one after the other; nobody else commits meanwhile.
         match self.feed.commit(change) {
-            Ok(horizon) => {
-                self.horizon = horizon.or(self.horizon);
+            Ok(compacted) => {
+                self.compacted = compacted.or(self.compacted);
                 self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
             }
             Err(error) => tracing::error!(%node, %error, "a change of a feed is out of order"),
         }
     }
 
-    /// The life of the feed as the store knows it.
+    /// The incarnation of the feed as the store knows it.
     fn found(&self) -> Option<Incarnation> {
-        (!self.founded).then(|| self.feed.life().clone())
+        (!self.founded).then(|| self.feed.incarnation().clone())
     }
 
-    fn plan(&self, edits: Vec<Edit>) -> (Write, Vec<Came>) {
-        let mut write = Write { found: self.found(), horizon: self.horizon, ..Write::default() };
+    fn plan(&self, edits: Vec<Edit>) -> (Write, Vec<EditOutcome>) {
+        let mut write = Write { found: self.found(), compacted: self.compacted, ..Write::default() };
         let mut planned = Planned { sets: self, over: BTreeMap::new(), uids: None, count: 0, bytes: 0 };
         planned.count = self.feed.len();
         planned.bytes = self.bytes;
@@ -286,24 +286,24 @@ impl Sets {
         for edit in edits {
             match edit {
                 Edit::Put { key, uid, content } => match planned.put(&key, uid, &content) {
-                    Err(refused) => came.push(Came::Refused(refused)),
+                    Err(refused) => came.push(EditOutcome::Refused(refused)),
                     Ok((stub, was)) => {
                         let Ok(change) = planner.try_put(&key, &stub) else {
                             planned.removed(&key);
-                            came.push(Came::Refused(NotTaken::TooManySections));
+                            came.push(EditOutcome::Refused(NotTaken::TooManySections));
                             continue;
                         };
                         came.push(match (&change, was) {
-                            (None, _) => Came::Unchanged,
-                            (Some(_), false) => Came::Created,
-                            (Some(_), true) => Came::Changed,
+                            (None, _) => EditOutcome::Unchanged,
+                            (Some(_), false) => EditOutcome::Created,
+                            (Some(_), true) => EditOutcome::Changed,
                         });
                         write.ours.extend(change.map(|change| (change, Some(content))));
                     }
                 },
                 Edit::Remove { key } => {
                     let change = planner.remove(&key);
-                    came.push(if change.is_some() { Came::Deleted } else { Came::Absent });
+                    came.push(if change.is_some() { EditOutcome::Deleted } else { EditOutcome::Absent });
                     planned.removed(&key);
                     write.ours.extend(change.map(|change| (change, None)));
                 }

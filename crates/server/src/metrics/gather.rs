@@ -30,9 +30,9 @@ impl Metrics {
         self.show("nodes_diverged", totals.diverged);
         self.show("objects_down", totals.down);
         self.show("objects_up", totals.up);
-        for carrier in CARRIERS {
-            let count = totals.links.get(carrier).copied().unwrap_or(0);
-            let gauge = self.shown.links.get_or_create(&[("carrier", carrier)]);
+        for transport in CARRIERS {
+            let count = totals.links.get(transport).copied().unwrap_or(0);
+            let gauge = self.shown.links.get_or_create(&[("transport", transport)]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
@@ -41,7 +41,7 @@ impl Metrics {
 /// `GET /metrics`.
 pub(crate) fn text(plane: &ControlPlane) -> Reply {
     let metrics = &plane.metrics;
-    metrics.show_totals(&plane.hub.lights().totals());
+    metrics.show_totals(&plane.hub.sync_index().totals());
     let health = plane.store.health();
     metrics.show("store_queue", health.queue_depth as u64);
     metrics.show("store_writable", u64::from(health.writable));
@@ -64,7 +64,7 @@ pub(crate) fn text(plane: &ControlPlane) -> Reply {
     }
 }
 
-/// `GET /healthz`: it lives.
+/// `GET /healthz`: it incarnations.
 pub(crate) fn alive() -> Reply {
     plain(StatusCode::OK, "ok\n".to_owned())
 }

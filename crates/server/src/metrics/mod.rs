@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::hub::Carrier;
+use crate::hub::TransportKind;
 
 /// One label; both parts are words of this program, never of anybody else.
 type Label = [(&'static str, &'static str); 1];
@@ -28,7 +28,7 @@ fn latencies() -> Histogram {
 }
 
 /// Buckets of how long links live: 1 s to 12 days.
-fn lives() -> Histogram {
+fn incarnations() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 11))
 }
 
@@ -89,7 +89,7 @@ impl Metrics {
         let mut made = Metrics {
             registry: Registry::default(),
             links_opened: Family::default(),
-            link_seconds: Family::new_with_constructor(lives),
+            link_seconds: Family::new_with_constructor(incarnations),
             reconnects: Counter::default(),
             events_in: Family::default(),
             events_out: Family::default(),
@@ -108,7 +108,7 @@ impl Metrics {
         };
         let m = &made;
         let r = &mut registry;
-        r.register("links_opened", "Links that agents opened, by carrier", m.links_opened.clone());
+        r.register("links_opened", "Links that agents opened, by transport", m.links_opened.clone());
         r.register("link_duration_seconds", "How long links lived", m.link_seconds.clone());
         r.register("reconnects", "Links that took the place of another", m.reconnects.clone());
         r.register("events_received", "Frames received on links, by type", m.events_in.clone());
@@ -133,23 +133,23 @@ impl Metrics {
         r.register("facts", "Facts accepted, by kind", m.facts.clone());
         r.register("task_nodes_ended", "Nodes that tasks ended on, by outcome", m.task_nodes.clone());
         r.register("now", "How things stand, by what", m.shown.plain.clone());
-        r.register("links", "Agents that have a link, by carrier", m.shown.links.clone());
+        r.register("links", "Agents that have a link, by transport", m.shown.links.clone());
         r.register("tasks", "Open tasks, by state", m.shown.tasks.clone());
         made.registry = registry;
         made
     }
 
     /// A link was opened; `again` when it took the place of another.
-    pub(crate) fn link_opened(&self, carrier: Carrier, again: bool) {
-        self.links_opened.get_or_create(&[("carrier", carrier.as_str())]).inc();
+    pub(crate) fn link_opened(&self, transport: TransportKind, again: bool) {
+        self.links_opened.get_or_create(&[("transport", transport.as_str())]).inc();
         if again {
             self.reconnects.inc();
         }
     }
 
     /// A link ended.
-    pub(crate) fn link_closed(&self, carrier: Carrier, lived: Duration) {
-        self.link_seconds.get_or_create(&[("carrier", carrier.as_str())]).observe(lived.as_secs_f64());
+    pub(crate) fn link_closed(&self, transport: TransportKind, lived: Duration) {
+        self.link_seconds.get_or_create(&[("transport", transport.as_str())]).observe(lived.as_secs_f64());
     }
 
     /// Frames went over a link.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use backends::manifest::{self, Format, Manifest};
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, NodeId, ObjectKey};
-use objects::manifest::{self, Format, Manifest};
 use serde_json::Value;
 use sync::{Content, Side};
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use wire::{Code, Problem};
 use super::{clip, hub_problem, names, policy, trace};
 use crate::answer::store_problem;
 use crate::api::objects::{Apply, Became, Delete, Done, MAX_APPLY, Mapping, ObjectName, Results};
-use crate::hub::{Came, Edit, Uid};
+use crate::hub::{Edit, EditOutcome, Uid};
 use crate::index::Slot;
 use crate::posture;
 use crate::state::{ControlPlane, now};
@@ -342,14 +342,14 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
     Ok(came.into_iter().zip(befores.zip(afters)).map(|(came, shown)| told(came, shown)).collect())
 }
 
-fn told(came: Came, shown: (Option<Value>, Option<Value>)) -> Told {
+fn told(came: EditOutcome, shown: (Option<Value>, Option<Value>)) -> Told {
     match came {
-        Came::Created => (Became::Created, None, shown),
-        Came::Changed => (Became::Changed, None, shown),
-        Came::Unchanged => (Became::Unchanged, None, shown),
-        Came::Deleted => (Became::Deleted, None, shown),
-        Came::Absent => (Became::Absent, None, shown),
-        Came::Refused(why) => (Became::Refused, Some(why.to_string()), shown),
+        EditOutcome::Created => (Became::Created, None, shown),
+        EditOutcome::Changed => (Became::Changed, None, shown),
+        EditOutcome::Unchanged => (Became::Unchanged, None, shown),
+        EditOutcome::Deleted => (Became::Deleted, None, shown),
+        EditOutcome::Absent => (Became::Absent, None, shown),
+        EditOutcome::Refused(why) => (Became::Refused, Some(why.to_string()), shown),
     }
 }
 

@@ -11,7 +11,7 @@ use wire::{Code, Problem};
 use super::{apply, hub_problem, names};
 use crate::answer::store_problem;
 use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsView, Way};
-use crate::hub::Light;
+use crate::hub::SyncSummary;
 use crate::state::ControlPlane;
 use crate::work::select;
 
@@ -66,7 +66,7 @@ pub(crate) async fn list(plane: &ControlPlane, asked: Asked) -> Result<ObjectsVi
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {
-            let some: Vec<NodeId> = plane.hub.lights().with_objects();
+            let some: Vec<NodeId> = plane.hub.sync_index().with_objects();
             for id in some.into_iter().filter(|id| meant.contains(id)) {
                 if after.as_ref().is_some_and(|after| id < after.node) {
                     continue;
@@ -121,9 +121,9 @@ impl Page<'_> {
 fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
     let slot = plane.index.get(&record.node)?;
     let (_, node) = names(&slot);
-    let light = plane.hub.lights().get(&record.node);
+    let summary = plane.hub.sync_index().get(&record.node);
     let ObjectRecord { side, key, stub, rev, at, trace, .. } = record;
-    let (delivered, refused) = standing(&light, side, &key, rev);
+    let (delivered, refused) = standing(&summary, side, &key, rev);
     Some(ObjectView {
         node,
         way: way(side),
@@ -144,12 +144,12 @@ fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
 }
 
 /// Whether the node has an object of ours, and why not.
-fn standing(light: &Light, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
+fn standing(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
     if side == Side::Theirs {
         return (None, None);
     }
-    let refused = light.refused.get(key).cloned();
-    (Some(light.has(rev) && refused.is_none()), refused)
+    let refused = summary.refused.get(key).cloned();
+    (Some(summary.has(rev) && refused.is_none()), refused)
 }
 
 /// One object with its manifest, and what the node says of it.

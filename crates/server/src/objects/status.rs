@@ -10,7 +10,7 @@ use wire::{Code, Problem};
 use super::names;
 use crate::answer::store_problem;
 use crate::api::objects::{Resync, Resynced, SyncView, SyncsView};
-use crate::hub::{Light, Standing, Wants};
+use crate::hub::{Standing, SyncSummary, Wants};
 use crate::index::Slot;
 use crate::state::ControlPlane;
 use crate::work::{reach, select};
@@ -33,9 +33,9 @@ pub(crate) async fn list(
     for slot in slots {
         let (id, hostname) = names(&slot);
         let mode = mode(plane, &slot).await.map_err(store_problem)?;
-        let light = plane.hub.lights().get(&id);
+        let summary = plane.hub.sync_index().get(&id);
         let reach = reach(plane, &id);
-        let (word, why) = state(&light, mode, reach);
+        let (word, why) = state(&summary, mode, reach);
         *page.states.entry(word.to_owned()).or_default() += 1;
         if hostname.as_str() < from || page.next.is_some() {
             continue;
@@ -44,7 +44,7 @@ pub(crate) async fn list(
             page.next = Some(hostname);
             continue;
         }
-        page.nodes.push(view(&slot, &light, mode, reach, word, why));
+        page.nodes.push(view(&slot, &summary, mode, reach, word, why));
     }
     Ok(page)
 }
@@ -59,16 +59,23 @@ async fn mode(plane: &ControlPlane, slot: &Slot) -> Result<Mode, StoreError> {
     }
 }
 
-fn view(slot: &Slot, light: &Light, mode: Mode, reach: Reach, state: &str, why: Option<String>) -> SyncView {
+fn view(
+    slot: &Slot,
+    summary: &SyncSummary,
+    mode: Mode,
+    reach: Reach,
+    state: &str,
+    why: Option<String>,
+) -> SyncView {
     let (_, node) = names(slot);
     let reach = match reach {
         Reach::Online => "online",
         Reach::Promotable { .. } => "promotable",
         Reach::Offline | Reach::Removed => "offline",
     };
-    let behind = match light.link.as_ref().map(|link| link.standing()) {
-        Some(Standing::Behind(behind)) => objects_of(light, behind).max(light.objects_behind()),
-        _ => light.objects_behind(),
+    let behind = match summary.link.as_ref().map(|link| link.standing()) {
+        Some(Standing::Behind(behind)) => objects_of(summary, behind).max(summary.objects_behind()),
+        _ => summary.objects_behind(),
     };
     SyncView {
         node,
@@ -76,40 +83,42 @@ fn view(slot: &Slot, light: &Light, mode: Mode, reach: Reach, state: &str, why: 
         state: state.to_owned(),
         behind,
         why,
-        link: light.link.as_ref().map(|link| link.carrier.as_str().to_owned()),
-        since: light.link.as_ref().map(|link| link.since),
+        link: summary.link.as_ref().map(|link| link.transport.as_str().to_owned()),
+        since: summary.link.as_ref().map(|link| link.since),
         reach: reach.to_owned(),
-        down: light.objects_down(),
-        up: light.up,
-        duplicate: light.is_duplicate(),
+        down: summary.objects_down(),
+        up: summary.up,
+        duplicate: summary.is_duplicate(),
     }
 }
 
 /// The word for how a node's sets stand, and why they are not known to be equal. Equal are only
 /// sets that a link compared.
-fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<String>) {
-    let standing = light.link.as_ref().map(|link| link.standing());
-    match (&standing, &light.verdict) {
+fn state(summary: &SyncSummary, mode: Mode, reach: Reach) -> (&'static str, Option<String>) {
+    let standing = summary.link.as_ref().map(|link| link.standing());
+    match (&standing, &summary.verdict) {
         (Some(Standing::Diverged(why)), _) | (None, Some(Verdict::Diverged(why))) => {
             return ("diverged", Some(why.clone()));
         }
         (Some(Standing::Resyncing), _) => return ("resyncing", None),
         // Actions alone are under way; objects are as they were when they were compared.
-        (Some(Standing::Behind(behind)), Some(Verdict::Diverged(why))) if objects_of(light, *behind) == 0 => {
+        (Some(Standing::Behind(behind)), Some(Verdict::Diverged(why)))
+            if objects_of(summary, *behind) == 0 =>
+        {
             return ("diverged", Some(why.clone()));
         }
         _ => {}
     }
-    if let Some((key, why)) = light.refused.iter().next() {
-        let others = light.refused.len() - 1;
+    if let Some((key, why)) = summary.refused.iter().next() {
+        let others = summary.refused.len() - 1;
         let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
         return ("diverged", Some(format!("the node would not take {key}: {why}{more}")));
     }
     let unknown = |why: &str| ("unknown", Some(why.to_owned()));
     let late = matches!(reach, Reach::Offline | Reach::Removed);
-    match (&standing, &light.verdict) {
-        (Some(Standing::Behind(behind)), _) if objects_of(light, *behind) > 0 => ("behind", None),
-        _ if light.objects_behind() > 0 => ("behind", None),
+    match (&standing, &summary.verdict) {
+        (Some(Standing::Behind(behind)), _) if objects_of(summary, *behind) > 0 => ("behind", None),
+        _ if summary.objects_behind() > 0 => ("behind", None),
         // Nothing to be equal about; actions alone come and go.
         _ if mode == Mode::Off => ("off", None),
         (Some(Standing::InSync), _) => ("in-sync", None),
@@ -125,8 +134,8 @@ fn state(light: &Light, mode: Mode, reach: Reach) -> (&'static str, Option<Strin
 }
 
 /// How many of the changes that are under way on a node's link are of objects.
-fn objects_of(light: &Light, behind: u64) -> u64 {
-    behind.saturating_sub(light.actions_behind())
+fn objects_of(summary: &SyncSummary, behind: u64) -> u64 {
+    behind.saturating_sub(summary.actions_behind())
 }
 
 /// `POST /v1/resyncs`.

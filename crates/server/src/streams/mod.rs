@@ -4,12 +4,12 @@
 //! A node has one link at a time. Whoever opens another one takes the place of the first;
 //! unless the first lives on under another process: then two agents use one identity.
 
+mod admission;
+mod handler;
 mod news;
-mod openings;
 mod posted;
 mod rpc;
 mod serve;
-mod shore;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,8 +19,8 @@ use model::{NodeId, Timestamp};
 use sync::admission::{Admission, Pace, Turn};
 use tokio::time::Instant;
 
+pub(crate) use admission::StreamAdmission;
 pub(crate) use news::announce;
-pub(crate) use openings::Openings;
 pub(crate) use posted::events;
 pub(crate) use rpc::{ping, push, refused, version};
 pub(crate) use serve::{sse, subscribe, websocket};
@@ -63,7 +63,7 @@ impl Links {
     ///
     /// # Errors
     /// How long to stay away.
-    fn enter(&self, node: &Openings) -> Result<(), Duration> {
+    fn enter(&self, node: &StreamAdmission) -> Result<(), Duration> {
         node.enter(self.now())?;
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(self.now())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::replication::SyncPolicy;
 use net::accept::stopped;
-use streams::Order;
+use streams::LinkCommand;
 use sync::Frame;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -58,7 +58,7 @@ async fn until(at: Option<Instant>) {
 /// Ends the links whose rules are not those of the release that their nodes are pointed to.
 async fn enforce(plane: &Arc<ControlPlane>) {
     let mut ended = 0;
-    for link in plane.hub.lights().links() {
+    for link in plane.hub.sync_index().links() {
         if !is_outdated(plane, &link).await {
             continue;
         }
@@ -84,7 +84,7 @@ async fn is_outdated(plane: &ControlPlane, link: &NodeLink) -> bool {
 
 async fn tell(plane: &Arc<ControlPlane>) {
     let mut told = 0;
-    for link in plane.hub.lights().links() {
+    for link in plane.hub.sync_index().links() {
         let Some(slot) = plane.index.get(&link.node) else { continue };
         let heads = plane.heads();
         let wanted = {
@@ -93,7 +93,7 @@ async fn tell(plane: &Arc<ControlPlane>) {
             let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
             entry.node.push.is_some() || (pointed.is_some() && pointed != held)
         };
-        if !wanted || !link.tell(Order::Say(Box::new(Frame::StateUpdated))) {
+        if !wanted || !link.tell(LinkCommand::Say(Box::new(Frame::StateUpdated))) {
             continue;
         }
         told += 1;

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use model::NodeId;
 use net::accept::Connection;
-use streams::Order;
-use streams::drive::Post;
-use streams::drive::{Ends, Posted};
+use streams::LinkCommand;
+use streams::task::Post;
+use streams::task::{LinkTransport, Posted};
 use sync::Frame;
 use tokio::sync::oneshot;
 use wire::batch::{self, Batch, MAX_REQUEST};
@@ -23,7 +23,7 @@ use wire::{Code, Problem};
 
 use super::serve::{Opening, linked};
 use crate::answer::{Reply, reply};
-use crate::hub::{Carrier, NodeLink};
+use crate::hub::{NodeLink, TransportKind};
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
@@ -121,7 +121,7 @@ fn post(
 ) -> Result<oneshot::Receiver<Posted>, Problem> {
     let link = plane.links.sessions.get(node, id).ok_or_else(no_link)?;
     let (answer, posted) = oneshot::channel();
-    if !link.tell(Order::Post(Box::new(Post { frames, wait, answer }))) {
+    if !link.tell(LinkCommand::Post(Box::new(Post { frames, wait, answer }))) {
         return Err(Problem::new(Code::Busy, "the link has more to do than it can hold"));
     }
     Ok(posted)
@@ -138,11 +138,11 @@ fn open(
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "a link begins with a hello"));
     }
-    let opening = Opening::enter(plane, caller, connection, Carrier::Poll)?;
+    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
     let id = plane.links.sessions.id(plane, opening.number);
     let (answer, posted) = oneshot::channel();
-    let post = Order::Post(Box::new(Post { frames: Vec::new(), wait, answer }));
-    let ends = Ends { incoming: None, outgoing: None };
+    let post = LinkCommand::Post(Box::new(Post { frames: Vec::new(), wait, answer }));
+    let ends = LinkTransport { reader: None, writer: None };
     let session = id.clone();
     tokio::spawn(Box::pin(linked(opening, ends, frames, Some(post), Some(session))));
     Ok((id, posted))

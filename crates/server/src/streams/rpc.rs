@@ -7,10 +7,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
-use streams::drive::Ends;
-use streams::drive::Post;
-use streams::grpc::{GrpcIncoming, RequestChunks};
-use streams::{Incoming, Order};
+use streams::grpc::{GrpcReader, RequestChunks};
+use streams::task::LinkTransport;
+use streams::task::Post;
+use streams::{FrameReader, LinkCommand};
 use sync::Frame;
 use tokio::sync::oneshot;
 use wire::cloudevents::MAX_UP;
@@ -22,7 +22,7 @@ use wire::{Code, Problem};
 use super::serve::{Opening, linked};
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::Carrier;
+use crate::hub::TransportKind;
 use crate::intake::read_any;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
@@ -47,7 +47,7 @@ pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
     Ok(message_reply(rpc::version_response(&own)))
 }
 
-/// `Ping`: a sign of life.
+/// `Ping`: a sign of incarnation.
 pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
     let number = rpc::read_ping_request(&called(request).await?)?;
     Ok(message_reply(rpc::pong_reply(number)))
@@ -62,22 +62,22 @@ pub(crate) async fn push(
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
-    let opening = Opening::enter(plane, caller, connection, Carrier::Poll)?;
+    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
     let chunks = RequestChunks(request.into_body());
-    let mut incoming = GrpcIncoming::new(chunks, agreed.incoming_gzip, MAX_UP, source);
-    let bad = |error: streams::EndsError| Problem::new(Code::BadBody, crate::answer::chain(&error));
-    let Some(first) = incoming.next().await.map_err(bad)? else {
+    let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
+    let bad = |error: streams::TransportError| Problem::new(Code::BadBody, crate::answer::chain(&error));
+    let Some(first) = reader.next().await.map_err(bad)? else {
         return Err(Problem::new(Code::BadBody, "a link begins with a hello"));
     };
     let mut received = first.len() as u64;
     let node = opening.caller.id.clone();
     let session = plane.links.sessions.id(plane, opening.number);
     let (answer, begun) = oneshot::channel();
-    let post = Order::Post(Box::new(Post { frames: Vec::new(), wait: Duration::ZERO, answer }));
-    let ends = Ends { incoming: None, outgoing: None };
+    let post = LinkCommand::Post(Box::new(Post { frames: Vec::new(), wait: Duration::ZERO, answer }));
+    let ends = LinkTransport { reader: None, writer: None };
     tokio::spawn(Box::pin(linked(opening, ends, first, Some(post), Some(session.clone()))));
     let mut processed = acknowledged(&until(begun).await?);
-    while let Some(frames) = incoming.next().await.map_err(bad)? {
+    while let Some(frames) = reader.next().await.map_err(bad)? {
         received += frames.len() as u64;
         if received > MAX_PUSHED {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")));
@@ -89,7 +89,7 @@ pub(crate) async fn push(
     Ok(message_reply(rpc::push_summary(&summary)))
 }
 
-async fn until(answer: oneshot::Receiver<streams::drive::Posted>) -> Result<Vec<Frame>, Problem> {
+async fn until(answer: oneshot::Receiver<streams::task::Posted>) -> Result<Vec<Frame>, Problem> {
     match tokio::time::timeout(PUSHED_WITHIN, answer).await {
         Ok(Ok(posted)) if posted.busy => {
             Err(Problem::new(Code::Busy, "what was pushed before is still worked on"))

@@ -1,4 +1,4 @@
-//! The life of one link, from its opening to its end, over each transport.
+//! The incarnation of one link, from its opening to its end, over each transport.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use model::replication::SyncPolicy;
 use net::accept::Connection;
 use net::websocket::{self as ws, Bounds};
 use store::StoreError;
-use streams::drive::Parting;
-use streams::drive::{Ended, Ends, Posted, drive};
-use streams::grpc::{GrpcIncoming, GrpcOutgoing, RequestChunks};
+use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
-use streams::sse::SseOutgoing;
-use streams::{Incoming, Order, Outgoing, Shore};
+use streams::sse::SseWriter;
+use streams::task::GoAwayReason;
+use streams::task::{Ended, LinkTransport, Posted, run_link};
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler};
 use sync::frame::GoAway;
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Mode, Role};
@@ -24,11 +24,11 @@ use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem, grpc, sse as events};
 
-use super::openings::Openings;
-use super::shore::PlaneShore;
+use super::admission::StreamAdmission;
+use super::handler::PlaneLinkHandler;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{Carrier, Ending, NodeLink, NodeSync, OpenLink};
+use crate::hub::{Ending, NodeLink, NodeSync, OpenLink, TransportKind};
 use crate::index::Slot;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
@@ -39,7 +39,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(15);
 const SEAT_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// The longest name of a life of an agent's process, in bytes.
+/// The longest name of a instance of the agent, in bytes.
 const MAX_INSTANCE: usize = 128;
 /// How soon an opening that could not be served now may be tried again, in seconds.
 const AGAIN: u64 = 5;
@@ -57,11 +57,11 @@ pub(super) struct Opening {
     pub(super) plane: Arc<ControlPlane>,
     pub(super) caller: Caller,
     pub(super) connection: Connection,
-    pub(super) carrier: Carrier,
+    pub(super) transport: TransportKind,
     pub(super) number: u64,
     /// Where the node says that it has our feed, before it says hello.
     pub(super) assumed: Option<model::log::Cursor>,
-    /// The life of the agent's process, where the opening says it; never empty.
+    /// The instance of the agent, where the opening says it; never empty.
     pub(super) instance: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Opening {
         plane: &Arc<ControlPlane>,
         caller: Caller,
         connection: Connection,
-        carrier: Carrier,
+        transport: TransportKind,
     ) -> Result<Box<Opening>, Problem> {
         if let Err(wait) = plane.links.enter(caller.slot.openings()) {
             let mut problem = Problem::new(Code::Busy, "too many links are being opened");
@@ -80,7 +80,7 @@ impl Opening {
         }
         let number = plane.links.number();
         let (plane, assumed, instance) = (plane.clone(), None, None);
-        Ok(Box::new(Opening { plane, caller, connection, carrier, number, assumed, instance }))
+        Ok(Box::new(Opening { plane, caller, connection, transport, number, assumed, instance }))
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -106,12 +106,12 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let opening = Opening::enter(plane, caller, connection, Carrier::Grpc)?;
+    let opening = Opening::enter(plane, caller, connection, TransportKind::Grpc)?;
     let (pipe, parts) = streams::body::response();
     let chunks = RequestChunks(request.into_body());
-    let incoming = GrpcIncoming::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
-    let outgoing = GrpcOutgoing::new(pipe, opening.origin(), agreed.outgoing_gzip);
-    tokio::spawn(Box::pin(streamed(opening, Box::new(incoming), Box::new(outgoing))));
+    let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
+    let writer = GrpcWriter::new(pipe, opening.origin(), agreed.outgoing_gzip);
+    tokio::spawn(Box::pin(streamed(opening, Box::new(reader), Box::new(writer))));
     let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(grpc::ended) });
     grpc::announce(response.headers_mut(), agreed.outgoing_gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
@@ -128,13 +128,13 @@ pub(crate) fn websocket(
     let bounds = Bounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let opening = Opening::enter(plane, caller, connection, Carrier::Websocket)?;
+    let opening = Opening::enter(plane, caller, connection, TransportKind::Websocket)?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
                 let (origin, source) = (opening.origin(), opening.source());
-                let (incoming, outgoing) = streams::websocket::ends(socket, origin, true, MAX_UP, source);
-                streamed(opening, Box::new(incoming), Box::new(outgoing)).await;
+                let (reader, writer) = streams::websocket::ends(socket, origin, true, MAX_UP, source);
+                streamed(opening, Box::new(reader), Box::new(writer)).await;
             }
             Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
         }
@@ -149,16 +149,16 @@ pub(crate) fn sse(
     connection: Connection,
     request: &Request<Body>,
 ) -> Result<Reply, Problem> {
-    let mut opening = Opening::enter(plane, caller, connection, Carrier::Sse)?;
+    let mut opening = Opening::enter(plane, caller, connection, TransportKind::Sse)?;
     let last = request.headers().get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
     opening.instance = request.uri().query().and_then(said_instance);
     let (pipe, parts) = streams::body::response();
-    let outgoing = SseOutgoing::new(pipe, opening.origin());
+    let writer = SseWriter::new(pipe, opening.origin());
     let session = plane.links.sessions.id(plane, opening.number);
     let id = session.clone();
     tokio::spawn(Box::pin(async move {
-        let ends = Ends { incoming: None, outgoing: Some(Box::new(outgoing)) };
+        let ends = LinkTransport { reader: None, writer: Some(Box::new(writer)) };
         linked(opening, ends, Vec::new(), None, Some(session)).await;
     }));
     let mut response = Response::new(ReplyBody::Parts { parts, trailers: None });
@@ -173,7 +173,7 @@ pub(crate) fn sse(
     Ok(response)
 }
 
-/// The life of the agent's process as a signed query says it: events go down before a hello
+/// The instance of the agent as a signed query says it: events go down before a hello
 /// comes up.
 fn said_instance(query: &str) -> Option<String> {
     let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
@@ -181,24 +181,24 @@ fn said_instance(query: &str) -> Option<String> {
 }
 
 /// A link over a transport of two ways: its first frame says who speaks.
-async fn streamed(opening: Box<Opening>, mut incoming: Box<dyn Incoming>, outgoing: Box<dyn Outgoing>) {
+async fn streamed(opening: Box<Opening>, mut reader: Box<dyn FrameReader>, writer: Box<dyn FrameWriter>) {
     let node = opening.caller.id.clone();
-    let first = match tokio::time::timeout(HELLO_WITHIN, incoming.next()).await {
+    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => return tracing::info!(%node, error = %crate::answer::chain(&error), "no hello"),
         Err(_) => return tracing::info!(%node, "no hello in time"),
     };
-    let ends = Ends { incoming: Some(incoming), outgoing: Some(outgoing) };
+    let ends = LinkTransport { reader: Some(reader), writer: Some(writer) };
     linked(opening, ends, first, None, None).await;
 }
 
 /// Runs a link to its end. `post` is an order for it that came before it began.
 pub(super) async fn linked(
     mut opening: Box<Opening>,
-    ends: Ends,
+    ends: LinkTransport,
     first: Vec<Frame>,
-    post: Option<Order>,
+    post: Option<LinkCommand>,
     session: Option<String>,
 ) {
     let hello = first.iter().find_map(|frame| match frame {
@@ -243,7 +243,7 @@ async fn begin(opening: &Opening) -> Result<Begun, GoAway> {
             let message = "another agent holds a link under this node's identity";
             return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
         }
-        let open = plane.hub.open(node, opening.carrier, opening.instance.as_deref());
+        let open = plane.hub.open(node, opening.transport, opening.instance.as_deref());
         open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))?
     };
     let seat = tokio::time::timeout(SEAT_WITHIN, openings.seat.clone().lock_owned()).await;
@@ -258,58 +258,58 @@ async fn begin(opening: &Opening) -> Result<Begun, GoAway> {
 async fn serve(
     opening: Box<Opening>,
     begun: Begun,
-    ends: Ends,
+    ends: LinkTransport,
     first: Vec<Frame>,
-    post: Option<Order>,
+    post: Option<LinkCommand>,
     session: Option<String>,
 ) {
     let Begun { mut open, sets, _seat } = begun;
     let entry = open.link.clone();
     let config = Box::pin(config(&opening, &entry)).await;
-    let Opening { plane, caller, connection, carrier, .. } = opening.unboxed();
+    let Opening { plane, caller, connection, transport, .. } = opening.unboxed();
     let node = caller.id.clone();
     let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-    let shore = Arc::new(PlaneShore::new(plane.clone(), caller, sets, entry.clone(), replaced));
+    let handler = Arc::new(PlaneLinkHandler::new(plane.clone(), caller, sets, entry.clone(), replaced));
     if let Some(post) = post {
         entry.tell(post);
     }
     if let Some(session) = &session {
         plane.links.sessions.put(&node, session, entry.clone());
     }
-    plane.metrics.link_opened(carrier, open.replaced.is_some());
+    plane.metrics.link_opened(transport, open.replaced.is_some());
     let began = tokio::time::Instant::now();
     // A link whose frames are posted does not end with one of its connections.
-    let connection = ends.outgoing.is_some().then_some(&connection);
+    let connection = ends.writer.is_some().then_some(&connection);
     let link = Box::new(Link::new(config, model::Timestamp(0)));
-    let driven = drive(link, shore.clone(), ends, first, shore.sets.watch(), open.take_orders());
-    let ended = run(Box::pin(driven), &shore, &entry, connection).await;
+    let running = run_link(link, handler.clone(), ends, first, handler.sets.watch(), open.take_orders());
+    let ended = run(Box::pin(running), &handler, &entry, connection).await;
     drop(open);
     if let Some(session) = &session {
         plane.links.sessions.take(&node, session);
     }
-    plane.metrics.link_closed(carrier, began.elapsed());
+    plane.metrics.link_closed(transport, began.elapsed());
     if let Some(ended) = ended {
-        shore.count(&ended.counters);
-        log_end(&node, carrier, &ended, shore.check_ins());
+        handler.count(&ended.counters);
+        log_end(&node, transport, &ended, handler.check_ins());
     }
 }
 
 /// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
 /// What drives it comes in a box: the task of a link has room for it once.
 async fn run(
-    mut driven: Pin<Box<impl Future<Output = Ended>>>,
-    shore: &PlaneShore,
+    mut running: Pin<Box<impl Future<Output = Ended>>>,
+    handler: &PlaneLinkHandler,
     entry: &NodeLink,
     mut connection: Option<&Connection>,
 ) -> Option<Ended> {
     loop {
         tokio::select! {
-            ended = &mut driven => return Some(ended),
+            ended = &mut running => return Some(ended),
             () = closing(connection) => {
                 connection = None;
-                entry.tell(Order::Shutdown);
+                entry.tell(LinkCommand::Shutdown);
             }
-            ending = entry.ending() => return Box::pin(end(entry, ending, driven, shore)).await,
+            ending = entry.ending() => return Box::pin(end(entry, ending, running, handler)).await,
         }
     }
 }
@@ -325,26 +325,26 @@ async fn closing(connection: Option<&Connection>) {
 async fn end(
     entry: &NodeLink,
     ending: Ending,
-    driven: impl Future<Output = Ended>,
-    shore: &PlaneShore,
+    running: impl Future<Output = Ended>,
+    handler: &PlaneLinkHandler,
 ) -> Option<Ended> {
     let (code, message) = (ending.code, ending.message.to_owned());
-    let word = Order::GoAway(Box::new(Parting { code, message, retry_after: None }));
-    let told = async { tokio::join!(entry.tell_in_turn(word), driven).1 };
+    let word = LinkCommand::GoAway(Box::new(GoAwayReason { code, message, retry_after: None }));
+    let told = async { tokio::join!(entry.tell_in_turn(word), running).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
         tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
-        shore.sets.abandon();
-        shore.return_permit();
+        handler.sets.abandon();
+        handler.return_permit();
     }
     ended
 }
 
-fn log_end(node: &model::NodeId, carrier: Carrier, ended: &Ended, check_ins: u64) {
+fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_ins: u64) {
     let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
     let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
     tracing::debug!(
-        %node, carrier = carrier.as_str(), code, message, error,
+        %node, transport = transport.as_str(), code, message, error,
         sent = counters.sent, received = counters.received, check_ins, "a link ended"
     );
 }
@@ -367,10 +367,10 @@ async fn config(opening: &Opening, entry: &NodeLink) -> LinkConfig {
         }
     }
     config.assumed.clone_from(&opening.assumed);
-    match opening.carrier {
-        Carrier::Poll => config.limits.dead_after = POSTED_SILENCE,
-        Carrier::Sse => config.limits.dead_after = SSE_SILENCE,
-        Carrier::Grpc | Carrier::Websocket => config.limits.ping_every = PING_EVERY,
+    match opening.transport {
+        TransportKind::Poll => config.limits.dead_after = POSTED_SILENCE,
+        TransportKind::Sse => config.limits.dead_after = SSE_SILENCE,
+        TransportKind::Grpc | TransportKind::Websocket => config.limits.ping_every = PING_EVERY,
     }
     config
 }
@@ -384,15 +384,16 @@ pub(super) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Option<A
 }
 
 /// Whether this opening is of a second agent under the node's identity (IDN-10): the link that
-/// there is lives, and is of another process; or this process was replaced before. An opening
-/// that does not say its process can be told from the one before only by that one's life.
-async fn is_second(opening: &Opening, openings: &Openings) -> bool {
+/// there is incarnations, and is of another process; or this process was replaced before. An opening
+/// that does not say its process can be told from the one before only by that one's incarnation.
+async fn is_second(opening: &Opening, openings: &StreamAdmission) -> bool {
     let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
-    let Some(old) = opening.plane.hub.lights().link(node) else { return false };
+    let Some(old) = opening.plane.hub.sync_index().link(node) else { return false };
     if instance.is_some() && instance == old.instance() {
         return false;
     }
-    let alive = instance.is_some_and(|life| openings.was_replaced(life)) || old.lives().await;
+    let alive =
+        instance.is_some_and(|incarnation| openings.was_replaced(incarnation)) || old.incarnations().await;
     if alive {
         opening.plane.hub.duplicate(node);
         let hostname = opening.source();
@@ -402,15 +403,15 @@ async fn is_second(opening: &Opening, openings: &Openings) -> bool {
 }
 
 /// Tells who opened why it gets no link.
-async fn refuse(ends: Ends, post: Option<Order>, why: GoAway) {
+async fn refuse(ends: LinkTransport, post: Option<LinkCommand>, why: GoAway) {
     let frames = vec![Frame::GoAway(why)];
-    if let Some(Order::Post(post)) = post {
+    if let Some(LinkCommand::Post(post)) = post {
         // Who posted may have hung up.
         let _ = post.answer.send(Posted { frames, ..Posted::default() });
-    } else if let Some(mut outgoing) = ends.outgoing {
+    } else if let Some(mut writer) = ends.writer {
         let said = async {
-            let _ = outgoing.send(frames).await;
-            outgoing.finish().await;
+            let _ = writer.send(frames).await;
+            writer.finish().await;
         };
         let _ = tokio::time::timeout(END_WITHIN, said).await;
     }

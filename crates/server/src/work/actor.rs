@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{OpenTask, action_key, reach, record, restore, row, without};
-use crate::hub::{Came, Edit, HubError, Uid};
+use crate::hub::{Edit, EditOutcome, HubError, Uid};
 use crate::state::{ControlPlane, now};
 
 /// Between two attempts at what the store did not take.
@@ -282,8 +282,8 @@ fn is_gone(error: &HubError) -> bool {
 }
 
 /// A node that has no room for an action does not get it.
-fn no_room(node: &NodeId, came: Came) -> Option<Input> {
-    let Came::Refused(why) = came else { return None };
+fn no_room(node: &NodeId, came: EditOutcome) -> Option<Input> {
+    let EditOutcome::Refused(why) = came else { return None };
     let outcome = Outcome::Failed { message: why.to_string() };
     Some(Input::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }

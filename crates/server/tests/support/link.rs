@@ -10,10 +10,10 @@ use model::log::Cursor;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Timestamp};
 use net::client::{Client, Http1};
-use streams::drive::{Ended, Ends, Orders, drive, orders};
 use streams::open::{OpenError, Opener};
-use streams::sse::SseIncoming;
-use streams::{Incoming, MemoryShore, Order};
+use streams::sse::SseReader;
+use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
+use streams::{FrameReader, LinkCommand, MemoryLinkHandler};
 use sync::frame::{Capabilities, Hello};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
@@ -27,16 +27,16 @@ use super::{Fleet, Member, now, number};
 /// The kinds that tests synchronize.
 pub const KINDS: [&str; 2] = ["Project", "Item"];
 
-/// A link that is driven.
+/// A link that is running.
 pub struct Driven {
-    pub orders: Orders,
+    pub orders: LinkHandle,
     pub ended: JoinHandle<Ended>,
 }
 
 impl Driven {
     /// Ends the link in order.
     pub async fn stop(self) -> Ended {
-        let _ = self.orders.tell_in_turn(Order::Shutdown).await;
+        let _ = self.orders.tell_in_turn(LinkCommand::Shutdown).await;
         self.ended.await.unwrap()
     }
 
@@ -73,9 +73,9 @@ pub fn config(mode: Mode, instance: &str) -> LinkConfig {
     LinkConfig::new(Role::Agent, mode, instance, KINDS.iter().map(|kind| Kind::new(kind)).collect())
 }
 
-/// A shore of a node.
-pub fn shore(life: &str) -> Arc<MemoryShore> {
-    Arc::new(MemoryShore::new(life.parse().unwrap()))
+/// A handler of a node.
+pub fn handler(incarnation: &str) -> Arc<MemoryLinkHandler> {
+    Arc::new(MemoryLinkHandler::new(incarnation.parse().unwrap()))
 }
 
 /// The key of a test's object.
@@ -84,12 +84,12 @@ pub fn item(name: &str) -> ObjectKey {
 }
 
 /// Opens over gRPC.
-pub async fn grpc(member: &Member, client: &mut Client) -> Result<Ends, OpenError> {
+pub async fn grpc(member: &Member, client: &mut Client) -> Result<LinkTransport, OpenError> {
     opener(member, &link_name()).grpc(client).await
 }
 
 /// Opens over a WebSocket.
-pub async fn websocket(member: &Member) -> Result<Ends, OpenError> {
+pub async fn websocket(member: &Member) -> Result<LinkTransport, OpenError> {
     let http1 = Http1::dial(&member.url, &member.tls).await?;
     opener(member, &link_name()).websocket(http1).await
 }
@@ -114,17 +114,17 @@ pub fn link_name() -> String {
 }
 
 /// Drives a link in a task.
-pub fn driven(config: LinkConfig, shore: &Arc<MemoryShore>, ends: Ends) -> Driven {
+pub fn running(config: LinkConfig, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> Driven {
     let (sender, taken) = orders();
     let link = Box::new(Link::new(config, Timestamp(0)));
-    let ended = tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), shore.watch(), taken));
+    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), handler.watch(), taken));
     Driven { orders: sender, ended }
 }
 
-/// A driven link over gRPC on a connection of its own.
-pub async fn linked(member: &Member, mode: Mode, instance: &str, shore: &Arc<MemoryShore>) -> Driven {
+/// A running link over gRPC on a connection of its own.
+pub async fn linked(member: &Member, mode: Mode, instance: &str, handler: &Arc<MemoryLinkHandler>) -> Driven {
     let ends = grpc(member, &mut member.dial().await).await.expect("the link is opened");
-    driven(config(mode, instance), shore, ends)
+    running(config(mode, instance), handler, ends)
 }
 
 /// A hello of a node, by hand.
@@ -142,7 +142,7 @@ pub fn hello(mode: Mode, instance: &str) -> Hello {
 
 /// A link over server-sent events, whose frames up are posted by hand.
 pub struct Sse {
-    incoming: SseIncoming,
+    reader: SseReader,
     name: HeaderValue,
     /// What came and was not asked for yet.
     heard: Vec<Frame>,
@@ -152,8 +152,8 @@ impl Sse {
     /// Opens it; the frames come down with no hello from here.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
         let mut client = member.dial().await;
-        let (incoming, headers) = opener(member, &link_name()).sse(&mut client, instance, None).await?;
-        Ok(Sse { incoming, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
+        let (reader, headers) = opener(member, &link_name()).sse(&mut client, instance, None).await?;
+        Ok(Sse { reader, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
     }
 
     /// Posts frames to it.
@@ -168,7 +168,7 @@ impl Sse {
                 if let Some(at) = self.heard.iter().position(&wanted) {
                     return self.heard.remove(at);
                 }
-                self.heard.extend(self.incoming.next().await.unwrap().expect("the link is open"));
+                self.heard.extend(self.reader.next().await.unwrap().expect("the link is open"));
             }
         };
         tokio::time::timeout(Duration::from_secs(20), heard).await.expect("the frame comes")

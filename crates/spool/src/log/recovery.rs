@@ -20,7 +20,7 @@ impl FactLog {
         // From the newest: the first number of a segment says where the one before it
         // ends, whatever else that one holds after an append that failed.
         let mut until = u64::MAX;
-        for (first, path) in segment::list(&self.life())?.into_iter().rev() {
+        for (first, path) in segment::list(&self.incarnation_path())?.into_iter().rev() {
             let content = segment::read(&path)?;
             let row = row(&content, first, until);
             let is_newest = until == u64::MAX;
@@ -81,7 +81,7 @@ impl FactLog {
         Ok(())
     }
 
-    /// Writes the pending facts as a new life and changes over to it.
+    /// Writes the pending facts as a new incarnation and changes over to it.
     pub(super) fn restart(&mut self, fresh: &Incarnation) -> Result<()> {
         if *fresh == self.state.incarnation {
             return Err(SpoolError::SameIncarnation);
@@ -97,7 +97,7 @@ impl FactLog {
             active: None,
             unsure: false,
         };
-        self.disk.unlink_dir(&new.life())?;
+        self.disk.unlink_dir(&new.incarnation_path())?;
         let mut batch = Vec::new();
         let mut seq = 0;
         self.each_pending(&mut |old, json| {
@@ -121,14 +121,17 @@ impl FactLog {
     }
 
     pub(super) fn remove_other_lives(&self) -> Result<()> {
-        for life in lives(&self.directory)?.into_iter().filter(|life| *life != self.state.incarnation) {
-            self.disk.unlink_dir(&self.directory.join(life.as_str()))?;
+        for incarnation in incarnations(&self.directory)?
+            .into_iter()
+            .filter(|incarnation| *incarnation != self.state.incarnation)
+        {
+            self.disk.unlink_dir(&self.directory.join(incarnation.as_str()))?;
         }
         Ok(())
     }
 }
 
-/// What is not as it should be in a life's segments.
+/// What is not as it should be in an incarnation's segments.
 #[derive(Default)]
 pub(super) struct Found {
     /// Numbers are missing that were not acknowledged.
@@ -154,20 +157,20 @@ fn row(content: &segment::Content, first: u64, until: u64) -> Row {
     row
 }
 
-/// The life whose state is lost, if there is one.
+/// The incarnation whose state is lost, if there is one.
 pub(super) fn abandoned(directory: &Path) -> Result<Option<Incarnation>> {
-    Ok(lives(directory)?.into_iter().next())
+    Ok(incarnations(directory)?.into_iter().next())
 }
 
-fn lives(directory: &Path) -> Result<Vec<Incarnation>> {
-    let mut lives = Vec::new();
+fn incarnations(directory: &Path) -> Result<Vec<Incarnation>> {
+    let mut incarnations = Vec::new();
     let read = |error| failed(Op::Read, directory, error);
     for entry in std::fs::read_dir(directory).map_err(read)? {
         let entry = entry.map_err(read)?;
         if entry.file_type().map_err(read)?.is_dir() {
-            lives.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
+            incarnations.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
         }
     }
-    lives.sort();
-    Ok(lives)
+    incarnations.sort();
+    Ok(incarnations)
 }

@@ -104,8 +104,8 @@ impl Index {
     }
 
     /// Forgets tombstones up to a revision; returns them.
-    pub(super) fn forget_graves(&mut self, horizon: u64) -> Vec<(ObjectKey, Entry)> {
-        let kept = self.graves.split_off(&horizon.saturating_add(1));
+    pub(super) fn forget_graves(&mut self, compacted: u64) -> Vec<(ObjectKey, Entry)> {
+        let kept = self.graves.split_off(&compacted.saturating_add(1));
         let gone = std::mem::replace(&mut self.graves, kept);
         let entry = |key: ObjectKey| self.remove(Side::Ours, &key).map(|entry| (key, entry));
         gone.into_values().filter_map(entry).collect()

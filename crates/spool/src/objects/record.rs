@@ -108,9 +108,9 @@ pub(super) struct Commit {
 /// How far the own feed is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FeedHead {
-    pub(super) life: Incarnation,
+    pub(super) incarnation: Incarnation,
     pub(super) head: u64,
-    pub(super) horizon: u64,
+    pub(super) compacted: u64,
 }
 
 impl<'a> Name<'a> {

@@ -189,10 +189,10 @@ impl ObjectLog {
         let is_damaged = |number: &u64| found.get(number).is_none_or(|file| file.damaged);
         let damaged = (first.max(1)..=last).filter(is_damaged).collect();
         self.files = found.into_iter().map(|(number, file)| (number, file.segment)).collect();
-        let horizon = self.commit.feed.as_ref().map_or(0, |feed| feed.horizon);
+        let compacted = self.commit.feed.as_ref().map_or(0, |feed| feed.compacted);
         let mut objects = Objects { ours: Vec::new(), theirs: Vec::new() };
         for (key, Newest { entry, state }) in ours {
-            let forgotten = matches!(state, State::Gone { .. }) && entry.rev <= horizon;
+            let forgotten = matches!(state, State::Gone { .. }) && entry.rev <= compacted;
             // What lies below the first file is left over from files that went.
             if entry.file >= first && !forgotten {
                 self.place(Side::Ours, &key, entry);
@@ -212,9 +212,9 @@ impl ObjectLog {
 
     fn saved(&self, objects: Objects) -> Saved {
         let feed = self.commit.feed.as_ref().map(|feed| SavedFeed {
-            life: feed.life.clone(),
+            incarnation: feed.incarnation.clone(),
             head: feed.head,
-            horizon: feed.horizon,
+            compacted: feed.compacted,
             changes: objects.ours,
         });
         let replica = SavedReplica { cursor: self.commit.cursor.clone(), objects: objects.theirs };
@@ -223,14 +223,14 @@ impl ObjectLog {
 
     /// Says that something is missing, durably, and moves what is sound out of the damaged
     /// files. What was lost may have been anything, so nothing that rests on what was said
-    /// before is right any more: the cursor, the life of the own feed, tombstones.
+    /// before is right any more: the cursor, the incarnation of the own feed, tombstones.
     fn repair(&mut self, objects: &mut Objects, damaged: &[u64], fresh: &Incarnation) -> Result<Vec<String>> {
         objects.ours.retain(|change| matches!(change.state, State::Live { .. }));
         let mut commit = Commit { cursor: None, ..self.commit.clone() };
         if commit.feed.is_some() || !objects.ours.is_empty() {
             let said = commit.feed.as_ref().map_or(0, |feed| feed.head);
             let head = objects.ours.iter().map(|change| change.rev).fold(said, u64::max);
-            commit.feed = Some(FeedHead { life: fresh.clone(), head, horizon: head });
+            commit.feed = Some(FeedHead { incarnation: fresh.clone(), head, compacted: head });
         }
         // A damaged file is not appended to.
         self.active = None;

@@ -57,12 +57,12 @@ impl Faults for Full {
 /// Small segments, so that a few facts fill several.
 pub const SMALL: Limits = Limits { max_bytes: 1 << 20, reserve_bytes: 1 << 18, segment_bytes: 300 };
 
-pub fn life(name: &str) -> Incarnation {
+pub fn incarnation(name: &str) -> Incarnation {
     name.parse().unwrap()
 }
 
 pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<Opened> {
-    FactLog::open(disk, directory, &life(fresh), SMALL)
+    FactLog::open(disk, directory, &incarnation(fresh), SMALL)
 }
 
 /// A fact that says this.

@@ -11,13 +11,13 @@ use spool::objects::{ObjectLimits, ObjectLog, Opened};
 use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, Side, Write};
 
-use super::life;
+use super::incarnation;
 
 /// Small files and small steps, so that a few objects fill several and moving takes long.
 pub const SMALL: ObjectLimits = ObjectLimits { max_bytes: 1 << 20, file_bytes: 1500, step_bytes: 400 };
 
 pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<Opened> {
-    ObjectLog::open(disk, directory, &life(fresh), SMALL)
+    ObjectLog::open(disk, directory, &incarnation(fresh), SMALL)
 }
 
 pub fn ours(name: &str) -> ObjectKey {
@@ -51,7 +51,7 @@ pub fn their(rev: u64, name: &str, text: &str) -> (ObjectKey, Option<(Stub, u64,
 }
 
 pub fn cursor(name: &str, seq: u64) -> Option<Cursor> {
-    Some(Cursor { incarnation: life(name), seq })
+    Some(Cursor { incarnation: incarnation(name), seq })
 }
 
 /// Both sets with their contents, as plain maps.
@@ -67,8 +67,9 @@ impl Sets {
     /// After a write too.
     pub fn after(&self, write: &Write) -> Sets {
         let mut next = self.clone();
-        if let Some(life) = &write.found {
-            next.feed = Some(SavedFeed { life: life.clone(), head: 0, horizon: 0, changes: vec![] });
+        if let Some(incarnation) = &write.found {
+            next.feed =
+                Some(SavedFeed { incarnation: incarnation.clone(), head: 0, compacted: 0, changes: vec![] });
             next.ours.clear();
         }
         if write.forget_theirs {
@@ -79,10 +80,10 @@ impl Sets {
             next.feed.as_mut().unwrap().head = change.rev;
             next.ours.insert(change.key.clone(), (change.clone(), content.clone()));
         }
-        if let Some(horizon) = write.horizon {
+        if let Some(compacted) = write.compacted {
             let feed = next.feed.as_mut().unwrap();
-            feed.horizon = feed.horizon.max(horizon);
-            next.ours.retain(|_, (change, content)| content.is_some() || change.rev > horizon);
+            feed.compacted = feed.compacted.max(compacted);
+            next.ours.retain(|_, (change, content)| content.is_some() || change.rev > compacted);
         }
         for (key, put) in &write.theirs {
             match put {

@@ -1,12 +1,12 @@
 //! Facts.
 
-use super::fixture::{DAY, at, enrolled, life, run, started};
+use super::fixture::{DAY, at, enrolled, incarnation, run, started};
 use crate::record::{Retention, RunFilter};
 use crate::{Store, StoreError};
 
 pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
     let node = enrolled(store, 1).await;
-    let one = life("one");
+    let one = incarnation("one");
     let send = async |facts| store.append_facts(&node, &one, facts, at(1)).await.unwrap();
     let accepted = send(vec![]).await;
     assert_eq!((accepted.cursor.seq, accepted.new.len()), (0, 0));
@@ -17,11 +17,12 @@ pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
     let accepted = send(vec![started(0), started(u64::MAX), started(3)]).await;
     assert_eq!((accepted.cursor.seq, accepted.new), (3, vec![started(3)]));
 
-    // Another life is another log.
-    let accepted = store.append_facts(&node, &life("two"), vec![run(1, 0, false)], at(2)).await.unwrap();
-    assert_eq!((accepted.cursor.incarnation, accepted.cursor.seq), (life("two"), 1));
+    // Another incarnation is another log.
+    let accepted =
+        store.append_facts(&node, &incarnation("two"), vec![run(1, 0, false)], at(2)).await.unwrap();
+    assert_eq!((accepted.cursor.incarnation, accepted.cursor.seq), (incarnation("two"), 1));
     let record = store.node(&node).await.unwrap().unwrap();
-    assert_eq!(record.cursor.unwrap().incarnation, life("two"));
+    assert_eq!(record.cursor.unwrap().incarnation, incarnation("two"));
     let stored = store.facts(&node, None, 100).await.unwrap();
     assert_eq!(stored.len(), 4);
 
@@ -29,14 +30,14 @@ pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
     let refused = store.append_facts(&stranger, &one, vec![started(1)], at(3)).await.unwrap_err();
     assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
     let many = (1..=model::log::MAX_FACTS as u64 + 1).map(started).collect();
-    let refused = store.append_facts(&node, &life("three"), many, at(3)).await.unwrap_err();
+    let refused = store.append_facts(&node, &incarnation("three"), many, at(3)).await.unwrap_err();
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
 }
 
 /// CNV-3.
 pub(super) async fn runs_make_streaks(store: &dyn Store) {
     let node = enrolled(store, 1).await;
-    let one = life("one");
+    let one = incarnation("one");
     let facts = vec![run(1, 2, false), started(2), run(3, 1, false)];
     let accepted = store.append_facts(&node, &one, facts.clone(), at(1)).await.unwrap();
     assert_eq!(accepted.streak, 2);
@@ -52,10 +53,10 @@ pub(super) async fn runs_make_streaks(store: &dyn Store) {
 pub(super) async fn lists_are_newest_first_and_paged(store: &dyn Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     for seq in 1..=3 {
-        store.append_facts(&one, &life("a"), vec![run(seq, 0, false)], at(10)).await.unwrap();
-        store.append_facts(&two, &life("b"), vec![run(seq, 1, false)], at(11)).await.unwrap();
+        store.append_facts(&one, &incarnation("a"), vec![run(seq, 0, false)], at(10)).await.unwrap();
+        store.append_facts(&two, &incarnation("b"), vec![run(seq, 1, false)], at(11)).await.unwrap();
     }
-    store.append_facts(&one, &life("a"), vec![started(4)], at(12)).await.unwrap();
+    store.append_facts(&one, &incarnation("a"), vec![started(4)], at(12)).await.unwrap();
 
     let all = store.runs(RunFilter { limit: 100, ..RunFilter::default() }).await.unwrap();
     assert_eq!(all.len(), 6);
@@ -66,10 +67,10 @@ pub(super) async fn lists_are_newest_first_and_paged(store: &dyn Store) {
     let of_one: Vec<_> = store.runs(of_one).await.unwrap().iter().map(|run| run.seq).collect();
     assert_eq!(of_one, [3, 2]);
 
-    let found = store.run(&two, &life("b"), 2).await.unwrap().unwrap();
+    let found = store.run(&two, &incarnation("b"), 2).await.unwrap().unwrap();
     assert_eq!((found.node, found.seq, found.received), (two.clone(), 2, at(11)));
-    assert_eq!(store.run(&two, &life("a"), 2).await.unwrap(), None);
-    assert_eq!(store.run(&one, &life("a"), 4).await.unwrap(), None, "this fact is no run");
+    assert_eq!(store.run(&two, &incarnation("a"), 2).await.unwrap(), None);
+    assert_eq!(store.run(&one, &incarnation("a"), 4).await.unwrap(), None, "this fact is no run");
 
     let facts = store.facts(&one, None, 2).await.unwrap();
     assert_eq!(facts.iter().map(|fact| fact.fact.seq).collect::<Vec<_>>(), [4, 3]);
@@ -80,8 +81,8 @@ pub(super) async fn lists_are_newest_first_and_paged(store: &dyn Store) {
 pub(super) async fn history_is_pruned(store: &dyn Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let facts = (1..=20).map(|seq| if seq % 2 == 0 { run(seq, 1, false) } else { started(seq) }).collect();
-    store.append_facts(&one, &life("a"), facts, at(1)).await.unwrap();
-    store.append_facts(&two, &life("b"), vec![run(1, 0, false)], at(1)).await.unwrap();
+    store.append_facts(&one, &incarnation("a"), facts, at(1)).await.unwrap();
+    store.append_facts(&two, &incarnation("b"), vec![run(1, 0, false)], at(1)).await.unwrap();
     let retention = Retention { runs_per_node: 3, facts_per_node: 1, ..Retention::default() };
     let pruned = store.prune(at(2), retention).await.unwrap();
     assert_eq!(pruned.facts, 7 + 9);
@@ -89,7 +90,8 @@ pub(super) async fn history_is_pruned(store: &dyn Store) {
     assert_eq!(left, [20, 19, 18, 16]);
     assert_eq!(store.facts(&two, None, 100).await.unwrap().len(), 1);
     // What was accepted stays accepted.
-    let accepted = store.append_facts(&one, &life("a"), vec![started(1), started(21)], at(3)).await.unwrap();
+    let accepted =
+        store.append_facts(&one, &incarnation("a"), vec![started(1), started(21)], at(3)).await.unwrap();
     assert_eq!((accepted.cursor.seq, accepted.new.len(), accepted.streak), (21, 1, 10));
     assert_eq!(store.prune(at(3), retention).await.unwrap().nonces, 0);
     assert_eq!(store.prune(at(10 * DAY), retention).await.unwrap().nonces, 2);

@@ -52,8 +52,8 @@ pub async fn enrolled(store: &dyn Store, n: u32) -> NodeId {
     id
 }
 
-/// A life of a node's log.
-pub fn life(name: &str) -> Incarnation {
+/// A incarnation of a node's log.
+pub fn incarnation(name: &str) -> Incarnation {
     name.parse().unwrap()
 }
 

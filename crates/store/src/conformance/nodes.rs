@@ -3,7 +3,7 @@
 use model::Digest;
 use model::exchange::{Held, RunNote, TraitReport};
 
-use super::fixture::{DAY, at, enrolled, life, new_node, started, token};
+use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
 use crate::record::{Enrolled, Retention, Touch};
 use crate::{EnrollError, Store, StoreError};
 
@@ -78,20 +78,20 @@ pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &dyn Store) {
 pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &dyn Store) {
     let node = enrolled(store, 1).await;
     store.certificate_used(&node).await.unwrap();
-    store.append_facts(&node, &life("one"), vec![started(1)], at(1)).await.unwrap();
+    store.append_facts(&node, &incarnation("one"), vec![started(1)], at(1)).await.unwrap();
     let again = store.enroll(new_node(1), token("new"), at(2)).await.unwrap();
     assert_eq!(again, Enrolled::Again);
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.enrolled, record.cert_used), (at(0), false));
     assert_eq!(record.cursor.unwrap().seq, 1);
-    // The token of the first time does not come back to life by that.
+    // The token of the first time does not come back to incarnation by that.
     let refused = store.enroll(new_node(1), token("nonce-1"), at(3)).await.unwrap_err();
     assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
 }
 
 pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
     let node = enrolled(store, 1).await;
-    store.append_facts(&node, &life("one"), vec![started(1)], at(1)).await.unwrap();
+    store.append_facts(&node, &incarnation("one"), vec![started(1)], at(1)).await.unwrap();
     store.set_push(vec![node.clone()], 1, at(1)).await.unwrap();
     assert!(store.remove_node(&node, at(2)).await.unwrap());
     assert!(!store.remove_node(&node, at(3)).await.unwrap());
@@ -100,7 +100,7 @@ pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
     assert_eq!(store.pushes().await.unwrap(), []);
     assert_eq!(store.node(&node).await.unwrap().unwrap().removed, Some(at(2)));
     assert_eq!(store.facts(&node, None, 10).await.unwrap().len(), 1);
-    let refused = store.append_facts(&node, &life("one"), vec![started(2)], at(3)).await.unwrap_err();
+    let refused = store.append_facts(&node, &incarnation("one"), vec![started(2)], at(3)).await.unwrap_err();
     assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
 
     // The hostname is free, and the key too.
@@ -114,7 +114,7 @@ pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
     assert_eq!((record.enrolled, record.removed, record.cursor), (at(5), None, None));
     // Its log goes on where it was.
     let accepted =
-        store.append_facts(&node, &life("one"), vec![started(1), started(2)], at(6)).await.unwrap();
+        store.append_facts(&node, &incarnation("one"), vec![started(1), started(2)], at(6)).await.unwrap();
     assert_eq!(accepted.new, [started(2)]);
 
     store.remove_node(&node, at(7)).await.unwrap();

@@ -7,7 +7,7 @@ use model::{Kind, NodeId, ObjectKey, Stub};
 use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
-use super::fixture::{DAY, at, enrolled, life, new_node, token};
+use super::fixture::{DAY, at, enrolled, incarnation, new_node, token};
 use crate::objects::{ObjectFilter, Verdict};
 use crate::record::Retention;
 use crate::{MAX_CHANGES_IN_WRITE, Store, StoreError};
@@ -40,7 +40,7 @@ fn put(name: &str, rev: u64, text: &str) -> (ObjectKey, Option<(Stub, u64, Conte
 }
 
 fn cursor(name: &str, seq: u64) -> Option<Cursor> {
-    Some(Cursor { incarnation: life(name), seq })
+    Some(Cursor { incarnation: incarnation(name), seq })
 }
 
 fn sorted(mut saved: Saved) -> Saved {
@@ -60,7 +60,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
     let other = enrolled(store, 2).await;
     assert_eq!(load(store, &node).await, Saved::default());
     let first = Write {
-        found: Some(life("f1")),
+        found: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
         theirs: vec![put("x", 7, "xx"), put("y", 8, "yy")],
         cursor: cursor("t1", 8),
@@ -69,9 +69,9 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
     store.sync_write(&node, first.clone(), at(1)).await.unwrap();
     let expected = Saved {
         feed: Some(SavedFeed {
-            life: life("f1"),
+            incarnation: incarnation("f1"),
             head: 4,
-            horizon: 0,
+            compacted: 0,
             changes: vec![live(3, 1, "a", "two").0, gone(4, "b").0],
         }),
         replica: SavedReplica {
@@ -94,22 +94,22 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
 
     let second = Write {
         ours: vec![live(5, 5, "b", "again"), gone(6, "a")],
-        horizon: Some(4),
+        compacted: Some(4),
         theirs: vec![(key("Job:status", "b", "x"), None), (key("No", "", "x"), None), put("y", 9, "")],
         ..Write::default()
     };
     store.sync_write(&node, second, at(2)).await.unwrap();
     let saved = load(store, &node).await;
     let feed = saved.feed.unwrap();
-    assert_eq!((feed.head, feed.horizon), (6, 4));
+    assert_eq!((feed.head, feed.compacted), (6, 4));
     assert_eq!(feed.changes, [gone(6, "a").0, live(5, 5, "b", "again").0]);
     assert_eq!(saved.replica.cursor, cursor("t1", 8), "a write without one leaves it");
     assert_eq!(saved.replica.objects, [(key("Job:status", "b", "y"), stub("s", ""), 9)]);
     let empty = store.sync_contents(&node, Side::Theirs, vec![key("Job:status", "b", "y")]).await.unwrap();
     assert_eq!(empty, [Some(content(""))]);
 
-    // Tombstones up to the horizon go, those beyond it stay.
-    let third = Write { ours: vec![gone(7, "b")], horizon: Some(6), ..Write::default() };
+    // Tombstones up to the compacted go, those beyond it stay.
+    let third = Write { ours: vec![gone(7, "b")], compacted: Some(6), ..Write::default() };
     store.sync_write(&node, third, at(3)).await.unwrap();
     assert_eq!(load(store, &node).await.feed.unwrap().changes, [gone(7, "b").0]);
 }
@@ -117,7 +117,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
 pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
     let node = enrolled(store, 1).await;
     let first = Write {
-        found: Some(life("f1")),
+        found: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), gone(2, "b")],
         theirs: vec![put("x", 7, "xx")],
         cursor: cursor("t1", 8),
@@ -125,14 +125,15 @@ pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
     };
     store.sync_write(&node, first, at(1)).await.unwrap();
     store.sync_acked(vec![(node.clone(), cursor("f1", 2).unwrap())]).await.unwrap();
-    let anew = Write { found: Some(life("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
+    let anew =
+        Write { found: Some(incarnation("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
     store.sync_write(&node, anew, at(2)).await.unwrap();
     let saved = load(store, &node).await;
     let feed = saved.feed.unwrap();
-    assert_eq!((feed.life, feed.head, feed.horizon), (life("f2"), 1, 0));
+    assert_eq!((feed.incarnation, feed.head, feed.compacted), (incarnation("f2"), 1, 0));
     assert_eq!(feed.changes, [live(1, 1, "c", "new").0]);
     assert_eq!((saved.replica.cursor, saved.replica.objects.len()), (cursor("t1", 8), 1));
-    assert_eq!(store.sync_heads().await.unwrap()[0].1.acked, None, "that was another life");
+    assert_eq!(store.sync_heads().await.unwrap()[0].1.acked, None, "that was another incarnation");
 
     let forget = Write { forget_theirs: true, theirs: vec![put("z", 1, "zz")], ..Write::default() };
     store.sync_write(&node, forget, at(3)).await.unwrap();
@@ -152,10 +153,11 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
         assert!(matches!(refused, StoreError::Unsound(_)), "{refused:?}");
     };
     unsound(Write { ours: vec![live(1, 1, "a", "a")], ..Write::default() }).await;
-    unsound(Write { horizon: Some(0), ..Write::default() }).await;
+    unsound(Write { compacted: Some(0), ..Write::default() }).await;
     assert_eq!(load(store, &node).await, Saved::default());
     assert_eq!(store.sync_heads().await.unwrap(), []);
-    let first = Write { found: Some(life("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
+    let first =
+        Write { found: Some(incarnation("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
     store.sync_write(&node, first, at(1)).await.unwrap();
     let before = load(store, &node).await;
     let also = || vec![put("x", 1, "x")];
@@ -170,8 +172,9 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
     ] {
         unsound(Write { ours, theirs: also(), cursor: cursor("t", 1), ..Write::default() }).await;
     }
-    unsound(Write { horizon: Some(2), theirs: also(), ..Write::default() }).await;
-    unsound(Write { found: Some(life("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() }).await;
+    unsound(Write { compacted: Some(2), theirs: also(), ..Write::default() }).await;
+    unsound(Write { found: Some(incarnation("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() })
+        .await;
     let wrong = (key("Job:status", "b", "x"), Some((stub("s", "xx"), 1, content("x"))));
     unsound(Write { forget_theirs: true, theirs: vec![wrong], ..Write::default() }).await;
     assert_eq!(load(store, &node).await, before);
@@ -192,7 +195,7 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let three = enrolled(store, 3).await;
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first = Write {
-        found: Some(life("f1")),
+        found: Some(incarnation("f1")),
         ours: vec![
             live(1, 1, "a", "a"),
             live(2, 2, "b", "b"),
@@ -207,7 +210,7 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let second = Write { theirs: vec![put("x", 1, "x")], cursor: cursor("t", 4), ..Write::default() };
     store.sync_write(&two, second, at(2)).await.unwrap();
     let acked = [(&one, "f1", 3), (&one, "f0", 9), (&two, "f1", 3), (&new_node(9).node_id, "f1", 3)];
-    let acked = acked.map(|(node, life, seq)| (node.clone(), cursor(life, seq).unwrap()));
+    let acked = acked.map(|(node, incarnation, seq)| (node.clone(), cursor(incarnation, seq).unwrap()));
     store.sync_acked(acked.to_vec()).await.unwrap();
 
     let why = || Some(Verdict::Diverged("they differ".to_owned()));
@@ -252,7 +255,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
         let ended = State::Gone { uid: "u".into() };
         ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
         let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
-        let write = Write { found: Some(life("f")), ours, theirs, ..Write::default() };
+        let write = Write { found: Some(incarnation("f")), ours, theirs, ..Write::default() };
         store.sync_write(node, write, at(1)).await.unwrap();
     }
     store.remove_node(&nodes[2], at(2)).await.unwrap();
@@ -303,7 +306,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
 pub(super) async fn a_removed_node_leaves_no_objects(store: &dyn Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let write = || Write {
-        found: Some(life("f1")),
+        found: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "a"), gone(2, "b")],
         theirs: vec![put("x", 1, "x")],
         cursor: cursor("t", 1),

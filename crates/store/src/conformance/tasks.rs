@@ -3,7 +3,7 @@
 use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact, Outcome, Stream};
 
-use super::fixture::{at, enrolled, life, new_node, run, started};
+use super::fixture::{at, enrolled, incarnation, new_node, run, started};
 use crate::record::Retention;
 use crate::tasks::{MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT};
 use crate::{Store, StoreError, TaskKind, TaskNode, TaskRecord};
@@ -129,8 +129,8 @@ pub(super) async fn facts_of_actions_are_found(store: &dyn Store) {
         run(6, 0, false),
         output(7, "b"),
     ];
-    store.append_facts(&one, &life("one"), facts.clone(), at(1)).await.unwrap();
-    store.append_facts(&two, &life("one"), vec![ended(1, "b")], at(1)).await.unwrap();
+    store.append_facts(&one, &incarnation("one"), facts.clone(), at(1)).await.unwrap();
+    store.append_facts(&two, &incarnation("one"), vec![ended(1, "b")], at(1)).await.unwrap();
     let of = async |node, action| -> Vec<Fact> {
         let records = store.action_facts(node, action).await.unwrap();
         records.into_iter().map(|record| record.fact).collect()
@@ -144,9 +144,9 @@ pub(super) async fn facts_of_actions_are_found(store: &dyn Store) {
     assert_eq!(store.ended_actions(&two, ask()).await.unwrap(), ["b"]);
     assert_eq!(store.ended_actions(&new_node(9).node_id, ask()).await.unwrap(), Vec::<String>::new());
 
-    // Repeated, they are not accepted twice; the end comes in another life of the log.
-    store.append_facts(&one, &life("one"), facts, at(2)).await.unwrap();
-    store.append_facts(&one, &life("two"), vec![ended(1, "b")], at(3)).await.unwrap();
+    // Repeated, they are not accepted twice; the end comes in another incarnation of the log.
+    store.append_facts(&one, &incarnation("one"), facts, at(2)).await.unwrap();
+    store.append_facts(&one, &incarnation("two"), vec![ended(1, "b")], at(3)).await.unwrap();
     assert_eq!(of(&one, "b").await.len(), 3);
     assert_eq!(store.ended_actions(&one, ask()).await.unwrap(), ["b", "a"]);
 

@@ -33,7 +33,7 @@ impl State {
         let old = self.nodes.remove(&node.node_id);
         let node_id = node.node_id.clone();
         if enrolled == Enrolled::New {
-            // What is left of a former life, like its contacts.
+            // What is left of a former incarnation, like its contacts.
             self.sync.remove(&node_id);
         }
         self.nodes.insert(node_id, recorded(node, token.nonce, old, enrolled, now));

@@ -15,9 +15,9 @@ use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict}
 /// What is kept of one node.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    life: Option<Incarnation>,
+    incarnation: Option<Incarnation>,
     head: u64,
-    horizon: u64,
+    compacted: u64,
     ours: BTreeMap<ObjectKey, (u64, Now, Option<Content>)>,
     theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
     cursor: Option<Cursor>,
@@ -28,9 +28,9 @@ pub(super) struct Sets {
 
 impl Sets {
     fn write(&mut self, write: Write, now: Timestamp) -> Result<()> {
-        let head = write.check(self.life.as_ref().map(|_| self.head)).map_err(StoreError::Unsound)?;
-        if let Some(life) = write.found {
-            (self.life, self.horizon, self.acked) = (Some(life), 0, None);
+        let head = write.check(self.incarnation.as_ref().map(|_| self.head)).map_err(StoreError::Unsound)?;
+        if let Some(incarnation) = write.found {
+            (self.incarnation, self.compacted, self.acked) = (Some(incarnation), 0, None);
             self.ours.clear();
         }
         if write.forget_theirs {
@@ -41,10 +41,10 @@ impl Sets {
         for (change, content) in write.ours {
             self.ours.insert(change.key, (change.rev, change.state, content));
         }
-        if let Some(horizon) = write.horizon.filter(|horizon| *horizon > self.horizon) {
-            let gone = |(rev, now, _): &(u64, Now, _)| matches!(now, Now::Gone { .. }) && *rev <= horizon;
+        if let Some(compacted) = write.compacted.filter(|compacted| *compacted > self.compacted) {
+            let gone = |(rev, now, _): &(u64, Now, _)| matches!(now, Now::Gone { .. }) && *rev <= compacted;
             self.ours.retain(|_, row| !gone(row));
-            self.horizon = horizon;
+            self.compacted = compacted;
         }
         for (key, put) in write.theirs {
             match put {
@@ -64,13 +64,18 @@ impl Sets {
             state: state.clone(),
         };
         let changes = self.ours.iter().map(change).collect();
-        Some(SavedFeed { life: self.life.clone()?, head: self.head, horizon: self.horizon, changes })
+        Some(SavedFeed {
+            incarnation: self.incarnation.clone()?,
+            head: self.head,
+            compacted: self.compacted,
+            changes,
+        })
     }
 
     fn head(&self) -> SyncHead {
         let live = |(_, now, _): &&(u64, Now, _)| matches!(now, Now::Live { .. });
         SyncHead {
-            ours: self.life.clone().map(|incarnation| Cursor { incarnation, seq: self.head }),
+            ours: self.incarnation.clone().map(|incarnation| Cursor { incarnation, seq: self.head }),
             theirs: self.cursor.clone(),
             acked: self.acked.clone(),
             verdict: self.verdict.clone(),
@@ -158,7 +163,7 @@ impl State {
             return;
         }
         if let Some(sets) = self.sync.get_mut(node)
-            && sets.life.as_ref() == Some(&cursor.incarnation)
+            && sets.incarnation.as_ref() == Some(&cursor.incarnation)
         {
             sets.acked = Some(cursor);
         }

@@ -81,7 +81,7 @@ fn record(
             let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce];
             change(db, "record a node", NEW, row)?;
             if known {
-                // Its history stays, but what it said of itself in its former life is over.
+                // Its history stays, but what it said of itself in its former incarnation is over.
                 let stale = "DELETE FROM contact WHERE node = (SELECT no FROM node WHERE id = ?1)";
                 change(db, "record a node", stale, [id])?;
                 super::sync::forget(db, active(db, &node.node_id)?)?;

@@ -62,10 +62,10 @@ pub(super) fn load(db: &Connection, node: &NodeId) -> Result<Saved> {
         return Err(no_section());
     }
     let theirs = cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?;
-    let feed = match cursor(kept.life.as_deref(), kept.head)? {
+    let feed = match cursor(kept.incarnation.as_deref(), kept.head)? {
         None => None,
-        Some(Cursor { incarnation: life, seq: head }) => {
-            Some(SavedFeed { life, head, horizon: kept.horizon, changes })
+        Some(Cursor { incarnation, seq: head }) => {
+            Some(SavedFeed { incarnation, head, compacted: kept.compacted, changes })
         }
     };
     Ok(Saved { feed, replica: SavedReplica { cursor: theirs, objects } })
@@ -75,9 +75,9 @@ fn no_section() -> StoreError {
     StoreError::Corrupt("an object without its section".into())
 }
 
-fn cursor(life: Option<&str>, seq: u64) -> Result<Option<Cursor>> {
-    let parsed = life.map(str::parse).transpose();
-    let incarnation = parsed.map_err(|error| StoreError::Corrupt(format!("a life: {error}")))?;
+fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<Cursor>> {
+    let parsed = incarnation.map(str::parse).transpose();
+    let incarnation = parsed.map_err(|error| StoreError::Corrupt(format!("an incarnation: {error}")))?;
     Ok(incarnation.map(|incarnation| Cursor { incarnation, seq }))
 }
 
@@ -113,7 +113,8 @@ pub(super) fn contents(
 }
 
 pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
-    const SQL: &str = "SELECT id, life, head, horizon, theirs_life, theirs_rev, acked_life, acked_rev,
+    const SQL: &str =
+        "SELECT id, incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
             our_objects, their_objects, changed, verdict
         FROM sync JOIN node ON node.no = sync.node WHERE removed IS NULL ORDER BY id";
     let row = |row: &Row<'_>| Ok((row.get::<_, Text<NodeId>>(0)?.0, row_at(row, 1)?));
@@ -124,7 +125,7 @@ pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
 fn head(kept: &Kept) -> Result<SyncHead> {
     let [our_objects, their_objects] = kept.objects;
     Ok(SyncHead {
-        ours: cursor(kept.life.as_deref(), kept.head)?,
+        ours: cursor(kept.incarnation.as_deref(), kept.head)?,
         theirs: cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?,
         acked: cursor(kept.acked_life.as_deref(), kept.acked_rev)?,
         verdict: kept.verdict.as_ref().map(|why| match why.as_str() {

@@ -27,9 +27,9 @@ const WRITE: &str = "write what is synchronized";
 /// What is kept of a node besides its objects.
 #[derive(Default)]
 pub(super) struct Kept {
-    pub(super) life: Option<String>,
+    pub(super) incarnation: Option<String>,
     pub(super) head: u64,
-    pub(super) horizon: u64,
+    pub(super) compacted: u64,
     pub(super) theirs_life: Option<String>,
     pub(super) theirs_rev: u64,
     pub(super) acked_life: Option<String>,
@@ -42,7 +42,7 @@ pub(super) struct Kept {
 }
 
 pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<Kept>> {
-    const SQL: &str = "SELECT life, head, horizon, theirs_life, theirs_rev, acked_life, acked_rev,
+    const SQL: &str = "SELECT incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
         our_objects, their_objects, changed, verdict FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
@@ -50,9 +50,9 @@ pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<Kept>> {
 /// The row that begins with this column.
 pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Kept> {
     Ok(Kept {
-        life: row.get(first)?,
+        incarnation: row.get(first)?,
         head: uint(row.get(first + 1)?),
-        horizon: uint(row.get(first + 2)?),
+        compacted: uint(row.get(first + 2)?),
         theirs_life: row.get(first + 3)?,
         theirs_rev: uint(row.get(first + 4)?),
         acked_life: row.get(first + 5)?,
@@ -66,10 +66,16 @@ pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Kept> {
 pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, now: Timestamp) -> Result<()> {
     let node = active(&session.db, node)?;
     let mut row = row_of(&session.db, node)?.unwrap_or_default();
-    let head = write.check(row.life.as_ref().map(|_| row.head)).map_err(StoreError::Unsound)?;
-    if let Some(life) = &write.found {
+    let head = write.check(row.incarnation.as_ref().map(|_| row.head)).map_err(StoreError::Unsound)?;
+    if let Some(incarnation) = &write.found {
         forget_side(&session.db, node, OURS)?;
-        row = Kept { life: Some(life.to_string()), horizon: 0, acked_life: None, acked_rev: 0, ..row };
+        row = Kept {
+            incarnation: Some(incarnation.to_string()),
+            compacted: 0,
+            acked_life: None,
+            acked_rev: 0,
+            ..row
+        };
         row.objects[OURS as usize] = 0;
     }
     if write.forget_theirs {
@@ -84,9 +90,9 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     };
     let mut pen = Pen::new(&session.db, node, now, next_body, row.objects)?;
     pen.objects(write)?;
-    if let Some(horizon) = write.horizon.filter(|horizon| *horizon > row.horizon) {
-        pen.forget_tombstones(horizon)?;
-        row.horizon = horizon;
+    if let Some(compacted) = write.compacted.filter(|compacted| *compacted > row.compacted) {
+        pen.forget_tombstones(compacted)?;
+        row.compacted = compacted;
     }
     pen.sections_left()?;
     (session.next_body, row.objects) = (Some(pen.next_body), pen.objects);
@@ -99,15 +105,16 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
 }
 
 fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
-    const SQL: &str = "INSERT OR REPLACE INTO sync (node, life, head, horizon, theirs_life, theirs_rev,
+    const SQL: &str =
+        "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_life, theirs_rev,
         acked_life, acked_rev, our_objects, their_objects, changed, verdict)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     let [ours, theirs] = row.objects;
     let row = params![
         node,
-        row.life,
+        row.incarnation,
         int(row.head),
-        int(row.horizon),
+        int(row.compacted),
         row.theirs_life,
         int(row.theirs_rev),
         row.acked_life,
@@ -173,7 +180,7 @@ pub(super) fn forget_some(db: &Connection, node: i64, most: usize) -> Result<(u6
 }
 
 pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &Cursor) -> Result<()> {
-    const SQL: &str = "UPDATE sync SET acked_life = life, acked_rev = ?3 WHERE life = ?2
+    const SQL: &str = "UPDATE sync SET acked_life = incarnation, acked_rev = ?3 WHERE incarnation = ?2
         AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
     let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.seq)];
     change(db, "note how far a node is", SQL, row).map(|_| ())
@@ -181,7 +188,7 @@ pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &Cursor) -> Result<(
 
 pub(super) fn judged(db: &Connection, node: &NodeId, verdict: Option<&Verdict>) -> Result<()> {
     const SQL: &str = "INSERT INTO sync
-            (node, head, horizon, theirs_rev, acked_rev, our_objects, their_objects, changed, verdict)
+            (node, head, compacted, theirs_rev, acked_rev, our_objects, their_objects, changed, verdict)
         SELECT no, 0, 0, 0, 0, 0, 0, 0, ?2 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET verdict = ?2";
     let text = verdict.map(|verdict| match verdict {
@@ -330,11 +337,11 @@ impl<'db> Pen<'db> {
         change(self.db, WRITE, TOMBSTONE, row).map(|_| ())
     }
 
-    fn forget_tombstones(&mut self, horizon: u64) -> Result<()> {
+    fn forget_tombstones(&mut self, compacted: u64) -> Result<()> {
         const SQL: &str = "DELETE FROM object WHERE node = ?1 AND body IS NULL AND rev <= ?2
             RETURNING section";
         let gone =
-            query::all(self.db, WRITE, SQL, params![self.node, int(horizon)], |row| row.get::<_, i64>(0))?;
+            query::all(self.db, WRITE, SQL, params![self.node, int(compacted)], |row| row.get::<_, i64>(0))?;
         self.lost.extend(gone);
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::batch::{Batch, Item, ItemChange, Outcome};
 use super::outbox::content_len;
 use super::types::{Limits, Output};
 use super::{Cx, Link};
-use crate::frame::{Ack, Event, Frame, MAX_RUN, Mark, Op, RUN, Rewind};
+use crate::frame::{Ack, Checkpoint, Event, Frame, MAX_RUN, Op, RUN, Rewind};
 use crate::object::MAX_CONTENT;
 use crate::refusal;
 use crate::replica::Replica;
@@ -74,7 +74,7 @@ pub(super) struct Inbox {
     ready: BTreeMap<u64, ObjectKey>,
     pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
     /// How many wait that are let go, and how many ever were.
-    pub let_go: usize,
+    pub set_aside: usize,
     pub let_go_ever: u64,
     bytes: u64,
     pub unacked: BTreeSet<u64>,
@@ -84,7 +84,7 @@ pub(super) struct Inbox {
     acked_cursor: Option<Cursor>,
     pub ack_due: bool,
     ack_at: Timestamp,
-    pub mark: Option<Mark>,
+    pub mark: Option<Checkpoint>,
     pub verified: bool,
     /// Refusals noted since an instant.
     pub noted: (Timestamp, u32),
@@ -98,7 +98,7 @@ impl Inbox {
 
     /// Nothing is under way that a comparison of roots would miss.
     pub fn is_settled(&self) -> bool {
-        self.flying.is_none() && self.waiting.len() == self.let_go
+        self.flying.is_none() && self.waiting.len() == self.set_aside
     }
 
     pub fn is_flying(&self) -> bool {
@@ -158,7 +158,7 @@ impl Inbox {
     /// Takes what waits for an object out of every order.
     pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
-        self.let_go -= usize::from(pending.is_let_go());
+        self.set_aside -= usize::from(pending.is_let_go());
         match pending.hold {
             Hold::Ready => drop(self.ready.remove(&pending.item.place)),
             Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
@@ -170,7 +170,7 @@ impl Inbox {
     pub fn insert(&mut self, pending: Pending) {
         let (place, key) = (pending.item.place, pending.item.key.clone());
         if pending.is_let_go() {
-            self.let_go += 1;
+            self.set_aside += 1;
         } else {
             self.open.insert(place);
         }
@@ -219,9 +219,9 @@ impl Link {
             self.bad_run(cx);
             return;
         }
-        let Some(life) = self.peer_life().cloned() else { return };
-        // Not over a set of another life, nor one that a walk is to put right.
-        if !cx.replica.is_of(&life) || self.resync.stops_stream() || run < self.inbox.run {
+        let Some(incarnation) = self.peer_incarnation().cloned() else { return };
+        // Not over a set of another incarnation, nor one that a walk is to put right.
+        if !cx.replica.is_of(&incarnation) || self.resync.stops_stream() || run < self.inbox.run {
             self.counters.ignored += 1;
             return;
         }
@@ -247,7 +247,7 @@ impl Link {
         self.peer_head = self.peer_head.max(event.rev);
         self.inbox.mark = None;
         self.inbox.verified = false;
-        let upto = Cursor { incarnation: life, seq: event.upto };
+        let upto = Cursor { incarnation: incarnation, seq: event.upto };
         let old = cx
             .replica
             .cursor()

@@ -7,15 +7,15 @@
 //! instant that never goes back.
 
 mod batch;
+mod checkpoint;
 mod inbox;
-mod mark;
+mod inventory_resync;
 mod outbox;
 mod outcome;
 mod serve;
 mod status;
-mod survey;
+mod trie_resync;
 mod types;
-mod walk;
 
 use model::log::Cursor;
 use model::{Incarnation, ObjectSet, Timestamp};
@@ -36,7 +36,7 @@ const STAY_AWAY: u64 = 3600;
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
 use serve::Server;
-use walk::{Permit, Resync};
+use trie_resync::{Permit, Resync};
 
 /// One connection.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ pub struct Link {
     pings: u64,
     stopping: Option<Timestamp>,
     closing: Option<()>,
-    feed_life: Option<Incarnation>,
+    feed_incarnation: Option<Incarnation>,
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
     /// What an operator asked for before the other side said hello.
     wishes: Wishes,
     /// The shell was asked to begin the own feed anew; until then nothing is said.
-    refounding: bool,
+    reincarnating: bool,
 }
 
 /// What is still to be passed on to the node.
@@ -124,10 +124,10 @@ impl Link {
             pings: 0,
             stopping: None,
             closing: None,
-            feed_life: None,
+            feed_incarnation: None,
             peer_head: 0,
             wishes: Wishes::default(),
-            refounding: false,
+            reincarnating: false,
         }
     }
 
@@ -173,8 +173,8 @@ impl Link {
                 self.wishes.resync = true;
                 self.pass_on(cx);
             }
-            Input::Refounded => self.refounded(cx),
-            Input::NotRefounded { wait } => self.not_refounded(wait, cx),
+            Input::Reincarnated => self.reincarnated(cx),
+            Input::NotReincarnated { wait } => self.not_reincarnated(wait, cx),
             Input::Say(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
@@ -191,12 +191,12 @@ impl Link {
             self.form_batch(cx);
             return;
         }
-        if self.feed_life.as_ref().is_some_and(|life| life != cx.feed.life()) {
-            self.go_away("refounded", "the source began a new life", Some(0), cx);
+        if self.feed_incarnation.as_ref().is_some_and(|incarnation| incarnation != cx.feed.incarnation()) {
+            self.go_away("reincarnated", "the source began a new incarnation", Some(0), cx);
             return;
         }
         self.time(cx);
-        if self.closing.is_some() || self.refounding {
+        if self.closing.is_some() || self.reincarnating {
             return;
         }
         self.step_resync(cx);
@@ -215,10 +215,10 @@ impl Link {
 
     fn open(&mut self, cx: &mut Cx<'_>) {
         (self.opened, self.heard) = (cx.now, cx.now);
-        self.feed_life = Some(cx.feed.life().clone());
+        self.feed_incarnation = Some(cx.feed.incarnation().clone());
         cx.replica.forget_failing();
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
-        let nowhere = || Cursor { incarnation: cx.feed.life().clone(), seq: 0 };
+        let nowhere = || Cursor { incarnation: cx.feed.incarnation().clone(), seq: 0 };
         let have = match cx.replica.cursor().cloned() {
             None if !known => None,
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
@@ -259,7 +259,7 @@ impl Link {
         }
         self.both = self.config.capabilities.and(hello.capabilities);
         if cx.replica.is_of(&hello.head.incarnation) {
-            cx.replica.begin_life(&hello.head.incarnation);
+            cx.replica.begin_incarnation(&hello.head.incarnation);
         }
         cx.out.push(Output::Hello(hello.clone()));
         let have = hello.have.clone();
@@ -283,7 +283,7 @@ impl Link {
         }
         self.heard = cx.now;
         let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
-        if early || self.refounding && !matches!(frame, Frame::GoAway(_)) {
+        if early || self.reincarnating && !matches!(frame, Frame::GoAway(_)) {
             self.counters.ignored += 1;
             return;
         }
@@ -301,10 +301,10 @@ impl Link {
                     message: refused.message,
                 });
             }
-            Frame::Mark(mark) => self.marked(mark, cx),
+            Frame::Checkpoint(mark) => self.marked(mark, cx),
             Frame::Rewind(rewind) => self.rewound(rewind, cx),
-            Frame::Ask(ask) => self.asked(*ask, cx),
-            Frame::Tell(tell) => self.told(*tell, cx),
+            Frame::ResyncRequest(ask) => self.asked(*ask, cx),
+            Frame::ResyncResponse(tell) => self.told(*tell, cx),
             Frame::Interop(interop) => self.interop(*interop, cx),
             Frame::Ping(ping) => {
                 self.source_stands(ping.head);
@@ -362,16 +362,16 @@ impl Link {
     }
 
     /// The own feed began anew, or could not.
-    fn refounded(&mut self, cx: &mut Cx<'_>) {
-        if self.feed_life.as_ref() == Some(cx.feed.life()) {
-            self.go_away("not-refounded", "the source cannot begin a new life now", Some(60), cx);
+    fn reincarnated(&mut self, cx: &mut Cx<'_>) {
+        if self.feed_incarnation.as_ref() == Some(cx.feed.incarnation()) {
+            self.go_away("not-reincarnated", "the source cannot begin a new incarnation now", Some(60), cx);
         }
     }
 
-    fn not_refounded(&mut self, wait: std::time::Duration, cx: &mut Cx<'_>) {
-        let message = "the source began a new life not long ago, and does not do so again so soon";
+    fn not_reincarnated(&mut self, wait: std::time::Duration, cx: &mut Cx<'_>) {
+        let message = "the source began a new incarnation not long ago, and does not do so again so soon";
         let wait = backoff::asked(wait.as_secs().max(1));
-        self.go_away("refounded-before", message, Some(wait), cx);
+        self.go_away("reincarnated-before", message, Some(wait), cx);
     }
 
     /// A number of a run that nobody comes to by fair means.
@@ -403,7 +403,7 @@ impl Link {
         if held.is_some_and(|since| cx.now.since(since) >= limits.resync_within) {
             return self.go_away("endless-resync", "a resync takes too long", Some(60), cx);
         }
-        if self.refounding {
+        if self.reincarnating {
             return;
         }
         self.resend(cx);
@@ -464,7 +464,7 @@ impl Link {
             && !self.out.is_loading()
             && self.server.is_idle()
             && self.permit.is_wanted().is_none()
-            && !self.refounding
+            && !self.reincarnating
     }
 
     /// The link is over; only batches under way may still come to an end.
@@ -477,10 +477,10 @@ impl Link {
         self.peer.as_deref()
     }
 
-    /// How far the other side has our feed, durably: in its present life, and never beyond
+    /// How far the other side has our feed, durably: in its present incarnation, and never beyond
     /// its end.
     pub fn acked(&self) -> Option<&Cursor> {
-        self.out.acked.as_ref().filter(|cursor| Some(&cursor.incarnation) == self.feed_life.as_ref())
+        self.out.acked.as_ref().filter(|cursor| Some(&cursor.incarnation) == self.feed_incarnation.as_ref())
     }
 
     /// Something that an operator asked for is still to be passed on to the node.
@@ -508,8 +508,8 @@ impl Link {
         &self.counters
     }
 
-    /// The life of the other side's feed; `None` before its hello.
-    fn peer_life(&self) -> Option<&Incarnation> {
+    /// The incarnation of the other side's feed; `None` before its hello.
+    fn peer_incarnation(&self) -> Option<&Incarnation> {
         self.peer.as_ref().map(|hello| &hello.head.incarnation)
     }
 

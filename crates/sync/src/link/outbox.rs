@@ -14,7 +14,7 @@ use model::{Kind, ObjectKey, Timestamp};
 use super::{Cx, Link};
 use crate::durable::Content;
 use crate::feed::{Feed, Resume, State};
-use crate::frame::{Ack, Event, Frame, Interop, MAX_RUN, Mark, Op, RUN, Rewind};
+use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, MAX_RUN, Op, RUN, Rewind};
 use crate::link::types::{Note, Output};
 
 /// Whether events flow.
@@ -27,7 +27,7 @@ pub(super) enum Flow {
     /// The other side cannot go on by changes; it is to resync.
     Stuck,
     /// The other side resyncs from a snapshot.
-    Walk,
+    TrieResync,
 }
 
 /// One way through the changes of the feed.
@@ -155,7 +155,7 @@ impl Outbox {
     }
 
     fn resend_due(&self, after: Duration) -> Option<Timestamp> {
-        let waits = !self.window.is_empty() || matches!(self.flow, Flow::Stuck | Flow::Walk);
+        let waits = !self.window.is_empty() || matches!(self.flow, Flow::Stuck | Flow::TrieResync);
         waits.then(|| self.moved.plus(after * (1 << self.tries.min(6))))
     }
 }
@@ -163,7 +163,7 @@ impl Outbox {
 impl Link {
     /// The other side says where it stands in our feed.
     pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, run: Option<u64>, cx: &mut Cx<'_>) {
-        if self.refounding {
+        if self.reincarnating {
             return;
         }
         let run = match run {
@@ -186,8 +186,8 @@ impl Link {
             Resume::From(rev) => self.out.restart(rev, run, cx.now),
             Resume::Behind | Resume::OtherLife => self.stuck(run, cx),
             Resume::AheadOfHead => {
-                // With the new life the link goes away.
-                self.refounding = true;
+                // With the new incarnation the link goes away.
+                self.reincarnating = true;
                 self.out.flow = Flow::Unknown;
                 cx.out.push(Output::Refound);
             }
@@ -206,9 +206,12 @@ impl Link {
     }
 
     fn send_mark(&mut self, cx: &mut Cx<'_>) {
-        let mark =
-            Mark { seq: self.out.run * RUN + self.out.n, cursor: cx.feed.cursor(), root: cx.feed.root() };
-        cx.send(Frame::Mark(mark));
+        let mark = Checkpoint {
+            seq: self.out.run * RUN + self.out.n,
+            cursor: cx.feed.cursor(),
+            root: cx.feed.root(),
+        };
+        cx.send(Frame::Checkpoint(mark));
         self.out.marked = true;
         self.out.mark_at = cx.now;
         self.out.said_since_mark = false;
@@ -218,12 +221,12 @@ impl Link {
     pub(super) fn pause_for_walk(&mut self, now: Timestamp) {
         let run = self.out.run;
         self.out.restart(self.out.base, run + 1, now);
-        self.out.flow = Flow::Walk;
+        self.out.flow = Flow::TrieResync;
     }
 
     /// The walk ended without a word on where to go on.
     pub(super) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        if self.out.flow == Flow::Walk {
+        if self.out.flow == Flow::TrieResync {
             let at = self.out.acked.clone().map(|cursor| (cursor, false));
             self.resume(at, None, cx);
         }
@@ -350,7 +353,8 @@ impl Link {
     pub(super) fn take_ack(&mut self, ack: Ack, cx: &mut Cx<'_>) {
         self.counters.acks_received += 1;
         let (run, n) = (ack.seq / RUN, ack.seq % RUN);
-        let ahead = |cursor: &Cursor| cursor.incarnation == *cx.feed.life() && cursor.seq > cx.feed.head();
+        let ahead =
+            |cursor: &Cursor| cursor.incarnation == *cx.feed.incarnation() && cursor.seq > cx.feed.head();
         // A run whose rewind is still on its way may be named, but has no events yet.
         let unsent = if run == self.out.run { n > self.out.n } else { run > self.out.run && n > 0 };
         if unsent || ack.cursor.as_ref().is_some_and(ahead) {
@@ -414,7 +418,7 @@ impl Link {
         if self.out.resend_due(limits.resend_after).is_none_or(|due| cx.now < due) {
             return;
         }
-        if self.out.flow == Flow::Walk {
+        if self.out.flow == Flow::TrieResync {
             // The walk may be over, and the word from where to go on lost.
             self.out.moved = cx.now;
             if !self.server.is_serving() {

@@ -12,7 +12,7 @@ use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Refused, Resource};
 use crate::refusal;
 use crate::refusal::MAX_TEXT;
-use crate::replica::Unfit;
+use crate::replica::RejectedObject;
 
 /// So many refusals are noted within [`NOTED_IN`]; the others are counted only.
 const NOTED: u32 = 32;
@@ -61,7 +61,7 @@ impl Link {
         if done > 0 {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
-        if !cx.replica.unfit().is_empty() {
+        if !cx.replica.rejected().is_empty() {
             let (objects, bytes) = (self.config.limits.objects, self.config.limits.object_bytes);
             if cx.replica.forget_twins() | cx.replica.forget_surplus(objects, bytes) {
                 self.want_resync(cx);
@@ -87,7 +87,7 @@ impl Link {
             Outcome::Temporary(why) => {
                 self.counters.temporary += 1;
                 pending.hold = Hold::Until(again);
-                self.let_go(&mut pending, why, cx);
+                self.set_aside(&mut pending, why, cx);
             }
             Outcome::Done => pending.hold = Hold::Until(again),
             Outcome::Recoverable(why) if pending.tries > self.config.limits.refetches => {
@@ -114,9 +114,10 @@ impl Link {
     /// What fails again and again is shown as diverged, and the source is told why; the cursor and
     /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
     /// and a resync brings it again.
-    fn let_go(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
+    fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let limits = &self.config.limits;
-        if pending.tries < limits.shown_after || pending.is_let_go() || self.inbox.let_go >= limits.parked {
+        if pending.tries < limits.shown_after || pending.is_let_go() || self.inbox.set_aside >= limits.parked
+        {
             return;
         }
         self.inbox.settle(pending.item.place, pending.n);
@@ -180,7 +181,7 @@ impl Link {
         let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
         cx.send(Frame::Refused(Box::new(refused)));
         self.note_refusal(&key, &code, &message, cx);
-        cx.replica.refuse(key, Unfit { stub, rev, code, message });
+        cx.replica.refuse(key, RejectedObject { stub, rev, code, message });
         self.inbox.ack_due = true;
     }
 

@@ -7,13 +7,13 @@ use model::set::MAX_SECTIONS;
 use model::trie::Top as TrieTop;
 use model::{Digest, ObjectKey, ObjectSet, Timestamp};
 
+use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
-use super::survey::{key_of, resource};
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Ask, Event, Frame, Interop, MAX_ASKED, Op, Ping, Tell, Top};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, ResyncRequest, ResyncResponse, Top};
 use crate::interop;
 use crate::mode::Role;
 
@@ -91,36 +91,36 @@ impl Server {
 
 impl Link {
     /// A question of the walk about our feed.
-    pub(super) fn asked(&mut self, ask: Ask, cx: &mut Cx<'_>) {
+    pub(super) fn asked(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
         self.counters.walk_frames += 1;
         if !self.both.walk {
             self.counters.ignored += 1;
             return;
         }
         match ask {
-            Ask::Sections => self.asked_sections(cx),
-            Ask::Tops { section, paths } => {
+            ResyncRequest::Sections => self.asked_sections(cx),
+            ResyncRequest::Tops { section, paths } => {
                 let Some((snapshot, at)) = &mut self.server.snapshot else { return };
                 *at = cx.now;
                 let trie = snapshot.section(&section);
-                let paths = paths.into_iter().take(MAX_ASKED);
+                let paths = paths.into_iter().take(MAX_REQUESTED);
                 let sane = |path: &Vec<u8>| path.len() <= 64 && path.iter().all(|nibble| *nibble < 16);
                 let tops = paths.filter(sane).map(|path| {
                     let top = top_of(&trie.at(&path));
                     (path, top)
                 });
-                let tell = Tell::Tops { section, tops: tops.collect() };
+                let tell = ResyncResponse::Tops { section, tops: tops.collect() };
                 self.tell(tell, cx);
             }
-            Ask::Objects(keys) => {
+            ResyncRequest::Objects(keys) => {
                 let Some((_, at)) = &mut self.server.snapshot else { return };
                 *at = cx.now;
-                let keys: Vec<_> = keys.into_iter().take(MAX_ASKED).collect();
+                let keys: Vec<_> = keys.into_iter().take(MAX_REQUESTED).collect();
                 let count = keys.len() as u64;
                 let objects = keys.into_iter().map(|key| Answer::Object { key, uid: String::new() });
                 self.server.answers.extend(objects.chain([Answer::Objects(count)]));
             }
-            Ask::Done => self.stop_serving(cx),
+            ResyncRequest::Done => self.stop_serving(cx),
         }
     }
 
@@ -132,7 +132,7 @@ impl Link {
             self.server.waits = true;
             self.permit.want_for_serving(cx);
         } else if !self.server.waits {
-            self.tell(Tell::Wait(BUSY_WAIT_SECS), cx);
+            self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx);
         }
     }
 
@@ -148,12 +148,12 @@ impl Link {
         }
         let sections = snapshot.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
         self.server.snapshot = Some((snapshot, cx.now));
-        self.tell(Tell::Sections { cursor: cx.feed.cursor(), sections }, cx);
+        self.tell(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections }, cx);
     }
 
-    fn tell(&mut self, tell: Tell, cx: &mut Cx<'_>) {
+    fn tell(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
         self.counters.walk_frames += 1;
-        cx.send(Frame::Tell(Box::new(tell)));
+        cx.send(Frame::ResyncResponse(Box::new(tell)));
     }
 
     /// The word of the fleet-wide admission.
@@ -175,10 +175,10 @@ impl Link {
         let asking = self.permit.is_wanted();
         self.permit.denied();
         match asking {
-            Some(true) => self.resync.stage = super::walk::Stage::Wanted(cx.now.plus(wait)),
+            Some(true) => self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait)),
             Some(false) if self.server.waits => {
                 self.server.waits = false;
-                self.tell(Tell::Wait(wait.as_secs().max(1)), cx);
+                self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
             }
             Some(false) => {
                 if let Some(list) = &mut self.server.list {
@@ -275,7 +275,7 @@ impl Link {
                 return;
             }
             match self.server.answers.pop_front() {
-                Some(Answer::Objects(count)) => self.tell(Tell::Objects(count), cx),
+                Some(Answer::Objects(count)) => self.tell(ResyncResponse::Objects(count), cx),
                 Some(Answer::Pong(number)) => cx.send(Frame::Pong(Ping { number, head: cx.feed.head() })),
                 Some(Answer::Object { .. } | Answer::List) => {}
                 None => return,

@@ -16,13 +16,13 @@ impl Link {
     fn ours(&self, feed: &Feed) -> Standing {
         match self.out.flow {
             Flow::Unknown => Standing::Connecting,
-            Flow::Stuck | Flow::Walk => Standing::Resyncing,
+            Flow::Stuck | Flow::TrieResync => Standing::Resyncing,
             Flow::Open if self.out.refused_there > 0 => Standing::Diverged(format!(
                 "{} objects are held otherwise there: refused, or kept until an operator confirms their removal",
                 self.out.refused_there
             )),
             Flow::Open => {
-                let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.life());
+                let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
                 match feed.count_after(from.map_or(0, |cursor| cursor.seq)) {
                     0 if self.out.is_through(feed) => Standing::InSync,
                     behind => Standing::Behind(behind.max(1)),
@@ -40,11 +40,11 @@ impl Link {
                 "{kept} of {all} objects are gone at the source; an operator must confirm their removal"
             ));
         }
-        if let Some((key, unfit)) = replica.unfit().first_key_value() {
-            return Standing::Diverged(format!("{key}: {} ({})", unfit.message, unfit.code));
+        if let Some((key, rejected)) = replica.rejected().first_key_value() {
+            return Standing::Diverged(format!("{key}: {} ({})", rejected.message, rejected.code));
         }
-        if replica.unnamed() > 0 {
-            return Standing::Diverged(format!("{} objects could not be taken", replica.unnamed()));
+        if replica.evicted() > 0 {
+            return Standing::Diverged(format!("{} objects could not be taken", replica.evicted()));
         }
         if self.resync.is_busy() || (self.resync.is_wanted() && !self.resync.has_failed()) {
             return Standing::Resyncing;
@@ -61,9 +61,9 @@ impl Link {
 
     /// The replica against what the other side last said of its feed's end.
     fn by_numbers(&self, replica: &Replica) -> Standing {
-        let life = self.peer_life();
+        let incarnation = self.peer_incarnation();
         let at = match replica.cursor() {
-            Some(cursor) if Some(&cursor.incarnation) == life => cursor.seq,
+            Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.seq,
             Some(_) => return Standing::Behind(1),
             None if replica.is_empty() => 0,
             None => return Standing::Behind(1),

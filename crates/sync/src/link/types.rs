@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use super::batch::{Batch, Outcome};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
-use crate::frame::{Capabilities, Frame, Hello, MAX_ASKED, VERSIONS};
+use crate::frame::{Capabilities, Frame, Hello, MAX_REQUESTED, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 
@@ -21,7 +21,7 @@ pub struct LinkConfig {
     pub role: Role,
     /// The mode that this side takes the node to be in.
     pub mode: Mode,
-    /// One life of this side's process.
+    /// One incarnation of this side's process.
     pub instance: String,
     /// What this side can do.
     pub capabilities: Capabilities,
@@ -95,7 +95,7 @@ pub struct Limits {
     /// So often an object is fetched anew before its error is permanent.
     pub refetches: u32,
     /// The most places or objects in one question of a resync, up to
-    /// [`crate::frame::MAX_ASKED`].
+    /// [`crate::frame::MAX_REQUESTED`].
     pub asked: usize,
     /// The most answers to questions that wait to be sent.
     pub answers: usize,
@@ -134,7 +134,7 @@ impl Default for Limits {
             retry_first: Duration::from_secs(1),
             retry_longest: Duration::from_secs(60),
             refetches: 5,
-            asked: MAX_ASKED,
+            asked: MAX_REQUESTED,
             answers: 4096,
             objects: MAX_OBJECTS,
             object_bytes: MAX_BYTES,
@@ -176,9 +176,9 @@ pub enum Input {
         wait: Duration,
     },
     /// What [`Output::Refound`] asked for was done, or could not be.
-    Refounded,
+    Reincarnated,
     /// It is too soon for [`Output::Refound`]; not before the wait.
-    NotRefounded {
+    NotReincarnated {
         /// How long.
         wait: Duration,
     },
@@ -216,10 +216,10 @@ pub enum Output {
     WantPermit,
     /// The permit is no longer needed.
     ReturnPermit,
-    /// The own feed went back behind what it said before: begin it in a new life with
-    /// [`crate::Feed::refound`], durably, then say [`Input::Refounded`]. That is a lot of work
+    /// The own feed went back behind what it said before: begin it in a new incarnation with
+    /// [`crate::Feed::reincarnate`], durably, then say [`Input::Reincarnated`]. That is a lot of work
     /// on the other side's word alone: too soon after the last time say
-    /// [`Input::NotRefounded`]. The link closes; the next one goes on.
+    /// [`Input::NotReincarnated`]. The link closes; the next one goes on.
     Refound,
     /// A frame that is not the link's own: a check-in, its answer, a notice.
     Received(Frame),

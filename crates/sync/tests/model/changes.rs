@@ -127,21 +127,21 @@ impl World {
             return;
         }
         let changes: Vec<Change> = ours.iter().map(|(change, _)| change.clone()).collect();
-        let horizon = side.horizon.take();
-        side.disk.write(Write { ours, horizon, ..Write::default() });
+        let compacted = side.compacted.take();
+        side.disk.write(Write { ours, compacted, ..Write::default() });
         if !self.healed && rng.chance(1) {
             self.reach("crash before commit");
             return self.restart(at);
         }
         let mut forgot = 0;
         for change in changes {
-            if let Some(horizon) = self.sides[at].feed.commit(change).unwrap() {
-                self.sides[at].horizon = Some(horizon);
+            if let Some(compacted) = self.sides[at].feed.commit(change).unwrap() {
+                self.sides[at].compacted = Some(compacted);
                 forgot += 1;
             }
         }
         assert!(self.sides[at].feed.tombstones() <= TOMBSTONES);
-        self.reach_n("horizon", forgot);
+        self.reach_n("compacted", forgot);
         self.give(at, Input::FeedChanged);
     }
 

@@ -12,9 +12,9 @@ use super::TOMBSTONES;
 
 #[derive(Clone)]
 pub struct Disk {
-    pub life: Incarnation,
+    pub incarnation: Incarnation,
     pub head: u64,
-    pub horizon: u64,
+    pub compacted: u64,
     pub ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
     pub theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
     pub cursor: Option<Cursor>,
@@ -22,19 +22,20 @@ pub struct Disk {
 
 impl Disk {
     pub fn write(&mut self, write: Write) {
-        if let Some(life) = write.found {
-            self.life = life;
-            (self.head, self.horizon) = (0, 0);
+        if let Some(incarnation) = write.found {
+            self.incarnation = incarnation;
+            (self.head, self.compacted) = (0, 0);
             self.ours.clear();
         }
         for (change, content) in write.ours {
             self.head = change.rev;
             self.ours.insert(change.key.clone(), (change, content));
         }
-        if let Some(horizon) = write.horizon {
-            self.horizon = horizon;
-            self.ours
-                .retain(|_, (change, _)| change.rev > horizon || matches!(change.state, State::Live { .. }));
+        if let Some(compacted) = write.compacted {
+            self.compacted = compacted;
+            self.ours.retain(|_, (change, _)| {
+                change.rev > compacted || matches!(change.state, State::Live { .. })
+            });
         }
         for (key, new) in write.theirs {
             match new {
@@ -47,7 +48,12 @@ impl Disk {
 
     pub fn feed(&self) -> Feed {
         let changes = self.ours.values().map(|(change, _)| change.clone()).collect();
-        let saved = SavedFeed { life: self.life.clone(), head: self.head, horizon: self.horizon, changes };
+        let saved = SavedFeed {
+            incarnation: self.incarnation.clone(),
+            head: self.head,
+            compacted: self.compacted,
+            changes,
+        };
         Feed::restore(saved).keeping_tombstones(TOMBSTONES)
     }
 

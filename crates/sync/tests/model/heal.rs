@@ -72,7 +72,7 @@ impl World {
             let Some(link) = &side.link else { return false };
             let theirs = link.status(&side.feed, &side.replica).theirs;
             let fine = theirs == Standing::InSync
-                || (!side.replica.unfit().is_empty()
+                || (!side.replica.rejected().is_empty()
                     && matches!(theirs, Standing::Diverged(why) if !why.contains("operator")));
             fine && link.under_way() == 0
         };
@@ -91,10 +91,10 @@ impl World {
             let mut fit = BTreeSet::new();
             for (key, stub) in source.feed.objects() {
                 let content = source.disk.ours[key].1.as_ref().unwrap().bytes.clone();
-                if let Some(unfit) = replica.replica.unfit().get(key) {
-                    assert_eq!(unfit.stub.as_ref().map(|s| s.digest), Some(stub.digest), "{key}");
+                if let Some(rejected) = replica.replica.rejected().get(key) {
+                    assert_eq!(rejected.stub.as_ref().map(|s| s.digest), Some(stub.digest), "{key}");
                     let cursed = content.starts_with(b"!");
-                    let expected = match unfit.code.as_str() {
+                    let expected = match rejected.code.as_str() {
                         refusal::KIND => key.section.kind.as_str() == "Evil",
                         refusal::UID_TWICE => {
                             // One that is gone at the source may still hold it, where its removal is refused.
@@ -102,7 +102,7 @@ impl World {
                         }
                         code => cursed && code == "cursed",
                     };
-                    assert!(expected, "{key} is refused: {}", unfit.code);
+                    assert!(expected, "{key} is refused: {}", rejected.code);
                     continue;
                 }
                 fit.insert(key.clone());
@@ -117,7 +117,7 @@ impl World {
                 .disk
                 .theirs
                 .keys()
-                .find(|key| !fit.contains(*key) && !replica.replica.unfit().contains_key(*key));
+                .find(|key| !fit.contains(*key) && !replica.replica.rejected().contains_key(*key));
             assert_eq!(extra, None, "gone at the source");
         }
     }

@@ -30,8 +30,8 @@ pub struct Side {
     /// Applies wait here while this is set.
     pub slow: bool,
     pub held: VecDeque<Input>,
-    pub lives: u32,
-    /// A new life is refused, for so long.
+    pub incarnations: u32,
+    /// A new incarnation is refused, for so long.
     pub refound_again: Option<Duration>,
     /// No permits are given while this is set.
     pub busy: bool,
@@ -55,14 +55,14 @@ pub fn key(kind: &str, name: &str) -> ObjectKey {
 
 impl Pair {
     pub fn new(mode: Mode) -> Pair {
-        let side = |role, life: &str| Side {
+        let side = |role, incarnation: &str| Side {
             config: LinkConfig::new(
                 role,
                 mode,
                 "i",
                 vec![Kind::new("AppProject"), Kind::new("Application"), Kind::new("Repository")],
             ),
-            feed: Feed::new(life.parse::<Incarnation>().unwrap()),
+            feed: Feed::new(incarnation.parse::<Incarnation>().unwrap()),
             replica: Replica::new(),
             link: None,
             contents: BTreeMap::new(),
@@ -74,7 +74,7 @@ impl Pair {
             tries: BTreeMap::new(),
             slow: false,
             held: VecDeque::new(),
-            lives: 0,
+            incarnations: 0,
             refound_again: None,
             busy: false,
             wanted: 0,
@@ -184,12 +184,13 @@ impl Pair {
                     }
                 }
                 Output::Refound => {
-                    side.lives += 1;
+                    side.incarnations += 1;
                     match side.refound_again {
-                        Some(wait) => side.held.push_back(Input::NotRefounded { wait }),
+                        Some(wait) => side.held.push_back(Input::NotReincarnated { wait }),
                         None => {
-                            side.feed = side.feed.refound(format!("x{}", side.lives).parse().unwrap());
-                            side.held.push_back(Input::Refounded);
+                            side.feed =
+                                side.feed.reincarnate(format!("x{}", side.incarnations).parse().unwrap());
+                            side.held.push_back(Input::Reincarnated);
                         }
                     }
                 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use model::log::Cursor;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 use sync::durable::{Content, Write};
-use sync::frame::{Frame, RUN, Tell};
+use sync::frame::{Frame, RUN, ResyncResponse};
 use sync::link::{Batch, ItemChange, Limits, Note, Outcome, Standing};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
@@ -45,7 +45,7 @@ struct Side {
     backup: Option<Disk>,
     feed: Feed,
     replica: Replica,
-    horizon: Option<u64>,
+    compacted: Option<u64>,
     link: Option<Link>,
     jobs: VecDeque<Job>,
     backend: BTreeMap<ObjectKey, Bytes>,
@@ -65,12 +65,12 @@ pub struct World {
     wires: [VecDeque<Frame>; 2],
     cut_until: Timestamp,
     uids: u64,
-    lives: u64,
+    incarnations: u64,
     delivered: BTreeMap<ObjectKey, Bytes>,
     pub reached: BTreeMap<&'static str, u64>,
 }
 
-fn life(n: u64) -> Incarnation {
+fn incarnation(n: u64) -> Incarnation {
     format!("l{n}").parse().unwrap()
 }
 
@@ -89,11 +89,11 @@ impl World {
         };
         let interop = rng.chance(25);
         let side = |at: usize, rng: &mut Rng| {
-            let life = life(at as u64);
+            let incarnation = incarnation(at as u64);
             let disk = Disk {
-                life: life.clone(),
+                incarnation: incarnation.clone(),
                 head: 0,
-                horizon: 0,
+                compacted: 0,
                 ours: BTreeMap::new(),
                 theirs: BTreeMap::new(),
                 cursor: None,
@@ -102,9 +102,9 @@ impl World {
                 role: if at == PRINCIPAL { Role::Principal } else { Role::Agent },
                 disk,
                 backup: None,
-                feed: Feed::new(life).keeping_tombstones(TOMBSTONES),
+                feed: Feed::new(incarnation).keeping_tombstones(TOMBSTONES),
                 replica: Replica::new(),
-                horizon: None,
+                compacted: None,
                 link: None,
                 jobs: VecDeque::new(),
                 backend: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl World {
             wires: [VecDeque::new(), VecDeque::new()],
             cut_until: Timestamp(0),
             uids: 0,
-            lives: 2,
+            incarnations: 2,
             delivered: BTreeMap::new(),
             reached: BTreeMap::new(),
         };
@@ -326,7 +326,7 @@ impl World {
         let side = &mut self.sides[at];
         side.instance += 1;
         side.known = None;
-        side.horizon = None;
+        side.compacted = None;
         side.feed = side.disk.feed();
         side.replica = side.disk.replica();
         side.backend = side
@@ -400,7 +400,7 @@ impl World {
                         "no-acknowledgement" => "closed no-acknowledgement",
                         "no-answer" => "closed no-answer",
                         "went-away" => "closed went-away",
-                        "refounded" => "closed refounded",
+                        "reincarnated" => "closed reincarnated",
                         "shutdown" => "closed shutdown",
                         "too-many-rewinds" => "closed too-many-rewinds",
                         other => panic!("closed: {other}"),
@@ -444,17 +444,19 @@ impl World {
                 side.last_ack = (ack.seq, ack.cursor.clone());
             }
             Frame::Event(event) if event.seq > 0 => assert!(event.seq % RUN > 0),
-            Frame::Tell(tell) if matches!(**tell, Tell::Wait(_)) => self.reach("tell wait"),
+            Frame::ResyncResponse(tell) if matches!(**tell, ResyncResponse::Wait(_)) => {
+                self.reach("tell wait")
+            }
             _ => {}
         }
         self.wires[1 - at].push_back(frame);
     }
 
-    fn refound(&mut self, at: usize) {
-        self.reach("refounded");
-        self.lives += 1;
+    fn reincarnate(&mut self, at: usize) {
+        self.reach("reincarnated");
+        self.incarnations += 1;
         let side = &mut self.sides[at];
-        let new = side.feed.refound(life(self.lives));
+        let new = side.feed.reincarnate(incarnation(self.incarnations));
         let contents: BTreeMap<ObjectKey, Option<Content>> =
             side.disk.ours.iter().map(|(key, (_, content))| (key.clone(), content.clone())).collect();
         let ours = new.changes_after(0, usize::MAX);
@@ -462,8 +464,12 @@ impl World {
             let content = contents[&change.key].clone();
             (change, content)
         });
-        side.disk.write(Write { found: Some(new.life().clone()), ours: ours.collect(), ..Write::default() });
-        side.horizon = None;
+        side.disk.write(Write {
+            found: Some(new.incarnation().clone()),
+            ours: ours.collect(),
+            ..Write::default()
+        });
+        side.compacted = None;
         side.feed = new;
     }
 
@@ -498,8 +504,8 @@ impl World {
             }
             Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
             Job::Refound => {
-                self.refound(at);
-                self.give(at, Input::Refounded);
+                self.reincarnate(at);
+                self.give(at, Input::Reincarnated);
             }
             Job::Permit => {
                 if !self.healed && rng.chance(30) {

@@ -115,12 +115,12 @@ impl<'a> Draft<'a> {
         &self.ext[..self.count]
     }
 
-    /// What is written of a frame; learns the life of the feed on the way.
+    /// What is written of a frame; learns the incarnation of the feed on the way.
     pub(super) fn of(frame: &'a Frame, origin: &mut Origin) -> Result<Draft<'a>, WriteFrameError> {
         let number = Text::Number;
         Ok(match frame {
             Frame::Hello(hello) => {
-                origin.life = Some(hello.head.incarnation.clone());
+                origin.incarnation = Some(hello.head.incarnation.clone());
                 Draft::new(Name::Hello).json(payload::write_hello(hello)?)
             }
             Frame::Event(event) => of_event(event)?,
@@ -137,9 +137,9 @@ impl<'a> Draft<'a> {
                 .about(&refused.key)
                 .with(Ext::Rev, number(refused.rev))
                 .json(payload::write_reason(&refused.code, &refused.message)?),
-            Frame::Mark(mark) => {
-                origin.life = Some(mark.cursor.incarnation.clone());
-                let draft = Draft::new(Name::Mark).with(Ext::Seq, number(mark.seq));
+            Frame::Checkpoint(mark) => {
+                origin.incarnation = Some(mark.cursor.incarnation.clone());
+                let draft = Draft::new(Name::Checkpoint).with(Ext::Seq, number(mark.seq));
                 draft.cursor(&mark.cursor).with(Ext::Root, Text::Digest(&mark.root))
             }
             Frame::Rewind(rewind) => {
@@ -149,8 +149,8 @@ impl<'a> Draft<'a> {
                     None => draft,
                 }
             }
-            Frame::Ask(ask) => Draft::new(Name::Ask).json(payload::write_ask(ask)?),
-            Frame::Tell(tell) => Draft::new(Name::Tell).json(payload::write_tell(tell)?),
+            Frame::ResyncRequest(ask) => Draft::new(Name::ResyncRequest).json(payload::write_ask(ask)?),
+            Frame::ResyncResponse(tell) => Draft::new(Name::ResyncResponse).json(payload::write_tell(tell)?),
             Frame::Interop(interop) => {
                 let (name, json) = payload::write_interop(interop)?;
                 Draft::new(name).json(json)
@@ -212,10 +212,10 @@ pub(super) fn said_by(name: &str) -> (bool, bool) {
     (gone, matches!(name, events::CREATE | events::PEER_ADDED))
 }
 
-/// Writes the id of a frame: `life.rev` of a change, else link and running number.
+/// Writes the id of a frame: `incarnation.rev` of a change, else link and running number.
 pub(super) fn id(origin: &mut Origin, rev: Option<u64>, out: &mut Vec<u8>) {
-    let (text, number) = match (rev, &origin.life) {
-        (Some(rev), Some(life)) => (life.as_str(), rev),
+    let (text, number) = match (rev, &origin.incarnation) {
+        (Some(rev), Some(incarnation)) => (incarnation.as_str(), rev),
         _ => {
             origin.count += 1;
             (&*origin.link, origin.count)

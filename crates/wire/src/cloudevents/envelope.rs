@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use sync::Frame;
-use sync::frame::{Ack, Event, MAX_RUN, Mark, Op, Ping, Refused, Rewind};
+use sync::frame::{Ack, Checkpoint, Event, MAX_RUN, Op, Ping, Refused, Rewind};
 use sync::object::{MAX_CONTENT, is_status};
 
 use super::draft::said_by;
@@ -54,7 +54,7 @@ extensions! {
     Gone "gone"
     At "at"
     Trace "traceparent"
-    Life "life"
+    Life "incarnation"
     Root "root"
     Refused "refused"
     Run "run"
@@ -153,9 +153,9 @@ impl<'a> Envelope<'a> {
                 refused: self.number_or(Ext::Refused, 0)?,
             }),
             Name::Error => Frame::Refused(Box::new(self.refused()?)),
-            Name::Mark => Frame::Mark(Mark {
+            Name::Checkpoint => Frame::Checkpoint(Checkpoint {
                 seq: self.number(Ext::Seq)?,
-                cursor: self.cursor()?.ok_or(ReadFrameError::Missing("life"))?,
+                cursor: self.cursor()?.ok_or(ReadFrameError::Missing("incarnation"))?,
                 root: self.digest(Ext::Root)?.ok_or(ReadFrameError::Missing("root"))?,
             }),
             Name::Rewind => Frame::Rewind(Rewind { from: self.cursor()?, run: self.run()? }),
@@ -165,8 +165,8 @@ impl<'a> Envelope<'a> {
             Name::Approve => Frame::Approve,
             Name::RotateKeys => Frame::Unknown(name.as_str().to_owned()),
             Name::Hello => payload::hello(data)?,
-            Name::Ask => payload::ask(data)?,
-            Name::Tell => payload::tell(data)?,
+            Name::ResyncRequest => payload::ask(data)?,
+            Name::ResyncResponse => payload::tell(data)?,
             Name::GoAway => payload::go_away(data)?,
             Name::CheckIn => Frame::CheckIn(payload::read(name.as_str(), data)?),
             Name::Answer => Frame::Answer(payload::read(name.as_str(), data)?),
@@ -239,8 +239,8 @@ impl<'a> Envelope<'a> {
 
     /// A cursor, in two attributes: both or none.
     fn cursor(&self) -> Result<Option<Cursor>, ReadFrameError> {
-        let Some(life) = self.text(Ext::Life) else { return Ok(None) };
-        let incarnation = life.parse().map_err(|_| ReadFrameError::Attribute("life"))?;
+        let Some(incarnation) = self.text(Ext::Life) else { return Ok(None) };
+        let incarnation = incarnation.parse().map_err(|_| ReadFrameError::Attribute("incarnation"))?;
         Ok(Some(Cursor { incarnation, seq: self.number(Ext::Rev)? }))
     }
 

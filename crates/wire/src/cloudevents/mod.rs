@@ -28,7 +28,7 @@ pub use names::{FOREIGN_PREFIX, PREFIX};
 pub const PRINCIPAL: &str = "principal";
 /// The longest single attribute that is read, in bytes.
 pub const MAX_ATTRIBUTE: usize = 1024;
-/// The highest number that is read of revisions, events, signs of life: what stores keep as
+/// The highest number that is read of revisions, events, signs of incarnation: what stores keep as
 /// signed, and what can be counted on from without overflow.
 pub const MAX_NUMBER: u64 = i64::MAX as u64;
 /// The longest event that the control plane reads of a node, in bytes: an object of the
@@ -39,25 +39,25 @@ pub const MAX_DOWN: usize = crate::body::MAX_ANSWER + 64 * 1024;
 
 /// Who says the frames of one link, and what names them.
 ///
-/// An event of a feed is named `life.rev`, so a repeated one has the same name. Other frames
+/// An event of a feed is named `incarnation.rev`, so a repeated one has the same name. Other frames
 /// are named by the link and a running number.
 #[derive(Clone, Debug)]
 pub struct Origin {
     source: Arc<str>,
     link: Arc<str>,
-    life: Option<Incarnation>,
+    incarnation: Option<Incarnation>,
     count: u64,
 }
 
 impl Origin {
     /// A node's end of a link. `link` is a text that names this link among all of the node.
     pub fn agent(name: &Hostname, link: &str) -> Origin {
-        Origin { source: name.as_str().into(), link: link.into(), life: None, count: 0 }
+        Origin { source: name.as_str().into(), link: link.into(), incarnation: None, count: 0 }
     }
 
     /// The control plane's end of a link. `link` is a text that names this link among all.
     pub fn principal(link: &str) -> Origin {
-        Origin { source: PRINCIPAL.into(), link: link.into(), life: None, count: 0 }
+        Origin { source: PRINCIPAL.into(), link: link.into(), incarnation: None, count: 0 }
     }
 
     /// The source that is written.
@@ -65,9 +65,9 @@ impl Origin {
         &self.source
     }
 
-    /// The life of the feed whose events are written; known once a hello or mark was.
-    pub fn life(&self) -> Option<&Incarnation> {
-        self.life.as_ref()
+    /// The incarnation of the feed whose events are written; known once a hello or mark was.
+    pub fn incarnation(&self) -> Option<&Incarnation> {
+        self.incarnation.as_ref()
     }
 }
 

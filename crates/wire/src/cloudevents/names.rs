@@ -79,13 +79,13 @@ names! {
     /// Who the sender is and from where it goes on.
     Hello HELLO
     /// Everything up to a place in the feed is said.
-    Mark MARK
+    Checkpoint MARK
     /// Go on from another place.
     Rewind REWIND
     /// A question of the resync walk.
-    Ask WALK_ASK
+    ResyncRequest WALK_ASK
     /// Its answer.
-    Tell WALK_TELL
+    ResyncResponse WALK_TELL
     /// The sender closes the link.
     GoAway GO_AWAY
     /// A check-in.

@@ -8,7 +8,9 @@ use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sync::frame::{Ask, Capabilities, GoAway, Have, Hello, Interop, MAX_ASKED, Resource, Tell, Top};
+use sync::frame::{
+    Capabilities, GoAway, Have, Hello, Interop, MAX_REQUESTED, Resource, ResyncRequest, ResyncResponse, Top,
+};
 use sync::object::MAX_CONTENT;
 use sync::{Frame, Mode, Role, backoff, events};
 
@@ -195,39 +197,39 @@ enum AskData {
     Done,
 }
 
-pub(super) fn write_ask(ask: &Ask) -> Result<Vec<u8>, WriteFrameError> {
+pub(super) fn write_ask(ask: &ResyncRequest) -> Result<Vec<u8>, WriteFrameError> {
     write(&match ask {
-        Ask::Sections => AskData::Sections,
-        Ask::Tops { section, paths } => AskData::Tops {
+        ResyncRequest::Sections => AskData::Sections,
+        ResyncRequest::Tops { section, paths } => AskData::Tops {
             section: section.into(),
             paths: paths.iter().map(|path| path_text(path)).collect(),
         },
-        Ask::Objects(keys) => AskData::Objects { keys: keys.clone() },
-        Ask::Done => AskData::Done,
+        ResyncRequest::Objects(keys) => AskData::Objects { keys: keys.clone() },
+        ResyncRequest::Done => AskData::Done,
     })
 }
 
 pub(super) fn ask(data: &[u8]) -> Result<Frame, ReadFrameError> {
     let ask = match read(events::WALK_ASK, data)? {
-        AskData::Sections => Ask::Sections,
+        AskData::Sections => ResyncRequest::Sections,
         AskData::Tops { section, paths } => {
-            bounded("paths", paths.len(), MAX_ASKED)?;
+            bounded("paths", paths.len(), MAX_REQUESTED)?;
             let paths = paths.iter().map(|text| path(events::WALK_ASK, text)).collect::<Result<_, _>>()?;
             let section = section.into();
             short_section(events::WALK_ASK, &section)?;
-            Ask::Tops { section, paths }
+            ResyncRequest::Tops { section, paths }
         }
         AskData::Objects { keys } => {
-            bounded("keys", keys.len(), MAX_ASKED)?;
+            bounded("keys", keys.len(), MAX_REQUESTED)?;
             for key in &keys {
                 short_section(events::WALK_ASK, &key.section)?;
                 short(events::WALK_ASK, &key.name)?;
             }
-            Ask::Objects(keys)
+            ResyncRequest::Objects(keys)
         }
-        AskData::Done => Ask::Done,
+        AskData::Done => ResyncRequest::Done,
     };
-    Ok(Frame::Ask(Box::new(ask)))
+    Ok(Frame::ResyncRequest(Box::new(ask)))
 }
 
 /// A path as text, one hex digit a nibble; what is no nibble makes a text that is refused.
@@ -273,20 +275,20 @@ struct Leaf {
     stub: Stub,
 }
 
-pub(super) fn write_tell(tell: &Tell) -> Result<Vec<u8>, WriteFrameError> {
+pub(super) fn write_tell(tell: &ResyncResponse) -> Result<Vec<u8>, WriteFrameError> {
     write(&match tell {
-        Tell::Sections { cursor, sections } => TellData::Sections {
+        ResyncResponse::Sections { cursor, sections } => TellData::Sections {
             cursor: cursor.clone(),
             sections: sections
                 .iter()
                 .map(|(key, root)| SectionRoot { section: key.into(), root: *root })
                 .collect(),
         },
-        Tell::Tops { section, tops } => {
+        ResyncResponse::Tops { section, tops } => {
             TellData::Tops { section: section.into(), tops: tops.iter().map(top_data).collect() }
         }
-        Tell::Objects(count) => TellData::Objects { count: *count },
-        Tell::Wait(seconds) => TellData::Wait { seconds: *seconds },
+        ResyncResponse::Objects(count) => TellData::Objects { count: *count },
+        ResyncResponse::Wait(seconds) => TellData::Wait { seconds: *seconds },
     })
 }
 
@@ -310,18 +312,21 @@ pub(super) fn tell(data: &[u8]) -> Result<Frame, ReadFrameError> {
                 let section = one.section.into();
                 short_section(events::WALK_TELL, &section).map(|()| (section, one.root))
             };
-            Tell::Sections { cursor, sections: sections.into_iter().map(section).collect::<Result<_, _>>()? }
+            ResyncResponse::Sections {
+                cursor,
+                sections: sections.into_iter().map(section).collect::<Result<_, _>>()?,
+            }
         }
         TellData::Tops { section, tops } => {
-            bounded("places", tops.len(), MAX_ASKED)?;
+            bounded("places", tops.len(), MAX_REQUESTED)?;
             let section = section.into();
             short_section(events::WALK_TELL, &section)?;
-            Tell::Tops { section, tops: tops.into_iter().map(top).collect::<Result<_, _>>()? }
+            ResyncResponse::Tops { section, tops: tops.into_iter().map(top).collect::<Result<_, _>>()? }
         }
-        TellData::Objects { count } => Tell::Objects(count),
-        TellData::Wait { seconds } => Tell::Wait(seconds),
+        TellData::Objects { count } => ResyncResponse::Objects(count),
+        TellData::Wait { seconds } => ResyncResponse::Wait(seconds),
     };
-    Ok(Frame::Tell(Box::new(tell)))
+    Ok(Frame::ResyncResponse(Box::new(tell)))
 }
 
 fn top(data: TopData) -> Result<(Vec<u8>, Top), ReadFrameError> {

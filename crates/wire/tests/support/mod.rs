@@ -11,16 +11,16 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
-    Ack, Ask, Capabilities, Event, GoAway, Have, Hello, Interop, MAX_RUN, Mark, Op, Ping, Refused, Resource,
-    Rewind, Tell, Top,
+    Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, MAX_RUN, Op, Ping, Refused, Resource,
+    ResyncRequest, ResyncResponse, Rewind, Top,
 };
 use sync::object::MAX_CONTENT;
 use sync::{Frame, Mode, Role};
 use wire::cloudevents::MAX_NUMBER;
 use wire::cloudevents::names::Name;
 
-pub fn cursor(life: &str, seq: u64) -> Cursor {
-    Cursor { incarnation: life.parse().unwrap(), seq }
+pub fn cursor(incarnation: &str, seq: u64) -> Cursor {
+    Cursor { incarnation: incarnation.parse().unwrap(), seq }
 }
 
 pub fn put(name: &str, content: &[u8]) -> Event {
@@ -61,7 +61,7 @@ fn numbers() -> impl Strategy<Value = u64> + Clone {
 }
 
 fn cursors() -> impl Strategy<Value = Cursor> {
-    ("[a-z0-9][a-z0-9_-]{0,20}", numbers()).prop_map(|(life, seq)| cursor(&life, seq))
+    ("[a-z0-9][a-z0-9_-]{0,20}", numbers()).prop_map(|(incarnation, seq)| cursor(&incarnation, seq))
 }
 
 /// Texts without a slash, of any characters that JSON and protobuf have.
@@ -159,16 +159,16 @@ fn paths() -> impl Strategy<Value = Vec<u8>> {
     vec(0..16_u8, 0..=64)
 }
 
-fn asks() -> impl Strategy<Value = Ask> {
+fn asks() -> impl Strategy<Value = ResyncRequest> {
     prop_oneof![
-        Just(Ask::Sections),
-        (sections(), vec(paths(), 0..5)).prop_map(|(section, paths)| Ask::Tops { section, paths }),
-        vec(keys(), 0..5).prop_map(Ask::Objects),
-        Just(Ask::Done),
+        Just(ResyncRequest::Sections),
+        (sections(), vec(paths(), 0..5)).prop_map(|(section, paths)| ResyncRequest::Tops { section, paths }),
+        vec(keys(), 0..5).prop_map(ResyncRequest::Objects),
+        Just(ResyncRequest::Done),
     ]
 }
 
-fn tells() -> impl Strategy<Value = Tell> {
+fn tells() -> impl Strategy<Value = ResyncResponse> {
     let leaf = (texts(), option::of(texts()), digests(), 0..=MAX_CONTENT as u64).prop_map(
         |(name, uid, digest, size)| {
             let stub = Stub { uid: uid.unwrap_or_default().into(), digest, size };
@@ -178,10 +178,11 @@ fn tells() -> impl Strategy<Value = Tell> {
     let top = prop_oneof![vec(digests(), 16).prop_map(Top::Branch), vec(leaf, 0..=8).prop_map(Top::Bucket)];
     prop_oneof![
         (cursors(), vec((sections(), digests()), 0..4))
-            .prop_map(|(cursor, sections)| Tell::Sections { cursor, sections }),
-        (sections(), vec((paths(), top), 0..3)).prop_map(|(section, tops)| Tell::Tops { section, tops }),
-        numbers().prop_map(Tell::Objects),
-        numbers().prop_map(Tell::Wait),
+            .prop_map(|(cursor, sections)| ResyncResponse::Sections { cursor, sections }),
+        (sections(), vec((paths(), top), 0..3))
+            .prop_map(|(section, tops)| ResyncResponse::Tops { section, tops }),
+        numbers().prop_map(ResyncResponse::Objects),
+        numbers().prop_map(ResyncResponse::Wait),
     ]
 }
 
@@ -264,10 +265,10 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => small.prop_map(|(seq, from, run, root, cursor)| match from {
             Some(from) => Frame::Rewind(Rewind { from: Some(from), run }),
             None if run % 2 == 0 => Frame::Rewind(Rewind { from: None, run }),
-            None => Frame::Mark(Mark { seq, cursor, root }),
+            None => Frame::Checkpoint(Checkpoint { seq, cursor, root }),
         }),
-        1 => asks().prop_map(|ask| Frame::Ask(Box::new(ask))),
-        1 => tells().prop_map(|tell| Frame::Tell(Box::new(tell))),
+        1 => asks().prop_map(|ask| Frame::ResyncRequest(Box::new(ask))),
+        1 => tells().prop_map(|tell| Frame::ResyncResponse(Box::new(tell))),
         1 => interops().prop_map(|interop| Frame::Interop(Box::new(interop))),
         1 => pings.clone().prop_map(Frame::Ping),
         1 => pings.prop_map(Frame::Pong),

@@ -8,13 +8,13 @@ use model::replication::Mode;
 use net::ServerUrl;
 use serde_json::Value;
 use server::api::objects::{Apply, Became, Mapping};
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
 use super::super::table::{Row, print};
 use super::SyncArgs;
-use super::link::{Linked, life, link};
+use super::link::{Linked, incarnation, link};
 use super::stage::{Stage, content, micros_each, until};
 use super::updates::{SIZE, Updater, costs};
 use crate::operator::Operator;
@@ -32,7 +32,7 @@ const POSTED: usize = 100;
 /// Requests of operators at once.
 const POSTS: usize = 4;
 
-type Peer = (Linked, Arc<MemoryShore>);
+type Peer = (Linked, Arc<MemoryLinkHandler>);
 
 pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let mut stage = Stage::fill(2 * args.agents, &[Mode::Autonomous, Mode::Managed]).await?;
@@ -48,8 +48,8 @@ async fn peers(stage: &Stage, url: &ServerUrl, mode: Mode) -> Result<Vec<Peer>, 
     for number in (0..stage.nodes.len()).filter(|number| stage.mode(*number) == mode) {
         let (node, url) = (stage.nodes[number].clone(), url.clone());
         tasks.spawn(async move {
-            let shore = Arc::new(MemoryShore::new(life(number)?));
-            Ok((link(&node, &url, mode, &shore, shore.watch()).await?, shore))
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            Ok((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
         });
         while tasks.len() >= DIALS {
             if let Some(done) = tasks.join_next().await {
@@ -71,11 +71,11 @@ async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Bench
     let peers = peers(stage, url, Mode::Autonomous).await?;
     let end = Instant::now() + WARM_UP + args.time();
     let mut running = JoinSet::new();
-    for (_, shore) in &peers {
-        running.spawn(Updater::new(shore.clone(), WINDOW)?.run(end));
+    for (_, handler) in &peers {
+        running.spawn(Updater::new(handler.clone(), WINDOW)?.run(end));
     }
     tokio::time::sleep(WARM_UP).await;
-    let acked = || peers.iter().map(|(_, shore)| shore.acked()).sum::<u64>();
+    let acked = || peers.iter().map(|(_, handler)| handler.acked()).sum::<u64>();
     let (cpu, before, sent, since) = (stage.cpu()?, acked(), bytes(&peers), Instant::now());
     while let Some(done) = running.join_next().await {
         done??;
@@ -101,7 +101,7 @@ async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Ben
         .filter(|number| stage.mode(*number) == Mode::Managed)
         .map(|number| stage.nodes[number].hostname.to_string())
         .collect();
-    let applied = || peers.iter().map(|(_, shore)| shore.counters().applied).sum::<u64>();
+    let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
     let posted = Arc::new(AtomicU64::new(0));
     let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
     let mut tasks = JoinSet::new();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use model::{Incarnation, ObjectKey};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
-use streams::Shore;
+use streams::LinkHandler;
 use sync::frame::Hello;
 use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
@@ -46,9 +46,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl DurableShore {
     /// Opens it over a directory.
-    pub(super) fn open(directory: &Path, life: &Incarnation) -> Result<DurableShore, BenchError> {
-        let opened = ObjectLog::open(&Disk::new(), directory, life, ObjectLimits::default())?;
-        let feed = opened.saved.feed.map_or_else(|| Feed::new(life.clone()), Feed::restore);
+    pub(super) fn open(directory: &Path, incarnation: &Incarnation) -> Result<DurableShore, BenchError> {
+        let opened = ObjectLog::open(&Disk::new(), directory, incarnation, ObjectLimits::default())?;
+        let feed = opened.saved.feed.map_or_else(|| Feed::new(incarnation.clone()), Feed::restore);
         let replica = Replica::restore(opened.saved.replica);
         Ok(DurableShore {
             feed: watch::Sender::new(feed.head()),
@@ -112,7 +112,7 @@ impl DurableShore {
 }
 
 #[async_trait]
-impl Shore for DurableShore {
+impl LinkHandler for DurableShore {
     fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
         let mut sets = lock(&self.sets);
         let (feed, replica) = &mut *sets;
@@ -162,7 +162,7 @@ impl Shore for DurableShore {
 
     fn progress(&self, _: &Link) {}
 
-    async fn refound(&self) {
+    async fn reincarnate(&self) {
         // Its own feed is empty: there is nothing to begin anew.
     }
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
 use super::super::table::{Row, print};
 use super::SyncArgs;
-use super::link::{Linked, life, link};
+use super::link::{Linked, incarnation, link};
 use super::stage::{Stage, until};
 
 /// Memory of one stream at the control plane, in KiB.
@@ -24,7 +24,7 @@ const DIALS: usize = 32;
 /// How long memory is given to settle.
 const SETTLE: Duration = Duration::from_secs(5);
 
-type Peer = (Linked, Arc<MemoryShore>);
+type Peer = (Linked, Arc<MemoryLinkHandler>);
 
 /// Opens the streams of some nodes, and waits until their sets are equal.
 async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec<Peer>, BenchError> {
@@ -33,9 +33,9 @@ async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec
     for number in nodes {
         let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
         tasks.spawn(async move {
-            let shore = Arc::new(MemoryShore::new(life(number)?));
-            let linked = link(&node, &url, mode, &shore, shore.watch()).await?;
-            Ok((linked, shore))
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            let linked = link(&node, &url, mode, &handler, handler.watch()).await?;
+            Ok((linked, handler))
         });
         while tasks.len() >= DIALS {
             if let Some(done) = tasks.join_next().await {
@@ -46,7 +46,7 @@ async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec
     while let Some(done) = tasks.join_next().await {
         held.push(done??);
     }
-    until("idle streams are in sync", || held.iter().all(|(_, shore)| shore.counters().marks_equal > 0))
+    until("idle streams are in sync", || held.iter().all(|(_, handler)| handler.counters().marks_equal > 0))
         .await?;
     Ok(held)
 }

@@ -12,7 +12,7 @@ use super::super::table::{Row, print};
 use super::SyncArgs;
 use super::crowd::post_some;
 use super::durable::DurableShore;
-use super::link::{life, link};
+use super::link::{incarnation, link};
 use super::stage::{Stage, quantile, until};
 use super::updates::{self, Updater};
 
@@ -59,9 +59,9 @@ fn rows(mut took: Vec<f64>, rate: f64) -> Vec<Row> {
 /// From a change at a node until the node knows that it is durable at the control plane.
 async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Autonomous]).await?;
-    let (shore, linked) = updates::autonomous(&mut stage).await?;
-    let mut updater = Updater::new(shore.clone(), 4096)?;
-    let (mut seen, mut beat) = (shore.seen(), tokio::time::interval(BEAT));
+    let (handler, linked) = updates::autonomous(&mut stage).await?;
+    let mut updater = Updater::new(handler.clone(), 4096)?;
+    let (mut seen, mut beat) = (handler.seen(), tokio::time::interval(BEAT));
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
     let (began, each) = (Instant::now(), rate * BEAT.as_secs_f64());
     let (mut beats, mut took, mut waiting) = (0.0, Vec::new(), VecDeque::new());
@@ -74,7 +74,7 @@ async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
                 waiting.push_back((updater.made, due, Instant::now()));
             }
             _ = seen.changed() => {
-                let acked = shore.acked();
+                let acked = handler.acked();
                 while let Some((_, count, since)) = waiting.pop_front_if(|(last, ..)| *last <= acked) {
                     if began.elapsed() >= WARM_UP {
                         let millis = since.elapsed().as_secs_f64() * 1e3;
@@ -99,16 +99,16 @@ async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
 async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let (url, dir) = (stage.start()?, tempfile::tempdir()?);
-    let shore = Arc::new(DurableShore::open(dir.path(), &life(0)?)?);
-    let linked = link(&stage.nodes[0], &url, Mode::Managed, &shore, shore.watch()).await?;
-    until("the empty set is equal", || shore.in_sync() > 0).await?;
+    let handler = Arc::new(DurableShore::open(dir.path(), &incarnation(0)?)?);
+    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
+    until("the empty set is equal", || handler.in_sync() > 0).await?;
     // What operators can post is a limit of its own.
     let most = posted(&stage, Duration::from_secs(3), None).await?;
     let rate = rate.min(most / 2.0);
-    shore.anew();
+    handler.anew();
     let reached = posted(&stage, WARM_UP + args.time(), Some(rate)).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let mut rows = rows(shore.latencies(), reached);
+    let mut rows = rows(handler.latencies(), reached);
     rows.push(Row::plain("updates a second that operators could post", format!("{most:.0}")));
     print("an operator's change to the node's disk, at half load", &rows);
     linked.stop().await?;

@@ -1,4 +1,4 @@
-//! A node's end of a link: opened over gRPC as an agent opens it, and driven.
+//! A node's end of a link: opened over gRPC as an agent opens it, and running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use model::replication::Mode;
 use model::{Incarnation, Kind, Timestamp};
 use net::ServerUrl;
 use net::client::Client;
-use streams::drive::{Ended, Orders, drive, orders};
 use streams::open::Opener;
-use streams::{Order, Shore};
+use streams::task::{Ended, LinkHandle, orders, run_link};
+use streams::{LinkCommand, LinkHandler};
 use sync::Role;
 use sync::link::{Link, LinkConfig};
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use super::super::fleet::{BenchNode, ITEM, now};
 
 /// A link under way.
 pub(super) struct Linked {
-    pub(super) orders: Orders,
+    pub(super) orders: LinkHandle,
     pub(super) ended: JoinHandle<Ended>,
     /// The connection that carries it.
     pub(super) client: Client,
@@ -30,7 +30,7 @@ impl Linked {
     /// Ends it in order.
     pub(super) async fn stop(self) -> Result<Ended, BenchError> {
         // One that ended by itself takes no orders.
-        let _ = self.orders.tell_in_turn(Order::Shutdown).await;
+        let _ = self.orders.tell_in_turn(LinkCommand::Shutdown).await;
         Ok(self.ended.await?)
     }
 
@@ -50,17 +50,17 @@ fn number() -> u64 {
     last.map_or(clock, |last| clock.max(last + 1))
 }
 
-/// A life of a feed, by number.
-pub(super) fn life(number: usize) -> Result<Incarnation, BenchError> {
+/// A incarnation of a feed, by number.
+pub(super) fn incarnation(number: usize) -> Result<Incarnation, BenchError> {
     Ok(format!("n{number}").parse()?)
 }
 
 /// Dials, opens a link and drives it.
-pub(super) async fn link<S: Shore>(
+pub(super) async fn link<S: LinkHandler>(
     node: &BenchNode,
     url: &ServerUrl,
     mode: Mode,
-    shore: &Arc<S>,
+    handler: &Arc<S>,
     feed: watch::Receiver<u64>,
 ) -> Result<Linked, BenchError> {
     let mut client = Client::dial(url, node.tls.clone()).await?;
@@ -79,6 +79,6 @@ pub(super) async fn link<S: Shore>(
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
     let (orders, taken) = orders();
     let link = Box::new(Link::new(config, Timestamp(0)));
-    let ended = tokio::spawn(drive(link, shore.clone(), ends, Vec::new(), feed, taken));
+    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), feed, taken));
     Ok(Linked { orders, ended, client })
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 use streams::open::OpenError;
 use sync::backoff::Backoff;
 use sync::link::Note;
@@ -16,7 +16,7 @@ use super::super::fleet::{BenchNode, now};
 use super::super::load::Caller;
 use super::super::table::{Row, print};
 use super::SyncArgs;
-use super::link::{life, link};
+use super::link::{incarnation, link};
 use super::stage::{Stage, content, key, quantile, uid, until};
 use super::updates::SIZE;
 
@@ -81,15 +81,15 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
         polls: Mutex::default(),
         failed: AtomicUsize::new(0),
     });
-    let mut shores = Vec::new();
+    let mut handlers = Vec::new();
     for number in 0..args.streams {
-        let (mode, shore) = (stage.mode(number), Arc::new(MemoryShore::new(life(number)?)));
+        let (mode, handler) = (stage.mode(number), Arc::new(MemoryLinkHandler::new(incarnation(number)?)));
         if mode == Mode::Autonomous {
-            change(&shore, 1)?;
-            shores.push(shore.clone());
+            change(&handler, 1)?;
+            handlers.push(handler.clone());
         }
         let node =
-            Streaming { number, node: stage.nodes[number].clone(), mode, shore, shared: shared.clone() };
+            Streaming { number, node: stage.nodes[number].clone(), mode, handler, shared: shared.clone() };
         let wait = SPREAD.mul_f64(number as f64 / args.streams.max(1) as f64);
         tokio::spawn(node.run(wait));
     }
@@ -106,8 +106,8 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     shared.round.fetch_add(1, Ordering::Relaxed);
     stage.kill();
     let killed = Instant::now();
-    for shore in &shores {
-        change(shore, 2)?;
+    for handler in &handlers {
+        change(handler, 2)?;
     }
     drop(shared.take_polls());
     stage.start_at(&url)?;
@@ -136,10 +136,10 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn change(shore: &MemoryShore, version: u64) -> Result<(), BenchError> {
+fn change(handler: &MemoryLinkHandler, version: u64) -> Result<(), BenchError> {
     let object = |number| Ok((key(number)?, uid(number), content(number, SIZE, version)));
     let objects = (0..OBJECTS).map(object).collect::<Result<Vec<_>, BenchError>>()?;
-    shore.put_all(objects, now().0);
+    handler.put_all(objects, now().0);
     Ok(())
 }
 
@@ -148,7 +148,7 @@ struct Streaming {
     number: usize,
     node: BenchNode,
     mode: Mode,
-    shore: Arc<MemoryShore>,
+    handler: Arc<MemoryLinkHandler>,
     shared: Arc<Shared>,
 }
 
@@ -178,15 +178,16 @@ impl Streaming {
     async fn one(&self, backoff: &mut Backoff) -> Result<Option<Duration>, BenchError> {
         let equal = self.equal();
         let round = self.shared.round.load(Ordering::Relaxed);
-        let mut seen = self.shore.seen();
-        let linked = link(&self.node, &self.shared.url, self.mode, &self.shore, self.shore.watch()).await?;
+        let mut seen = self.handler.seen();
+        let linked =
+            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.watch()).await?;
         let mut ended = linked.ended;
         let mut said = false;
         loop {
             tokio::select! {
                 ended = &mut ended => return Ok(ended?.retry_after.map(Duration::from_secs)),
                 _ = seen.changed(), if !said => {
-                    let head = if self.mode == Mode::Autonomous { self.shore.acked() } else { 0 };
+                    let head = if self.mode == Mode::Autonomous { self.handler.acked() } else { 0 };
                     let whole = self.mode == Mode::Managed || head >= self.head();
                     if whole && self.equal() > equal {
                         said = true;
@@ -201,12 +202,12 @@ impl Streaming {
     }
 
     fn head(&self) -> u64 {
-        *self.shore.watch().borrow()
+        *self.handler.watch().borrow()
     }
 
     /// How often the other side's set was found equal here.
     fn equal(&self) -> usize {
-        self.shore.notes().iter().filter(|note| **note == Note::InSync).count()
+        self.handler.notes().iter().filter(|note| **note == Note::InSync).count()
     }
 }
 

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use model::replication::Mode;
 use model::{Digest, Stub};
-use streams::{MemoryShore, Order, Shore};
+use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
 use sync::link::Note;
 use sync::replica::Replica;
 
 use super::super::BenchError;
 use super::super::table::{Row, print};
 use super::SyncArgs;
-use super::link::{life, link};
+use super::link::{incarnation, link};
 use super::stage::{Stage, key, uid, until};
 
 /// Objects that differ.
@@ -30,16 +30,16 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     stage.put([0], args.objects, SIZE, 1).await?;
     let url = stage.start()?;
-    let shore = Arc::new(MemoryShore::new(life(0)?));
+    let handler = Arc::new(MemoryLinkHandler::new(incarnation(0)?));
     let began = Instant::now();
-    let linked = link(&stage.nodes[0], &url, Mode::Managed, &shore, shore.watch()).await?;
+    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
     let opened = stage.cpu()?;
-    until("the first objects came", || shore.counters().applied > 0).await?;
-    let (first, at) = (shore.counters().applied, Instant::now());
+    until("the first objects came", || handler.counters().applied > 0).await?;
+    let (first, at) = (handler.counters().applied, Instant::now());
     let all = args.objects as u64;
-    until("all objects came", || shore.counters().applied >= all).await?;
+    until("all objects came", || handler.counters().applied >= all).await?;
     let rate = (all - first) as f64 / at.elapsed().as_secs_f64();
-    until("the sets are equal", || shore.counters().marks_equal > 0).await?;
+    until("the sets are equal", || handler.counters().marks_equal > 0).await?;
     let (whole, cpu) = (began.elapsed(), stage.cpu()?.since(opened));
     let each = |time: std::time::Duration| format!("{:.1} us", time.as_secs_f64() * 1e6 / all as f64);
     print(
@@ -55,7 +55,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     // The first walk finds both sets settled; so does the second, which is measured.
     let mut rows = Vec::new();
     for round in 0..2 {
-        rows = differing(&stage, args, &shore, &linked, round).await?;
+        rows = differing(&stage, args, &handler, &linked, round).await?;
     }
     print(&format!("{all} objects, {DIFFERENT} different"), &rows);
     linked.stop().await?;
@@ -66,7 +66,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
 async fn differing(
     stage: &Stage,
     args: &SyncArgs,
-    shore: &Arc<MemoryShore>,
+    handler: &Arc<MemoryLinkHandler>,
     linked: &super::link::Linked,
     round: usize,
 ) -> Result<Vec<Row>, BenchError> {
@@ -75,7 +75,7 @@ async fn differing(
         Ok((key(number)?, uid(number)))
     });
     let keys = keys.collect::<Result<Vec<_>, BenchError>>()?;
-    shore.with_sets(|_, replica| {
+    handler.with_sets(|_, replica| {
         let mut saved = replica.saved();
         for (key, uid) in &keys {
             let stub = Stub { uid: uid.clone(), digest: Digest::of(b"something else"), size: 14 };
@@ -86,11 +86,11 @@ async fn differing(
         replica.root();
     });
     let resynced = || {
-        let notes = shore.notes().into_iter();
+        let notes = handler.notes().into_iter();
         notes.filter(|note| matches!(note, Note::Resynced { .. })).collect::<Vec<_>>()
     };
     let (before, bytes, cpu, at) = (resynced().len(), linked.bytes(), stage.cpu()?, Instant::now());
-    if !linked.orders.tell_in_turn(Order::Resync).await {
+    if !linked.orders.tell_in_turn(LinkCommand::Resync).await {
         return Err("the link is over".into());
     }
     until("a resync ended", || resynced().len() > before).await?;

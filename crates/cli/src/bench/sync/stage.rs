@@ -106,9 +106,9 @@ impl Stage {
         let feed = match self.feeds.entry(node) {
             std::collections::hash_map::Entry::Occupied(feed) => feed.into_mut(),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let life: model::Incarnation = format!("s{node}").parse()?;
-                write.found = Some(life.clone());
-                free.insert(Feed::new(life))
+                let incarnation: model::Incarnation = format!("s{node}").parse()?;
+                write.found = Some(incarnation.clone());
+                free.insert(Feed::new(incarnation))
             }
         };
         for number in objects {

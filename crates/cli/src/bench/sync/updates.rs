@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use model::ObjectKey;
 use model::replication::Mode;
-use streams::MemoryShore;
+use streams::MemoryLinkHandler;
 
 use super::super::BenchError;
 use super::super::fleet::now;
 use super::super::table::{Row, print};
 use super::SyncArgs;
 use super::durable::DurableShore;
-use super::link::{Linked, life, link};
+use super::link::{Linked, incarnation, link};
 use super::stage::{Cpu, Stage, content, key, micros_each, uid, until};
 
 /// Updates a second, applied and acknowledged.
@@ -29,7 +29,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 
 /// A node whose objects change without end.
 pub(super) struct Updater {
-    shore: Arc<MemoryShore>,
+    handler: Arc<MemoryLinkHandler>,
     objects: Vec<(ObjectKey, Arc<str>, Bytes)>,
     next: usize,
     /// Changes made.
@@ -39,11 +39,11 @@ pub(super) struct Updater {
 
 impl Updater {
     /// Updates twice as many objects as may be under way, so that none is overtaken.
-    pub(super) fn new(shore: Arc<MemoryShore>, window: u64) -> Result<Updater, BenchError> {
+    pub(super) fn new(handler: Arc<MemoryLinkHandler>, window: u64) -> Result<Updater, BenchError> {
         let count = usize::try_from(window * 2)?;
         let object = |number| Ok((key(number)?, uid(number), content(number, SIZE, VERSIONS)));
         let objects = (0..count).map(object).collect::<Result<_, BenchError>>()?;
-        Ok(Updater { shore, objects, next: 0, made: 0, window })
+        Ok(Updater { handler, objects, next: 0, made: 0, window })
     }
 
     /// Changes so many objects, each once.
@@ -60,14 +60,14 @@ impl Updater {
             self.made += 1;
             self.next = (self.next + 1) % self.objects.len();
         }
-        self.shore.put_all(changed, now().0);
+        self.handler.put_all(changed, now().0);
     }
 
     /// Keeps the window full until then.
     pub(super) async fn run(mut self, until: Instant) -> Result<Updater, BenchError> {
-        let mut seen = self.shore.seen();
+        let mut seen = self.handler.seen();
         while Instant::now() < until {
-            let under_way = self.made.saturating_sub(self.shore.acked());
+            let under_way = self.made.saturating_sub(self.handler.acked());
             let room = self.window.saturating_sub(under_way);
             if room >= self.window / 8 {
                 // In pieces, as changes come.
@@ -82,27 +82,27 @@ impl Updater {
 }
 
 /// One autonomous node with a link.
-pub(super) async fn autonomous(stage: &mut Stage) -> Result<(Arc<MemoryShore>, Linked), BenchError> {
+pub(super) async fn autonomous(stage: &mut Stage) -> Result<(Arc<MemoryLinkHandler>, Linked), BenchError> {
     let url = stage.start()?;
-    let shore = Arc::new(MemoryShore::new(life(0)?));
-    let linked = link(&stage.nodes[0], &url, Mode::Autonomous, &shore, shore.watch()).await?;
-    Ok((shore, linked))
+    let handler = Arc::new(MemoryLinkHandler::new(incarnation(0)?));
+    let linked = link(&stage.nodes[0], &url, Mode::Autonomous, &handler, handler.watch()).await?;
+    Ok((handler, linked))
 }
 
 /// Updates that come up; gives how many a second.
 pub(super) async fn up(args: &SyncArgs) -> Result<f64, BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Autonomous]).await?;
-    let (shore, linked) = autonomous(&mut stage).await?;
+    let (handler, linked) = autonomous(&mut stage).await?;
     let began = Instant::now();
-    let updater = Updater::new(shore.clone(), WINDOW)?;
+    let updater = Updater::new(handler.clone(), WINDOW)?;
     let running = tokio::spawn(updater.run(began + WARM_UP + args.time()));
     tokio::time::sleep(WARM_UP).await;
-    let (cpu, acked, bytes, since) = (stage.cpu()?, shore.acked(), linked.bytes(), Instant::now());
+    let (cpu, acked, bytes, since) = (stage.cpu()?, handler.acked(), linked.bytes(), Instant::now());
     let updater = running.await??;
-    let (count, elapsed) = (shore.acked() - acked, since.elapsed());
+    let (count, elapsed) = (handler.acked() - acked, since.elapsed());
     let (cpu, bytes) = (stage.cpu()?.since(cpu), linked.bytes() - bytes);
-    until("all updates are acknowledged", || shore.acked() >= updater.made).await?;
-    let counters = shore.counters();
+    until("all updates are acknowledged", || handler.acked() >= updater.made).await?;
+    let counters = handler.counters();
     let rate = count as f64 / elapsed.as_secs_f64();
     let mut rows = vec![Row::at_least("updates acknowledged a second", rate, RATE, "")];
     rows.extend(costs(cpu, bytes, count));
@@ -129,21 +129,21 @@ pub(super) fn costs(cpu: Cpu, bytes: u64, count: u64) -> Vec<Row> {
 pub(super) async fn down(args: &SyncArgs) -> Result<f64, BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let dir = tempfile::tempdir()?;
-    let shore = Arc::new(DurableShore::open(dir.path(), &life(0)?)?);
+    let handler = Arc::new(DurableShore::open(dir.path(), &incarnation(0)?)?);
     let mut rate = 0.0;
     for (version, title) in [(1, "objects created"), (2, "updates")] {
         stage.put([0], args.objects, SIZE, version).await?;
         let url = stage.start()?;
-        shore.anew();
-        let linked = link(&stage.nodes[0], &url, Mode::Managed, &shore, shore.watch()).await?;
+        handler.anew();
+        let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
         let all = args.objects as u64;
-        until("the first of them are applied", || shore.applied() > 0).await?;
-        let (cpu, bytes, before) = (stage.cpu()?, linked.bytes(), shore.applied());
-        until("all are applied", || shore.applied() >= all).await?;
+        until("the first of them are applied", || handler.applied() > 0).await?;
+        let (cpu, bytes, before) = (stage.cpu()?, linked.bytes(), handler.applied());
+        until("all are applied", || handler.applied() >= all).await?;
         let (cpu, bytes, count) = (stage.cpu()?.since(cpu), linked.bytes() - bytes, all - before);
-        let (paced, time) = shore.pace();
+        let (paced, time) = handler.pace();
         rate = paced as f64 / time.as_secs_f64().max(1e-9);
-        until("the set is equal", || shore.in_sync() > 0).await?;
+        until("the set is equal", || handler.in_sync() > 0).await?;
         let mut rows = vec![Row::at_least("applied a second", rate, RATE, "")];
         rows.extend(costs(cpu, bytes, count));
         print(&format!("{title} of 1 KiB down to one agent, durable there"), &rows);

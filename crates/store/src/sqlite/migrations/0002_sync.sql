@@ -7,9 +7,9 @@ CREATE INDEX fact_of_action ON fact (node, action, id, ended) WHERE action IS NO
 -- The two sets of a node: the feed authored here (side 0), the replica (side 1).
 CREATE TABLE sync (
     node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
-    life TEXT,
+    incarnation TEXT,
     head INTEGER NOT NULL,
-    horizon INTEGER NOT NULL,
+    compacted INTEGER NOT NULL,
     theirs_life TEXT,
     theirs_rev INTEGER NOT NULL,
     acked_life TEXT,

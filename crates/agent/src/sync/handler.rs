@@ -1,0 +1,224 @@
+//! [`AgentLinkHandler`]: what lies behind a link at the node: the sets, the reconciler, the daemon.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::ObjectKey;
+use model::exchange::Answer;
+use model::log::Cursor;
+use streams::LinkHandler;
+use sync::frame::{Capabilities, Hello};
+use sync::link::{Batch, Counters, Link, Note, Outcome, Standing};
+use sync::{Content, Feed, Frame, Replica, Side};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::reconciler::ObjectReconciler;
+use super::sets::Sets;
+use super::view::View;
+use crate::clock::now;
+use crate::daemon::DaemonEvent;
+use crate::render::chain;
+
+/// One link's end at the node.
+pub struct AgentLinkHandler {
+    sets: Arc<Sets>,
+    reconciler: ObjectReconciler,
+    view: Arc<View>,
+    words: UnboundedSender<DaemonEvent>,
+    /// The rules that the link was opened under.
+    rules: u64,
+    state: Mutex<State>,
+}
+
+/// What is known of the link.
+#[derive(Default)]
+struct State {
+    /// Both sides can do this; `None` before the other side's hello.
+    both: Option<Capabilities>,
+    /// Who waits for the answer to a check-in.
+    asker: Option<oneshot::Sender<Answer>>,
+    acked: Option<Cursor>,
+    /// Since when both directions are equal and nothing moved.
+    quiet: Option<Instant>,
+    counters: Counters,
+}
+
+impl AgentLinkHandler {
+    /// The end of a link that is opened under rules of this number.
+    pub fn new(
+        sets: Arc<Sets>,
+        reconciler: ObjectReconciler,
+        view: Arc<View>,
+        words: UnboundedSender<DaemonEvent>,
+        rules: u64,
+    ) -> AgentLinkHandler {
+        AgentLinkHandler { sets, reconciler, view, words, rules, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether check-ins can go over the link.
+    pub fn takes_check_ins(&self) -> bool {
+        self.state().both.is_some_and(|both| both.checkin)
+    }
+
+    /// Waits for the answer to the check-in that is said next. One at a time.
+    pub fn ask(&self) -> oneshot::Receiver<Answer> {
+        let (asker, answer) = oneshot::channel();
+        self.state().asker = Some(asker);
+        answer
+    }
+
+    /// Since when both directions are equal and nothing moved.
+    pub fn quiet(&self) -> Option<Instant> {
+        self.state().quiet
+    }
+
+    /// How far the other side has the own set.
+    pub fn acked(&self) -> Option<Cursor> {
+        self.state().acked.clone()
+    }
+
+    /// Both directions in words, and whether they are equal.
+    fn standing(link: &Link, feed: &Feed, replica: &Replica) -> (String, bool) {
+        // Counting what is behind costs; where numbers alone say it, they do.
+        if let Some(acked) = link.acked().filter(|acked| acked.incarnation == *feed.incarnation())
+            && acked.seq < feed.head()
+        {
+            return (format!("behind: {} own changes are on their way", feed.head() - acked.seq), false);
+        }
+        let status = link.status(feed, replica);
+        match (status.ours, status.theirs) {
+            (Standing::Diverged(why), _) => (format!("diverged, own objects: {why}"), true),
+            (_, Standing::Diverged(why)) => (format!("diverged: {why}"), true),
+            (Standing::Connecting, _) | (_, Standing::Connecting) => ("connecting".to_owned(), false),
+            (Standing::Resyncing, _) | (_, Standing::Resyncing) => ("resyncing".to_owned(), false),
+            (Standing::Behind(own), Standing::Behind(theirs)) => {
+                (format!("behind: {own} own changes, {theirs} of the control plane"), false)
+            }
+            (Standing::Behind(own), _) => (format!("behind: {own} own changes"), false),
+            (_, Standing::Behind(theirs)) => {
+                (format!("behind: {theirs} changes of the control plane"), false)
+            }
+            (Standing::InSync, Standing::InSync) => ("in sync".to_owned(), true),
+        }
+    }
+}
+
+#[async_trait]
+impl LinkHandler for AgentLinkHandler {
+    fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
+        self.sets.with(work)
+    }
+
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+        let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
+        let (sets, count) = (self.sets.clone(), keys.len());
+        let read = tokio::task::spawn_blocking(move || sets.contents(Side::Ours, &keys)).await;
+        match read {
+            Ok(Ok(contents)) => contents,
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "contents cannot be read");
+                vec![None; count]
+            }
+            Err(_) => vec![None; count],
+        }
+    }
+
+    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+        self.reconciler.apply(batch, self.rules).await
+    }
+
+    async fn permit(&self) -> Result<(), Duration> {
+        // The control plane admits resyncs of the whole fleet; here there is one link.
+        Ok(())
+    }
+
+    fn return_permit(&self) {}
+
+    async fn received(&self, frame: Frame) -> Option<Frame> {
+        match frame {
+            Frame::Answer(answer) => {
+                let asker = self.state().asker.take();
+                if let Some(asker) = asker {
+                    // Whoever asked may have given up.
+                    let _ = asker.send(*answer);
+                }
+            }
+            Frame::StateUpdated => drop(self.words.send(DaemonEvent::Contact)),
+            Frame::Approve => self.reconciler.approve(),
+            _ => {}
+        }
+        None
+    }
+
+    fn hello(&self, hello: &Hello) {
+        self.state().both = Some(Capabilities::ALL.and(hello.capabilities));
+        tracing::debug!(instance = hello.instance, "the link is up");
+    }
+
+    fn note(&self, note: &Note) {
+        match note {
+            Note::Applied { oldest, .. } => {
+                let late = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
+                self.view.set(|view| {
+                    view.counts.latency_ms = late;
+                    view.counts.latency_max_ms = view.counts.latency_max_ms.max(late);
+                });
+            }
+            Note::RefusedThere { key, code, message } => {
+                tracing::warn!(%key, code, message, "the control plane will not take an object");
+            }
+            Note::RefusedHere { key, code, message } => {
+                tracing::warn!(%key, code, message, "an object of the control plane cannot be taken");
+            }
+            Note::Resynced { frames, fetched, deleted, kept, took } => {
+                let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(frames, fetched, deleted, kept, took_ms, "a resync ended");
+            }
+            Note::Missing(key) => tracing::warn!(%key, "an own object has no content"),
+            Note::InSync => {
+                tracing::debug!("the sets are equal");
+                self.reconciler.equal(self.rules);
+            }
+        }
+    }
+
+    fn progress(&self, link: &Link) {
+        let ((standing, equal), own, theirs, depth) = self.sets.with(|feed, replica| {
+            let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
+            let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.seq));
+            (AgentLinkHandler::standing(link, feed, replica), feed.len(), replica.len(), depth)
+        });
+        let mut state = self.state();
+        state.acked = link.acked().cloned();
+        let (moved, counters) = (moved(&state.counters, link.counters()), *link.counters());
+        state.counters = counters;
+        if !equal || link.in_flight() > 0 || link.under_way() > 0 {
+            state.quiet = None;
+        } else if moved || state.quiet.is_none() {
+            state.quiet = Some(Instant::now());
+        }
+        drop(state);
+        self.view.counted(&counters);
+        self.view.set(|view| {
+            view.standing = standing;
+            (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
+            view.counts.depth = depth;
+        });
+    }
+
+    async fn reincarnate(&self) {
+        self.reconciler.reincarnate().await;
+    }
+}
+
+/// Whether events went one way or the other.
+fn moved(before: &Counters, after: &Counters) -> bool {
+    (before.sent, before.received, before.applied) != (after.sent, after.received, after.applied)
+}

@@ -1,0 +1,503 @@
+//! [`ObjectReconciler`]: the thread that owns the place where the node's users have their objects, and
+//! writes both sets.
+//!
+//! What comes over a link is applied there and made durable here; what users change there is
+//! put right (managed) or goes up (autonomous). One thread does both, one after the other, so
+//! that neither takes the other's work for a user's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use backends::reconcile::{LastApplied, Wanted};
+use backends::{Backend, Listing};
+use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::{Kind, ObjectKey};
+use sync::link::{Batch, ItemChange, Outcome};
+use sync::object;
+use tokio::sync::{oneshot, watch};
+
+use super::sets::{Own, Sets};
+use super::view::{View, Watched};
+use crate::render::chain;
+use crate::state::Durable;
+use crate::work::WorkHandle;
+
+/// The wait before a look that failed is repeated; it doubles.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The longest such wait.
+const AGAIN_LONGEST: Duration = Duration::from_secs(60);
+/// How often the operator's word is looked for while something is held back.
+const HELD: Duration = Duration::from_secs(2);
+/// How soon the place is looked at after objects came under another uid.
+const SOON: Duration = Duration::from_secs(1);
+/// The stack of the threads here, in bytes.
+pub(super) const STACK: usize = 1024 * 1024;
+/// The contents that are read at once.
+pub(super) const CONTENTS: usize = 256;
+/// An operator's word that vanished objects are meant to be gone: a file in the state
+/// directory.
+const APPROVED: &str = "approve-deletes";
+
+/// What the reconciler is told.
+pub(super) enum Told {
+    Batch {
+        batch: Arc<Batch>,
+        of: u64,
+        done: oneshot::Sender<Vec<Outcome>>,
+    },
+    Changed,
+    Held(SyncPolicy),
+    /// An operator says that what vanished is meant to be gone.
+    Approved,
+    /// Both sides compared what the control plane wants, under rules of this number, and it is
+    /// equal.
+    Equal(u64),
+    Refound(oneshot::Sender<()>),
+    /// Nobody has a handle any more.
+    Gone,
+}
+
+/// What links go by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// Changes with everything that links go by.
+    pub number: u64,
+    /// What the held release says.
+    pub policy: SyncPolicy,
+}
+
+/// The way to the thread, which ends with the last of them. Cheap to clone.
+#[derive(Clone)]
+pub struct ObjectReconciler {
+    told: Arc<Teller>,
+    rules: watch::Receiver<Rules>,
+}
+
+struct Teller(Sender<Told>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let _ = self.0.send(Told::Gone);
+    }
+}
+
+/// What the thread needs.
+pub struct Parts {
+    /// The state directory.
+    pub durable: Arc<Durable>,
+    /// Both sets.
+    pub sets: Arc<Sets>,
+    /// Takes actions.
+    pub work: WorkHandle,
+    /// What is shown.
+    pub view: Arc<View>,
+    /// The host's root.
+    pub root: PathBuf,
+    /// What the held release says.
+    pub policy: Option<SyncPolicy>,
+}
+
+pub(super) struct Worker {
+    pub(super) durable: Arc<Durable>,
+    pub(super) sets: Arc<Sets>,
+    pub(super) work: WorkHandle,
+    pub(super) view: Arc<View>,
+    pub(super) root: PathBuf,
+    pub(super) policy: SyncPolicy,
+    /// A policy that could not be gone by yet.
+    pending: Option<SyncPolicy>,
+    pub(super) kinds: BTreeSet<Kind>,
+    pub(super) backend: Option<Box<dyn Backend>>,
+    /// Why there is none.
+    pub(super) no_place: Option<String>,
+    /// How the place is called in problems.
+    pub(super) place: String,
+    /// What the control plane wants, as far as it is durable here (managed).
+    pub(super) wanted: BTreeMap<ObjectKey, Wanted>,
+    /// What was put last. Not kept over a restart: what is found then is compared itself.
+    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    /// All that the control plane wants is known: what else is marked may go (managed).
+    pub(super) complete: bool,
+    /// An object was found in the place.
+    pub(super) seen: bool,
+    /// What is vanishing (autonomous).
+    pub(super) vanishing: super::autonomous::Vanishing,
+    /// Vanished objects are held back (autonomous).
+    pub(super) held: bool,
+    /// When the place is looked at by itself.
+    look_at: Option<Instant>,
+    again: Duration,
+    pub(super) watcher: Option<Arc<AtomicBool>>,
+    pub(super) shown: BTreeSet<String>,
+    pub(super) told: Sender<Told>,
+    rules: watch::Sender<Rules>,
+}
+
+impl ObjectReconciler {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub fn start(parts: Parts) -> std::io::Result<ObjectReconciler> {
+        let (told, inbox) = channel();
+        let first = Rules { number: 0, policy: off() };
+        let (rules, current) = watch::channel(first);
+        let reconciler = ObjectReconciler { told: Arc::new(Teller(told.clone())), rules: current };
+        let Parts { durable, sets, work, view, root, policy } = parts;
+        let mut worker = Worker {
+            durable,
+            sets,
+            work,
+            view,
+            root,
+            policy: off(),
+            pending: None,
+            kinds: BTreeSet::new(),
+            backend: None,
+            no_place: None,
+            place: String::new(),
+            wanted: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            complete: false,
+            seen: false,
+            vanishing: Default::default(),
+            held: false,
+            look_at: None,
+            again: AGAIN,
+            watcher: None,
+            shown: BTreeSet::new(),
+            told,
+            rules,
+        };
+        let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
+        let shown = Watched::new(worker.view.clone(), "objects", "objects are not synchronized");
+        builder.spawn(move || {
+            let _shown = shown;
+            worker.switch(policy.unwrap_or_else(off));
+            worker.run(&inbox);
+        })?;
+        Ok(reconciler)
+    }
+
+    /// What links go by; number 0 until that is known.
+    pub fn rules(&self) -> watch::Receiver<Rules> {
+        self.rules.clone()
+    }
+
+    /// Another release is held; `None`: it says nothing of synchronization.
+    pub fn held(&self, policy: Option<SyncPolicy>) {
+        self.tell(Told::Held(policy.unwrap_or_else(off)));
+    }
+
+    /// An operator at the control plane says that what vanished here is meant to be gone: what
+    /// is held back now is let go.
+    pub fn approve(&self) {
+        self.tell(Told::Approved);
+    }
+
+    /// Both sides compared what the control plane wants under rules of this number, and it is
+    /// equal.
+    pub fn equal(&self, of: u64) {
+        self.tell(Told::Equal(of));
+    }
+
+    /// Applies a batch that came under rules of this number, and makes it durable.
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Vec<Outcome> {
+        let (done, outcomes) = oneshot::channel();
+        let count = batch.items.len();
+        self.tell(Told::Batch { batch, of, done });
+        let gone = |_| vec![Outcome::Temporary("the agent's thread of objects has ended".to_owned()); count];
+        outcomes.await.unwrap_or_else(gone)
+    }
+
+    /// Begins the own set in a new incarnation.
+    pub async fn reincarnate(&self) {
+        let (done, is_done) = oneshot::channel();
+        self.tell(Told::Refound(done));
+        let _ = is_done.await;
+    }
+
+    fn tell(&self, told: Told) {
+        // The thread is there as long as a handle is.
+        let _ = self.told.0.send(told);
+    }
+}
+
+/// An operator's word that what vanished is meant to be gone. Good for one look.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn approve(state: &Path) -> std::io::Result<()> {
+    std::fs::write(state.join(APPROVED), b"")
+}
+
+/// Nothing is synchronized.
+fn off() -> SyncPolicy {
+    SyncPolicy {
+        mode: Mode::Off,
+        kinds: Vec::new(),
+        folder: None,
+        mismatch: Mismatch::default(),
+        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+    }
+}
+
+impl Worker {
+    fn run(&mut self, inbox: &Receiver<Told>) {
+        loop {
+            let wait = self.look_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match inbox.recv_timeout(wait.min(AGAIN_LONGEST)) {
+                Ok(Told::Batch { batch, of, done }) => {
+                    let outcomes = self.batch(&batch, of);
+                    if done.send(outcomes).is_err() {
+                        // The link that asked is gone, and what became durable is not in memory.
+                        self.read_again();
+                    }
+                }
+                Ok(Told::Changed) => self.look(),
+                Ok(Told::Held(policy)) => self.switch(policy),
+                Ok(Told::Approved) => self.approved(),
+                Ok(Told::Equal(of)) => self.equal(of),
+                Ok(Told::Refound(done)) => {
+                    self.reincarnate();
+                    // Nobody waits for it when its link is gone.
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.look_at.is_some_and(|at| Instant::now() >= at) {
+                        self.look();
+                    }
+                }
+                Ok(Told::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    self.watch_no_more();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Goes by another policy. What was put into a folder stays there as it is.
+    fn switch(&mut self, policy: SyncPolicy) {
+        let first = self.rules.borrow().number == 0;
+        if !first && policy == self.policy {
+            return;
+        }
+        if let Err(why) = self.enter_mode(policy.mode) {
+            // Until then the old rules hold; before the first there are no links.
+            self.problem("objects", Some(why));
+            self.pending = Some(policy);
+            return self.look_within(self.again);
+        }
+        self.problem("objects", None);
+        let old = std::mem::replace(&mut self.policy, policy.clone());
+        self.kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+        if first || (old.mode, &old.folder, &old.kinds) != (policy.mode, &policy.folder, &policy.kinds) {
+            self.open_place();
+        }
+        self.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
+        let links = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
+        let same = !first && links(&old) == links(&policy);
+        self.rules.send_modify(|rules| {
+            rules.number += u64::from(!same);
+            rules.policy = policy;
+        });
+        if self.no_place.is_none() {
+            self.look();
+        }
+    }
+
+    /// The sets of another mode are others: both begin anew (SYN-5).
+    fn enter_mode(&mut self, mode: Mode) -> Result<(), String> {
+        if self.durable.kept_mode().map_err(|error| chain(&error))? == mode {
+            return Ok(());
+        }
+        let actions = self.sets.actions().map_err(|error| chain(&error))?;
+        self.sets.begin_anew().map_err(|error| chain(&error))?;
+        self.complete = false;
+        self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
+        // They come again; what was begun is remembered by its mark.
+        actions.iter().for_each(|(id, _)| self.work.removed(id));
+        tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
+        Ok(())
+    }
+
+    /// Applies what came, then makes it durable in one write; then actions may begin.
+    fn batch(&mut self, batch: &Batch, of: u64) -> Vec<Outcome> {
+        if self.rules.borrow().number != of {
+            return vec![
+                Outcome::Temporary("the release says otherwise by now".to_owned());
+                batch.items.len()
+            ];
+        }
+        let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
+        if let Err(error) = self.sets.keep(batch.write(&outcomes)) {
+            let why = chain(&error);
+            // What was put into its place just now is wanted, and not known to be.
+            self.complete = false;
+            self.problem("objects", Some(why.clone()));
+            return vec![Outcome::Temporary(why); batch.items.len()];
+        }
+        self.problem("objects", None);
+        for (item, _) in batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Done) {
+            self.accepted(item);
+        }
+        outcomes
+    }
+
+    /// It is durable now.
+    fn accepted(&mut self, item: &sync::link::Item) {
+        let key = &item.key;
+        self.problem(&format!("object {key}"), None);
+        let action = key.section.kind.as_str() == Kind::ACTION;
+        match (&item.change, action) {
+            (ItemChange::Put { content, .. }, true) => self.work.put(&key.name, content.clone()),
+            (ItemChange::Delete { .. }, true) => self.work.removed(&key.name),
+            (ItemChange::Put { stub, .. }, false) => {
+                let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
+                if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {
+                    self.look_within(SOON);
+                }
+            }
+            (ItemChange::Delete { .. }, false) => {
+                self.wanted.remove(key);
+                self.applied.remove(key);
+                self.own(vec![Own::Remove(object::status_key(key))]);
+            }
+        }
+    }
+
+    /// Looks at the place, and does what follows in the node's mode.
+    fn look(&mut self) {
+        self.look_at = None;
+        if let Some(policy) = self.pending.take() {
+            return self.switch(policy);
+        }
+        if self.no_place.is_some() {
+            self.open_place();
+        }
+        let Some(backend) = &mut self.backend else { return };
+        let kinds = &self.kinds;
+        let listing = backend.list().map(|mut listing| {
+            listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
+            listing
+        });
+        let done = match listing {
+            Ok(listing) => {
+                self.show(&listing);
+                match self.policy.mode {
+                    Mode::Managed => self.look_managed(&listing),
+                    Mode::Autonomous => self.look_autonomous(&listing),
+                    Mode::Off => true,
+                }
+            }
+            Err(error) => {
+                self.problem(&self.place, Some(error.to_string()));
+                false
+            }
+        };
+        if done {
+            self.again = AGAIN;
+        } else {
+            self.look_again();
+        }
+        if self.held {
+            self.look_within(HELD);
+        }
+    }
+
+    pub(super) fn look_again(&mut self) {
+        self.look_within(self.again);
+        self.again = (self.again * 2).min(AGAIN_LONGEST);
+    }
+
+    pub(super) fn look_within(&mut self, wait: Duration) {
+        let Some(at) = Instant::now().checked_add(wait) else { return };
+        self.look_at = Some(self.look_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Problems of the place, said once each.
+    fn show(&mut self, listing: &Listing) {
+        let mut now = BTreeSet::new();
+        for problem in &listing.problems {
+            let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
+            let within = if problem.place.is_empty() { "" } else { "/" };
+            let place = format!("{}{within}{}{line}", self.place, problem.place);
+            self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
+            now.insert(place);
+        }
+        for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
+            self.problem(gone, None);
+        }
+        if !now.contains(&self.place) {
+            self.problem(&self.place, None);
+        }
+    }
+
+    pub(super) fn problem(&self, place: &str, problem: Option<String>) {
+        let text = problem.clone().unwrap_or_default();
+        if self.view.problem(place, problem) && !text.is_empty() {
+            tracing::warn!(place, problem = text, "a problem of synchronized objects");
+        }
+    }
+
+    /// Changes the own set; says whether that went well.
+    pub(super) fn own(&mut self, own: Vec<Own>) -> bool {
+        match self.sets.change(own) {
+            Ok(_) => true,
+            Err(error) => {
+                self.problem("objects", Some(chain(&error)));
+                false
+            }
+        }
+    }
+
+    /// Whether an operator said that what vanished is meant to be gone.
+    pub(super) fn is_approved(&self) -> bool {
+        self.durable.path().join(APPROVED).exists()
+    }
+
+    /// The operator's word was used.
+    pub(super) fn approval_used(&self) {
+        if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
+            tracing::debug!(%error, "the operator's word cannot be removed");
+        }
+    }
+
+    /// Nothing is wanted that is not known here. The last word of a link under other rules is of
+    /// another set: in another mode all of the place would be taken for nobody's.
+    fn equal(&mut self, of: u64) {
+        if self.rules.borrow().number == of && !std::mem::replace(&mut self.complete, true) {
+            self.look_within(SOON);
+        }
+    }
+
+    fn approved(&mut self) {
+        if !self.held {
+            return;
+        }
+        tracing::info!("an operator said that what vanished is meant to be gone");
+        match approve(self.durable.path()) {
+            Ok(()) => self.look(),
+            Err(error) => self.problem("objects", Some(format!("an approval cannot be kept: {error}"))),
+        }
+    }
+
+    fn reincarnate(&mut self) {
+        match self.sets.reincarnate() {
+            Ok(true) => {}
+            // What is there is put again.
+            Ok(false) => self.look(),
+            Err(error) => self.problem("objects", Some(chain(&error))),
+        }
+    }
+
+    fn read_again(&mut self) {
+        if let Err(error) = self.sets.reload() {
+            self.problem("objects", Some(chain(&error)));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! SYN-9: a folder has bounds; beyond them nothing is deleted and it is told.
+
+mod support;
+
+use backends::{Apply, Backend as _, Expect};
+use support::{Stage, app, yaml};
+
+#[test]
+fn a_file_that_is_too_large() {
+    let mut stage = Stage::new();
+    stage.write("a.yaml", yaml("a", 1));
+    stage.write("b.yaml", yaml("b", 1));
+    stage.list();
+    stage.write("a.yaml", "#".repeat(backends::manifest::MAX_FILE + 1));
+    stage.settle();
+    assert_eq!(stage.said(), ["a=1", "b=1"]);
+    assert_eq!(stage.codes(), [("a.yaml".to_owned(), "too-large")]);
+}
+
+#[test]
+fn directories_that_are_too_deep() {
+    let mut stage = Stage::new();
+    stage.write(&format!("{}a.yaml", "d/".repeat(15)), yaml("a", 1));
+    assert_eq!(stage.said(), ["a=1"]);
+    assert!(stage.list().complete);
+    stage.write(&format!("{}b.yaml", "d/".repeat(16)), yaml("b", 1));
+    stage.settle();
+    assert_eq!(stage.said(), ["a=1"]);
+    assert_eq!(stage.codes()[0].1, "too-deep");
+    assert!(!stage.list().complete);
+}
+
+#[test]
+fn more_files_than_are_looked_at() {
+    let mut stage = Stage::new();
+    stage.write("z.yaml", yaml("z", 1));
+    stage.list();
+    std::fs::create_dir(stage.path("many")).unwrap();
+    for n in 0..50_000 {
+        std::fs::File::create(stage.path(&format!("many/{n}.status.json"))).unwrap();
+    }
+    stage.pass(0);
+    stage.pass(10_000);
+    stage.pass(10_000);
+    let listing = stage.list();
+    let said: Vec<String> = listing.objects.iter().map(support::said).collect();
+    assert_eq!(said, ["z=1"], "what is beyond the bound is not taken for deleted");
+    assert!(!listing.complete);
+    assert_eq!(listing.problems[0].code, "too-many");
+}
+
+#[test]
+fn more_bytes_than_are_kept() {
+    let mut stage = Stage::new();
+    let filler = "x".repeat(1_000_000);
+    for n in 0..70 {
+        let spec = format!(r#"{{"v":{n},"filler":"{filler}"}}"#);
+        let text = format!(r#"{{"kind":"App","metadata":{{"name":"n{n:02}"}},"spec":{spec}}}"#);
+        stage.write(&format!("{n:02}.json"), text);
+    }
+    let listing = stage.list();
+    assert_eq!(listing.objects.len(), 67);
+    assert!(!listing.complete && listing.problems.len() == 3);
+    let key = app("new");
+    let spec = format!(r#"{{"kind":"App","metadata":{{"name":"new"}},"spec":"{filler}"}}"#);
+    let apply = Apply { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
+    assert_eq!(stage.folder.apply(apply).unwrap_err().code(), "too-large");
+}
+
+#[test]
+fn the_longest_names_fit_into_file_names() {
+    let mut stage = Stage::new();
+    for (n, name) in ["a".repeat(253), format!("{}b", "a".repeat(252))].iter().enumerate() {
+        let key = app(name);
+        let spec = format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":{n}}}}}"#);
+        let apply =
+            Apply { key: &key, spec: spec.as_bytes(), source_uid: Some("u"), expect: Expect::Anything };
+        stage.folder.apply(apply).unwrap();
+        stage.folder.put_status(&key, None, Some(b"{}")).unwrap();
+    }
+    stage.settle();
+    stage.restart();
+    let listing = stage.list();
+    assert!(listing.complete && listing.problems.is_empty());
+    assert_eq!(listing.objects.iter().filter(|it| it.status.is_some()).count(), 2);
+}
+
+#[test]
+fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
+    let mut stage = Stage::new();
+    for kind in ["App", "APP", "app"] {
+        let key = model::ObjectKey::of(kind, "a");
+        let spec = format!(r#"{{"kind":"{kind}","metadata":{{"name":"a"}}}}"#);
+        let apply = Apply { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
+        stage.folder.apply(apply).unwrap();
+    }
+    stage.restart();
+    assert_eq!(stage.list().objects.len(), 3);
+}
+
+#[test]
+fn objects_in_memory_are_bounded_by_their_bytes() {
+    use backends::{Backend as _, BackendError, Embedded, Kept};
+    let status = bytes::Bytes::from(vec![b'x'; 1 << 20]);
+    let kept = |n: u64| Kept {
+        key: support::app(&format!("a{n}")),
+        uid: None,
+        source_uid: None,
+        spec: bytes::Bytes::new(),
+        status: Some(status.clone()),
+    };
+    let most = backends::embedded::MAX_BYTES >> 20;
+    let over = Embedded::new((0..=most).map(kept)).unwrap_err();
+    assert!(matches!(over, BackendError::Permanent { code: "too-many", .. }), "{over:?}");
+    let mut full = Embedded::new((0..most).map(kept)).unwrap();
+    let (key, spec) = (support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
+    let put = |full: &mut Embedded| {
+        full.apply(backends::Apply { key: &key, spec, source_uid: None, expect: backends::Expect::Anything })
+    };
+    assert!(matches!(put(&mut full), Err(BackendError::Permanent { code: "too-many", .. })));
+    full.put_status(&support::app("a1"), None, None).unwrap();
+    put(&mut full).unwrap();
+    full.put_status(&support::app("a1"), None, Some(b"{}")).unwrap();
+}

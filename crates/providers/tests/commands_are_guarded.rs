@@ -1,0 +1,95 @@
+//! fleet-repo.md: an `exec` needs creates, unless, onlyif or `always`; CNV-1: a command
+//! whose guard holds it back is in sync.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use catalog::module::Command;
+use catalog::spec::{ExecSpec, Spec};
+use common::{LONG, Lab, exec, file, lab};
+use lang::Probe;
+use providers::CheckOutcome;
+
+fn shell(text: &str) -> Option<Command> {
+    Some(Command::Shell(text.to_owned()))
+}
+
+fn would_run(lab: &Lab, spec: ExecSpec) -> bool {
+    lab.check(&Spec::Exec(spec)).edit.is_some()
+}
+
+#[test]
+fn guards_hold_a_command_back() {
+    let lab = lab();
+    lab.write("/there", b"");
+    let guarded = |creates: Option<&str>, unless: Option<&str>, onlyif: Option<&str>| ExecSpec {
+        creates: creates.map(str::to_owned),
+        unless: unless.and_then(shell),
+        onlyif: onlyif.and_then(shell),
+        ..exec("true")
+    };
+    assert!(would_run(&lab, guarded(None, None, None)));
+    assert!(!would_run(&lab, guarded(Some("/there"), None, None)));
+    assert!(would_run(&lab, guarded(Some("/not-there"), None, None)));
+    assert!(!would_run(&lab, guarded(None, Some("true"), None)));
+    assert!(would_run(&lab, guarded(None, Some("false"), Some("true"))));
+    assert!(!would_run(&lab, guarded(None, None, Some("exit 9"))));
+    assert!(!would_run(&lab, guarded(Some("/there"), Some("touch $MUSTER_ROOT/asked"), None)));
+    assert!(!lab.path("/asked").exists(), "a guard that says no spares the others");
+}
+
+#[test]
+fn a_guard_that_cannot_answer_is_a_failure() {
+    let lab = lab();
+    let spec = |guard: &str| Spec::Exec(ExecSpec { unless: shell(guard), ..exec("true") });
+    assert!(lab.failed_check(&spec("kill -9 $$")).starts_with("unless: was ended by signal 9"));
+    match lab.kinds.check("n", &spec("sleep 60"), Duration::from_millis(100), false) {
+        CheckOutcome::Failed(why) => assert!(why.starts_with("unless: did not end within 0.1 s"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn exit_codes_output_directory_and_environment() {
+    let lab = lab();
+    std::fs::create_dir(lab.path("/work")).unwrap();
+    let mut spec = exec("echo $WHO; pwd -P; exit 3");
+    spec.cwd = Some("/work".to_owned());
+    spec.environment.insert("WHO".to_owned(), "me".to_owned());
+    let failed = lab.apply(&Spec::Exec(spec.clone())).unwrap_err();
+    let root = lab.dir.path().canonicalize().unwrap();
+    assert_eq!(failed, format!("exited with 3: me\n{}/work", root.display()));
+    spec.returns = vec![0, 3];
+    let applied = lab.apply(&Spec::Exec(spec)).unwrap();
+    assert!(applied.changed && applied.edit.is_some());
+    assert_eq!(applied.output.unwrap(), format!("me\n{}/work", root.display()));
+}
+
+#[test]
+fn a_validate_command_sees_the_new_bytes_and_can_refuse_them() {
+    let lab = lab();
+    lab.write("/f", b"old");
+    let mut spec = file("/f", "new");
+    spec.validate = shell("grep -q new %s && ! grep -q old %s");
+    assert!(lab.apply(&Spec::File(spec.clone())).unwrap().changed);
+    spec.content = Some(common::text("worse"));
+    spec.validate = Some(Command::Argv(vec!["sh".into(), "-c".into(), "cat $0; exit 4".into(), "%s".into()]));
+    let refused = lab.apply(&Spec::File(spec)).unwrap_err();
+    assert_eq!(refused, "cannot write /f: validation failed, nothing was written: exited with 4: worse");
+    assert_eq!(lab.read("/f"), "new");
+}
+
+#[test]
+fn verify_and_probes() {
+    let lab = lab();
+    lab.write("/there", b"");
+    assert_eq!(lab.kinds.verify(&Command::Shell("true".to_owned()), LONG), Ok(()));
+    let failed = lab.kinds.verify(&Command::Shell("echo bad >&2; exit 1".to_owned()), LONG);
+    assert_eq!(failed, Err("exited with 1: bad".to_owned()));
+    assert_eq!(lab.kinds.probe(&Probe::FileExists("/there".to_owned())), Ok(true));
+    assert_eq!(lab.kinds.probe(&Probe::FileExists("/not/there".to_owned())), Ok(false));
+    assert!(lab.kinds.probe(&Probe::Changed(None)).is_err());
+}

@@ -1,0 +1,165 @@
+//! TRT-1: collectors run in parallel, each with timeout and TTL, failures reported and not
+//! fatal. TRT-2: what changes by itself does not make traits travel.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use catalog::traits::TRAITS;
+use host::{Host, Options};
+use lang::Value;
+use model::Timestamp;
+use providers::traits::{self, Collector, Collectors, VOLATILE};
+
+const NOW: Timestamp = Timestamp::from_secs(1_000_000);
+
+fn host(root: &Path) -> Arc<Host> {
+    Arc::new(Host::open(root, Options::default()).unwrap())
+}
+
+fn options() -> traits::Options {
+    traits::Options { version: "1.2.3".to_owned() }
+}
+
+#[test]
+fn every_declared_trait_is_observed_and_no_other() {
+    let collected = traits::collect(&host(Path::new("/")), &options(), NOW);
+    assert_eq!(collected.failures, []);
+    let Value::Map(groups) = &collected.traits else { panic!() };
+    let observed: BTreeMap<&str, Vec<(&str, &str)>> = groups
+        .iter()
+        .map(|(group, traits)| {
+            let traits = traits.as_map().unwrap();
+            (group.as_str(), traits.iter().map(|(name, value)| (name.as_str(), value.type_name())).collect())
+        })
+        .collect();
+    let declared: BTreeMap<&str, Vec<(&str, &str)>> = TRAITS
+        .iter()
+        .map(|(group, traits)| {
+            let mut traits: Vec<_> = traits.iter().map(|t| (t.name, t.kind)).collect();
+            traits.sort();
+            (*group, traits)
+        })
+        .collect();
+    assert_eq!(observed, declared);
+    for path in VOLATILE {
+        assert!(collected.traits.path(path).is_some(), "{path}");
+        assert!(traits::stable(&collected.traits).path(path).is_none(), "{path}");
+    }
+    assert!(collected.traits.path("memory.total_mb").unwrap().as_int().unwrap() > 0);
+    assert!(collected.traits.path("cpu.count").unwrap().as_int().unwrap() > 0);
+}
+
+#[test]
+fn a_root_speaks_for_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "usr/lib/os-release",
+        "ID=ubuntu\nID_LIKE=debian\nNAME=Ubuntu\nVERSION_ID=\"24.04\"\nVERSION_CODENAME=noble\n",
+    );
+    fs::create_dir_all(dir.path().join("etc")).unwrap();
+    std::os::unix::fs::symlink("../usr/lib/os-release", dir.path().join("etc/os-release")).unwrap();
+    std::os::unix::fs::symlink("/usr/share/zoneinfo/Europe/Paris", dir.path().join("etc/localtime")).unwrap();
+    write("etc/hostname", "edge-7\n");
+    write("etc/hosts", "127.0.0.1 localhost\n10.0.0.7 edge-7.example.com edge-7 # it\n");
+    write("proc/meminfo", "MemTotal:        2048000 kB\nSwapTotal:       1024 kB\n");
+    write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fast\nprocessor\t: 1\nmodel name\t: Fast\n");
+    let collected = traits::collect(&host(dir.path()), &options(), NOW);
+    assert_eq!(collected.failures, []);
+    let text = |path: &str| collected.traits.path(path).unwrap().to_string();
+    assert_eq!((text("os.family").as_str(), text("os.id").as_str()), ("debian", "ubuntu"));
+    assert_eq!((text("os.version").as_str(), text("os.codename").as_str()), ("24.04", "noble"));
+    assert_eq!(
+        (text("network.hostname").as_str(), text("network.fqdn").as_str()),
+        ("edge-7", "edge-7.example.com")
+    );
+    assert_eq!((text("memory.total_mb").as_str(), text("memory.swap_mb").as_str()), ("2000", "1"));
+    assert_eq!((text("cpu.count").as_str(), text("cpu.model").as_str()), ("2", "Fast"));
+    assert_eq!(text("time.timezone"), "Europe/Paris");
+    assert_eq!((text("agent.version").as_str(), text("agent.rooted").as_str()), ("1.2.3", "true"));
+}
+
+fn collector(
+    name: &'static str,
+    ttl: u64,
+    observe: impl Fn(&Host) -> Result<traits::Group, String> + Send + Sync + 'static,
+) -> Collector {
+    Collector {
+        name,
+        ttl: Duration::from_secs(ttl),
+        timeout: Duration::from_millis(200),
+        observe: Arc::new(observe),
+    }
+}
+
+fn one(value: i64) -> traits::Group {
+    BTreeMap::from([("value".to_owned(), Value::Int(value))])
+}
+
+#[test]
+fn what_was_seen_counts_until_its_time_is_over() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let mut collectors = Collectors::with(vec![collector("n", 60, move |_| {
+        Ok(one(counter.fetch_add(1, Ordering::Relaxed) as i64))
+    })]);
+    let host = host(Path::new("/"));
+    let mut at =
+        |secs: i64| collectors.collect(&host, Timestamp::from_secs(secs)).traits.path("n.value").cloned();
+    assert_eq!(at(1000), Some(Value::Int(0)));
+    assert_eq!(at(1059), Some(Value::Int(0)));
+    assert_eq!(at(1060), Some(Value::Int(1)));
+    assert_eq!(at(900), Some(Value::Int(2)), "a clock set back does not keep it for ever");
+}
+
+#[test]
+fn failing_and_hanging_collectors_cost_their_own_group() {
+    let gate = Arc::new((Mutex::new(true), Condvar::new()));
+    let (fails, hangs) = (Arc::new(AtomicU64::new(0)), Arc::clone(&gate));
+    let started = Arc::new(AtomicU64::new(0));
+    let starts = Arc::clone(&started);
+    let mut collectors = Collectors::with(vec![
+        collector("fails", 0, move |_| match fails.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(one(1)),
+            _ => Err("no disk".to_owned()),
+        }),
+        collector("hangs", 0, move |_| {
+            starts.fetch_add(1, Ordering::Relaxed);
+            let (closed, opened) = &*hangs;
+            let _open = opened.wait_while(closed.lock().unwrap(), |closed| *closed).unwrap();
+            Ok(one(2))
+        }),
+        collector("dies", 0, |_| panic!("in a collector")),
+        collector("works", 0, |_| Ok(one(3))),
+    ]);
+    let host = host(Path::new("/"));
+    let began = Instant::now();
+    let first = collectors.collect(&host, NOW);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let named = |collected: &traits::Collected| {
+        collected.failures.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&first), ["hangs", "dies"]);
+    assert_eq!(first.traits.path("works.value"), Some(&Value::Int(3)));
+    assert_eq!(first.traits.path("hangs"), None);
+    let second = collectors.collect(&host, NOW);
+    assert_eq!(named(&second), ["fails", "hangs", "dies"]);
+    assert_eq!(second.traits.path("fails.value"), Some(&Value::Int(1)), "the last good observation goes on");
+    assert_eq!(started.load(Ordering::Relaxed), 1, "no second thread for one that hangs");
+    *gate.0.lock().unwrap() = false;
+    gate.1.notify_all();
+    let until = Instant::now() + Duration::from_secs(10);
+    while collectors.collect(&host, NOW).traits.path("hangs.value") != Some(&Value::Int(2)) {
+        assert!(Instant::now() < until, "it recovers");
+    }
+}

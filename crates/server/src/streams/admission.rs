@@ -1,0 +1,128 @@
+//! [`StreamAdmission`]: of one node, how often links are opened, who of them waits, and whose turn it
+//! is (SYN-13, IDN-10).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::Timestamp;
+use sync::admission::Pace;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Links that one node opens in a second.
+const OPENED_PER_SEC: u32 = 1;
+/// Links that one node opens at once after a rest.
+const OPENED_AT_ONCE: u32 = 30;
+/// The most openings of one node that wait for the link before to end: they hold what came.
+pub(super) const MAX_WAITING: usize = 2;
+/// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
+pub(super) const REFOUND_EVERY: Duration = Duration::from_secs(3600);
+
+/// What is known of a node's openings.
+pub(crate) struct StreamAdmission {
+    known: Mutex<Known>,
+    /// Who opens a link is judged one after the other.
+    pub(super) judging: tokio::sync::Mutex<()>,
+    /// Whose link works on the node's sets: one at a time.
+    pub(super) seat: Arc<tokio::sync::Mutex<()>>,
+}
+
+struct Known {
+    pace: Pace,
+    /// Lives of agents that another took the place of: one that comes back is a second agent.
+    replaced: [Option<String>; 2],
+    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
+    count: u64,
+    reincarnated: Option<Instant>,
+}
+
+impl Default for StreamAdmission {
+    fn default() -> StreamAdmission {
+        let known = Known {
+            pace: Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0)),
+            replaced: [None, None],
+            waiting: VecDeque::new(),
+            count: 0,
+            reincarnated: None,
+        };
+        StreamAdmission {
+            known: Mutex::new(known),
+            judging: tokio::sync::Mutex::default(),
+            seat: Arc::default(),
+        }
+    }
+}
+
+impl StreamAdmission {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place in the line of the node's own openings.
+    ///
+    /// # Errors
+    /// How long to stay away.
+    pub(super) fn enter(&self, now: Timestamp) -> Result<(), Duration> {
+        self.known().pace.take(now)
+    }
+
+    /// Waits for the seat among at most [`MAX_WAITING`]; of more the oldest gives up: the newest
+    /// speaks for the node.
+    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
+        let mut known = self.known();
+        known.count += 1;
+        let number = known.count;
+        let (hold, given_up) = oneshot::channel();
+        known.waiting.push_back((number, hold));
+        while known.waiting.len() > MAX_WAITING {
+            // Dropping its end tells it.
+            known.waiting.pop_front();
+        }
+        drop(known);
+        Waiting { openings: self.clone(), number, given_up }
+    }
+
+    /// Remembers that one incarnation of the node's agent took the place of another.
+    pub(super) fn replace(&self, old: &str) {
+        let incarnations = &mut self.known().replaced;
+        *incarnations = [Some(old.to_owned()), incarnations[0].take()];
+    }
+
+    /// Whether this incarnation was replaced by another one before: a process does not come back.
+    pub(super) fn was_replaced(&self, instance: &str) -> bool {
+        self.known().replaced.iter().flatten().any(|incarnation| incarnation == instance)
+    }
+
+    /// How long it is until the feed's incarnation may be begun anew again, if it may not now.
+    pub(super) fn refound_in(&self) -> Option<Duration> {
+        let since = self.known().reincarnated?.elapsed();
+        REFOUND_EVERY.checked_sub(since).filter(|left| !left.is_zero())
+    }
+
+    /// The feed's incarnation is begun anew now.
+    pub(super) fn reincarnates(&self) {
+        self.known().reincarnated = Some(Instant::now());
+    }
+}
+
+/// One opening that waits; dropping it takes it out of the line.
+pub(super) struct Waiting {
+    openings: Arc<StreamAdmission>,
+    number: u64,
+    given_up: oneshot::Receiver<()>,
+}
+
+impl Waiting {
+    /// Ends when newer ones took the place.
+    pub(super) async fn given_up(&mut self) {
+        // Nobody ever sends; the other end is dropped.
+        let _ = (&mut self.given_up).await;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.openings.known().waiting.retain(|(number, _)| *number != self.number);
+    }
+}

@@ -1,0 +1,384 @@
+//! [`PlaneLinkHandler`]: what lies behind a link at the control plane: the store, check-ins, status.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::ObjectKey;
+use model::log::Cursor;
+use store::Verdict;
+use streams::LinkHandler;
+use sync::frame::Hello;
+use sync::link::{Batch, Counters, Link, Note, Outcome, Standing as Direction};
+use sync::replica::Replica;
+use sync::{Content, Feed, Frame, Side};
+use tokio::time::Instant;
+
+use crate::hub::{NodeLink, NodeSync, Standing};
+use crate::metrics::{LinkCounts, Way};
+use crate::node_port::{self, Caller};
+use crate::state::{ControlPlane, now};
+
+/// How often contents are asked of a store that fails.
+const LOADS: u32 = 5;
+/// The wait before they are asked for again.
+const LOAD_AGAIN: Duration = Duration::from_millis(500);
+/// How long a check-in of a node that sent more than its share is held back before it is
+/// refused. The link reads no further meanwhile.
+const SHARE_WITHIN: Duration = Duration::from_secs(15);
+/// Between two looks whether the node's share has filled up enough.
+const SHARE_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often what a link counts is added to the metrics.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+
+/// One link's end at the control plane.
+pub(super) struct PlaneLinkHandler {
+    pub(super) plane: Arc<ControlPlane>,
+    pub(super) caller: Caller,
+    pub(super) sets: Arc<NodeSync>,
+    pub(super) link: Arc<NodeLink>,
+    /// The incarnation of the agent whose link this one took the place of.
+    replaced: Option<String>,
+    said: Mutex<Said>,
+    received: AtomicU64,
+}
+
+/// What was said last of where the link stands.
+#[derive(Default)]
+struct Said {
+    standing: Standing,
+    acked: Option<Cursor>,
+    replica: Option<Cursor>,
+    objects: usize,
+    counted: Counters,
+    counted_at: Option<Instant>,
+    refusals: Refusals,
+    /// How many objects the node refused when that was looked at last.
+    refused: u64,
+}
+
+/// What is known of objects that the node would not take.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Refusals {
+    /// None are shown.
+    #[default]
+    None,
+    /// One was told just now; acknowledgements before it do not know of it.
+    New,
+    /// Some are shown; so many acknowledgements came before.
+    Since(u64),
+}
+
+impl PlaneLinkHandler {
+    pub(super) fn new(
+        plane: Arc<ControlPlane>,
+        caller: Caller,
+        sets: Arc<NodeSync>,
+        link: Arc<NodeLink>,
+        replaced: Option<String>,
+    ) -> PlaneLinkHandler {
+        let shown = !plane.hub.sync_index().get(&caller.id).refused.is_empty();
+        let refusals = if shown { Refusals::Since(0) } else { Refusals::None };
+        let said = Mutex::new(Said { refusals, ..Said::default() });
+        PlaneLinkHandler { plane, caller, sets, link, replaced, said, received: AtomicU64::new(0) }
+    }
+
+    /// Check-ins that came over the link.
+    pub(super) fn check_ins(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the metrics what the link counted since the last time.
+    pub(super) fn count(&self, counters: &Counters) {
+        let before = {
+            let mut said = self.said();
+            said.counted_at = Some(Instant::now());
+            std::mem::replace(&mut said.counted, *counters)
+        };
+        if before == *counters {
+            return;
+        }
+        let metrics = &self.plane.metrics;
+        let since = |of: fn(&Counters) -> u64| of(counters).saturating_sub(of(&before));
+        for (way, kind, count) in [
+            (Way::Out, "event", since(|c| c.sent)),
+            (Way::Out, "processed", since(|c| c.acks_sent)),
+            (Way::In, "event", since(|c| c.received)),
+            (Way::In, "processed", since(|c| c.acks_received)),
+        ] {
+            if count > 0 {
+                metrics.events(way, kind, count);
+            }
+        }
+        metrics.counted(LinkCounts {
+            coalesced: since(|c| c.coalesced),
+            superseded: since(|c| c.superseded),
+            resends: since(|c| c.resends),
+            rewinds: since(|c| c.rewinds_sent + c.rewinds_received),
+            duplicates: since(|c| c.duplicates),
+            applied: since(|c| c.applied),
+            refused: since(|c| c.refused_here + c.refused_there),
+            walk_frames: since(|c| c.walk_frames),
+            walk_objects: since(|c| c.walk_objects),
+            walk_bytes: 0,
+        });
+        for _ in 0..since(|c| c.resyncs + c.resyncs_served) {
+            metrics.resync_began();
+        }
+    }
+
+    fn measure(&self, note: &Note) {
+        match note {
+            // What comes by a resync has no time, and a cursor alone has nothing that came.
+            Note::Applied { items: 0, .. } | Note::Applied { oldest: ..=0, .. } => {}
+            Note::Applied { oldest, .. } => {
+                let millis = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
+                self.plane.metrics.propagated(Duration::from_millis(millis));
+            }
+            Note::Resynced { took, .. } => self.plane.metrics.resync_ended(*took),
+            Note::RefusedHere { code, .. } | Note::RefusedThere { code, .. } => {
+                self.plane.metrics.failed(code);
+            }
+            Note::Missing(_) | Note::InSync => {}
+        }
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Both directions in one word.
+    fn standing(link: &Link, feed: &Feed, replica: &Replica) -> Standing {
+        // Counting what is behind costs; where numbers alone say it, they do.
+        if let Some(acked) = link.acked()
+            && acked.incarnation == *feed.incarnation()
+            && acked.seq < feed.head()
+        {
+            return Standing::Behind(feed.head() - acked.seq);
+        }
+        let status = link.status(feed, replica);
+        match (status.ours, status.theirs) {
+            (Direction::Diverged(why), _) | (_, Direction::Diverged(why)) => Standing::Diverged(why),
+            (Direction::Connecting, _) | (_, Direction::Connecting) => Standing::Connecting,
+            (Direction::Resyncing, _) | (_, Direction::Resyncing) => Standing::Resyncing,
+            (ours, theirs) => match PlaneLinkHandler::waiting(&ours) + PlaneLinkHandler::waiting(&theirs) {
+                0 if (&ours, &theirs) == (&Direction::InSync, &Direction::InSync) => Standing::InSync,
+                // Nothing is under way, and nothing was compared.
+                0 => Standing::Connecting,
+                waiting => Standing::Behind(waiting as u64),
+            },
+        }
+    }
+
+    fn waiting(direction: &Direction) -> usize {
+        match direction {
+            Direction::Behind(waiting) => *waiting,
+            _ => 0,
+        }
+    }
+
+    /// Takes bytes of a check-in out of the node's share of what the control plane takes in
+    /// (SCL-3); `false` when it does not fit in good time.
+    async fn charge(&self, bytes: u64) -> bool {
+        let until = Instant::now() + SHARE_WITHIN;
+        loop {
+            if self.caller.slot.lock().node.budget.take(bytes, now()) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(SHARE_AGAIN).await;
+        }
+    }
+
+    /// Once the node acknowledged that it holds all as the feed says, nothing else is shown.
+    fn none_refused(&self, said: &mut Said, link: &Link) {
+        let acks = link.counters().acks_received;
+        match said.refusals {
+            Refusals::None => {}
+            Refusals::New => said.refusals = Refusals::Since(acks),
+            Refusals::Since(before) if acks > before => {
+                let count = link.refused_there();
+                if count == 0 {
+                    said.refusals = Refusals::None;
+                    self.plane.hub.none_refused(&self.caller.id);
+                } else if said.refused != count {
+                    self.plane.hub.refused_still(&self.caller.id, count);
+                }
+                said.refused = count;
+            }
+            Refusals::Since(_) => {}
+        }
+    }
+}
+
+#[async_trait]
+impl LinkHandler for PlaneLinkHandler {
+    fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
+        let mut sets = self.sets.sets();
+        let sets = &mut *sets;
+        work(&mut sets.feed, &mut sets.replica)
+    }
+
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+        let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
+        for _ in 0..LOADS {
+            match self.sets.contents(Side::Ours, keys.clone()).await {
+                Ok(contents) => return contents,
+                Err(error) => tracing::warn!(node = %self.caller.id, %error, "contents cannot be read"),
+            }
+            tokio::time::sleep(LOAD_AGAIN).await;
+        }
+        vec![None; keys.len()]
+    }
+
+    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+        let (done, begun) = (vec![Outcome::Done; batch.items.len()], Instant::now());
+        match self.sets.keep(batch.write(&done)).await {
+            Ok(()) => {
+                self.plane.metrics.processed(begun.elapsed());
+                done
+            }
+            Err(error) => {
+                tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
+                let why = "the control plane cannot store it now".to_owned();
+                vec![Outcome::Temporary(why); batch.items.len()]
+            }
+        }
+    }
+
+    async fn permit(&self) -> Result<(), Duration> {
+        let permit = self.plane.links.permit(&self.caller.id);
+        if permit.is_err() {
+            self.plane.metrics.resync_refused();
+        }
+        permit
+    }
+
+    fn return_permit(&self) {
+        self.plane.links.return_permit(&self.caller.id);
+    }
+
+    async fn received(&self, frame: Frame) -> Option<Frame> {
+        let Frame::CheckIn(request) = frame else { return None };
+        self.received.fetch_add(1, Ordering::Relaxed);
+        if !self.charge(wire::body::encoded_len(&request) as u64).await {
+            tracing::info!(node = %self.caller.id, "the node sends more than its share; a check-in is refused");
+            return None;
+        }
+        match node_port::check_in(&self.plane, &self.caller, *request, Duration::ZERO).await {
+            Ok((answer, _)) => Some(Frame::Answer(Box::new(answer))),
+            Err(problem) => {
+                // The agent waits for the answer as long as for any, then tries again.
+                tracing::info!(node = %self.caller.id, code = problem.code, "a check-in on a link is refused");
+                None
+            }
+        }
+    }
+
+    fn hello(&self, hello: &Hello) {
+        if !self.link.is_of(&hello.instance) {
+            return self.link.end("instance", "another process said hello than the one that opened the link");
+        }
+        let other = |old: &&String| self.link.instance().is_some_and(|instance| instance != *old);
+        if let Some(old) = self.replaced.as_ref().filter(other) {
+            self.caller.slot.openings().replace(old);
+        }
+        self.plane.hub.met(&self.link);
+        tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
+    }
+
+    fn note(&self, note: &Note) {
+        let node = &self.caller.id;
+        match note {
+            Note::RefusedThere { key, code, message } => {
+                if self.sets.sets().feed.get(key).is_none() {
+                    tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
+                    return;
+                }
+                let news = self.plane.hub.refused(node, key.clone(), format!("{code}: {message}"));
+                self.said().refusals = Refusals::New;
+                // A node may say it of everything it has, and with every comparison again.
+                if news {
+                    tracing::info!(%node, %key, code, message, "the node will not take an object");
+                }
+            }
+            Note::RefusedHere { key, code, message } => {
+                tracing::info!(%node, %key, code, message, "an object of the node cannot be taken");
+            }
+            Note::Resynced { frames, fetched, deleted, kept, took } => {
+                let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(%node, frames, fetched, deleted, kept, took_ms, "a resync ended");
+            }
+            Note::Missing(key) => tracing::warn!(%node, %key, "an object of a feed has no content"),
+            Note::Applied { .. } | Note::InSync => {}
+        }
+        self.measure(note);
+    }
+
+    fn progress(&self, link: &Link) {
+        let node = &self.caller.id;
+        let (standing, replica, objects, acked) = {
+            let sets = self.sets.sets();
+            let standing = PlaneLinkHandler::standing(link, &sets.feed, &sets.replica);
+            // What a node claims to have beyond our feed is no progress.
+            let ours = |cursor: &&Cursor| {
+                cursor.incarnation == *sets.feed.incarnation() && cursor.seq <= sets.feed.head()
+            };
+            let acked = link.acked().filter(ours).cloned();
+            (standing, sets.replica.cursor().cloned(), sets.replica.len(), acked)
+        };
+        let mut said = self.said();
+        if said.standing != standing {
+            said.standing = standing.clone();
+            let verdict = match &standing {
+                Standing::InSync => Some(Verdict::InSync),
+                Standing::Diverged(why) => Some(Verdict::Diverged(why.clone())),
+                Standing::Connecting | Standing::Behind(_) | Standing::Resyncing => None,
+            };
+            self.link.stands(standing);
+            if let Some(verdict) = verdict {
+                self.plane.hub.judged(&self.link, verdict);
+            }
+        }
+        if let Some(acked) = acked
+            && said.acked.as_ref() != Some(&acked)
+        {
+            said.acked = Some(acked.clone());
+            self.plane.hub.acked(node, acked);
+        }
+        self.none_refused(&mut said, link);
+        if said.replica != replica || said.objects != objects {
+            said.replica.clone_from(&replica);
+            said.objects = objects;
+            self.plane.hub.received(node, replica, objects as u64);
+        }
+        let due = said.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+        drop(said);
+        if due {
+            self.count(link.counters());
+        }
+    }
+
+    async fn reincarnate(&self) {
+        match self.sets.reincarnate().await {
+            Ok(()) => self.caller.slot.openings().reincarnates(),
+            Err(error) => {
+                tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its incarnation anew");
+            }
+        }
+    }
+
+    async fn refound_paced(&self) -> Result<(), Duration> {
+        if let Some(left) = self.caller.slot.openings().refound_in() {
+            let node = &self.caller.id;
+            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
+            return Err(left);
+        }
+        self.reincarnate().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! What a link is told from outside, and what is known of it at its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_channel::mpsc;
+use futures_util::{SinkExt, StreamExt};
+use sync::Frame;
+use sync::link::Counters;
+use tokio::sync::oneshot;
+
+use crate::transport::{FrameReader, FrameWriter, TransportError};
+
+/// Orders that may wait for a link.
+const ORDERS: usize = 16;
+
+/// What a link may be told from outside.
+pub enum LinkCommand {
+    /// Orphans may be deleted, however many.
+    Approve,
+    /// Compare by a resync now.
+    Resync,
+    /// Say this.
+    Say(Box<Frame>),
+    /// Frames that came by a request; what the link has to say by then goes back, unless the
+    /// transport has a way of its own for that.
+    Post(Box<Post>),
+    /// Is anybody there? `true` as soon as something is heard, `false` after a while.
+    Probe(oneshot::Sender<bool>),
+    /// End in order: what came is processed first.
+    Shutdown,
+    /// Say why, and close.
+    GoAway(Box<GoAwayReason>),
+}
+
+/// Frames that came by a request.
+#[derive(Debug)]
+pub struct Post {
+    /// The frames.
+    pub frames: Vec<Frame>,
+    /// How long an answer with nothing in it is held back.
+    pub wait: Duration,
+    /// Takes the answer.
+    pub answer: oneshot::Sender<Posted>,
+}
+
+/// Why a link is to end.
+#[derive(Debug)]
+pub struct GoAwayReason {
+    /// A stable code.
+    pub code: &'static str,
+    /// Why, for people.
+    pub message: String,
+    /// Not to come back sooner than after as many seconds.
+    pub retry_after: Option<u64>,
+}
+
+/// The answer to posted frames.
+#[derive(Debug, Default, PartialEq)]
+pub struct Posted {
+    /// What the link has to say.
+    pub frames: Vec<Frame>,
+    /// There is more.
+    pub more: bool,
+    /// The frames were not taken: those before them are still worked on.
+    pub busy: bool,
+}
+
+/// The way to a link.
+#[derive(Clone, Debug)]
+pub struct LinkHandle(Arc<Mutex<mpsc::Sender<LinkCommand>>>);
+
+/// What a link is told, as it takes it.
+#[derive(Debug)]
+pub struct LinkCommands(mpsc::Receiver<LinkCommand>);
+
+/// A way to a link that is to be running. It takes a few hundred bytes: every link has one.
+pub fn orders() -> (LinkHandle, LinkCommands) {
+    let (orders, taken) = mpsc::channel(ORDERS - 1);
+    (LinkHandle(Arc::new(Mutex::new(orders))), LinkCommands(taken))
+}
+
+impl LinkHandle {
+    /// Tells the link something; `false` when it has enough to do, or takes nothing any more.
+    pub fn tell(&self, order: LinkCommand) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(order).is_ok()
+    }
+
+    /// Tells the link something, and waits until it has room for more; `false` when it takes
+    /// nothing any more. Also one that is given up has told it: beyond the bound there is room for
+    /// one order of each that waits.
+    pub async fn tell_in_turn(&self, order: LinkCommand) -> bool {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        own.send(order).await.is_ok() && !own.is_closed()
+    }
+
+    /// Whether the link takes nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_closed()
+    }
+}
+
+impl LinkCommands {
+    /// The next order; `None` when nobody can tell the link anything any more.
+    pub async fn next(&mut self) -> Option<LinkCommand> {
+        self.0.next().await
+    }
+}
+
+/// How a link ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// A stable code.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+    /// Not to come back sooner than after as many seconds.
+    pub retry_after: Option<u64>,
+    /// What was counted.
+    pub counters: Box<Counters>,
+    /// The other side said hello.
+    pub met: bool,
+    /// Why the transport was given up, when that is what ended it.
+    pub error: Option<TransportError>,
+}
+
+/// The ways in and out of a link.
+pub struct LinkTransport {
+    /// Where frames come from; absent when they are posted.
+    pub reader: Option<Box<dyn FrameReader>>,
+    /// Where frames go; absent when they go back as answers to what is posted.
+    pub writer: Option<Box<dyn FrameWriter>>,
+}

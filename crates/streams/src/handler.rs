@@ -1,0 +1,62 @@
+//! [`LinkHandler`]: what lies behind a link at one end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::ObjectKey;
+use sync::frame::Hello;
+use sync::link::{Batch, Link, Note, Outcome};
+use sync::replica::Replica;
+use sync::{Content, Feed, Frame};
+
+/// The sets of a node and what happens with what comes. One link at a time has it.
+#[async_trait]
+pub trait LinkHandler: Send + Sync + 'static {
+    /// Works on both sets, alone.
+    fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T
+    where
+        Self: Sized;
+
+    /// The newest contents of objects of the own feed, in their order; `None` where there is
+    /// none.
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>>;
+
+    /// Applies a batch and makes it durable ([`Batch::write`]); one outcome for each item.
+    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome>;
+
+    /// Waits for a permit for a resync.
+    ///
+    /// # Errors
+    /// How long to wait before asking again.
+    async fn permit(&self) -> Result<(), Duration>;
+
+    /// Gives the permit back.
+    fn return_permit(&self);
+
+    /// Takes a frame that is not the link's own; what is returned is said back. Two at most
+    /// are worked on at once, and nothing is read meanwhile: whoever says more than it may is
+    /// held back by waiting here.
+    async fn received(&self, frame: Frame) -> Option<Frame>;
+
+    /// The other side said hello.
+    fn hello(&self, hello: &Hello);
+
+    /// Something to count or to show.
+    fn note(&self, note: &Note);
+
+    /// The link went on: where it stands, for status and metrics.
+    fn progress(&self, link: &Link);
+
+    /// Begins the own feed in a new incarnation, durably.
+    async fn reincarnate(&self);
+
+    /// The same, for who keeps a pace: it is a lot of work on the other side's word alone.
+    ///
+    /// # Errors
+    /// How long the other side is to stay away, when the last time was not long ago.
+    async fn refound_paced(&self) -> Result<(), Duration> {
+        self.reincarnate().await;
+        Ok(())
+    }
+}

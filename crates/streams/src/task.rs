@@ -1,0 +1,517 @@
+//! [`run_link`]: a link between a transport and a handler.
+//!
+//! One task runs a link. What takes time (contents, applying, permits, check-ins) are jobs
+//! beside it, so that acknowledgements never wait behind data. What is to be sent waits in two
+//! queues, control before data; the link's window bounds the data. Frames are taken one by
+//! one, and only while little waits to be sent: a peer that asks without reading the answers
+//! is not heard any further, nor is anything loaded for it.
+//!
+//! Nothing that waits is ever dropped: who sends is held back instead (SYN-3).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use model::{ObjectKey, Timestamp};
+use sync::Frame;
+use sync::frame::{GoAway, Ping};
+use sync::link::{Input, Link, Output, may_overtake};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+pub use crate::command::{
+    Ended, GoAwayReason, LinkCommand, LinkCommands, LinkHandle, LinkTransport, Post, Posted, orders,
+};
+use crate::handler::LinkHandler;
+use crate::transport::{FrameReader, FrameWriter, TransportError};
+use crate::weight::{FRAME, run_of, weight};
+
+/// Frames are given to a transport in groups of about so many bytes.
+const GROUP: usize = 64 * 1024;
+/// Above so many bytes that wait to be sent nothing more is read.
+const MAX_QUEUED: usize = 24 * 1024 * 1024;
+/// The most frames for the handler (check-ins) that are worked on at once.
+const MAX_RECEIVED: usize = 2;
+/// The most who wait for a sign of incarnation at once; others are told that there is one.
+const MAX_PROBES: usize = 32;
+/// How long a transport may take to accept one group: a peer that reads slower is cut.
+const SLOW: Duration = Duration::from_secs(60);
+/// How long the last words of a link may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// The code of a link whose connection is gone, nobody said why.
+const LOST: &str = "lost";
+/// How long is still listened to a peer that takes nothing any more: it may have said why.
+const LISTEN: Duration = Duration::from_secs(1);
+/// How long jobs under way may take to end after a link.
+const JOBS_END: Duration = Duration::from_secs(60);
+/// How long the other side of a link that is probed has to say something.
+const PROBE: Duration = Duration::from_secs(5);
+/// How much too early the timer of a link may come.
+const EARLY: Duration = Duration::from_secs(1);
+/// An answer to posted frames holds about so many bytes at the most.
+const ANSWER: usize = wire::batch::FULL;
+
+/// Runs a link to its end. `first` are frames that were read already.
+///
+/// The link lies in a box: a task that held it would have room for it in every future that it
+/// goes through.
+pub fn run_link<S: LinkHandler>(
+    link: Box<Link>,
+    handler: Arc<S>,
+    ends: LinkTransport,
+    first: Vec<Frame>,
+    feed: watch::Receiver<u64>,
+    orders: LinkCommands,
+) -> impl Future<Output = Ended> + Send {
+    let LinkTransport { reader, writer } = ends;
+    let mut task = Box::new(LinkTask::new(link, handler, writer));
+    task.hears = reader.is_some();
+    run(task, reader, first, feed, orders)
+}
+
+async fn run<S: LinkHandler>(
+    mut task: Box<LinkTask<S>>,
+    mut reader: Option<Box<dyn FrameReader>>,
+    first: Vec<Frame>,
+    mut feed: watch::Receiver<u64>,
+    mut orders: LinkCommands,
+) -> Ended {
+    task.take(Input::Open);
+    task.frames(first);
+    let mut feed_open = true;
+    let alarm = tokio::time::sleep_until(Instant::now());
+    tokio::pin!(alarm);
+    while !task.is_over() {
+        if task.work() {
+            task.handler.progress(&task.link);
+        }
+        task.send();
+        task.answer();
+        task.probed(false);
+        // A busy link's deadlines move away a little with each frame: the timer comes too early
+        // then, once, and is set anew.
+        if let Some(at) = task.deadline()
+            && (at < alarm.deadline() || at > alarm.deadline() + EARLY || alarm.is_elapsed())
+        {
+            alarm.as_mut().reset(at);
+        }
+        let read = reader.is_some() && task.backlog.is_empty() && task.wants_input();
+        let timed = !alarm.is_elapsed();
+        tokio::select! {
+            came = next(&mut reader), if read => task.came(came),
+            Some(done) = task.jobs.next(), if !task.jobs.is_empty() => task.done(done),
+            sent = sent(&mut task.sending), if task.sending.is_some() => {
+                task.sent(sent);
+                // The link is where it was.
+                continue;
+            }
+            changed = feed.changed(), if feed_open => match changed {
+                Ok(()) => task.take(Input::FeedChanged),
+                Err(_) => feed_open = false,
+            },
+            Some(order) = orders.next() => task.order(order),
+            () = alarm.as_mut(), if timed => task.take(Input::Tick),
+        }
+        task.handler.progress(&task.link);
+    }
+    drop(reader);
+    task.end().await
+}
+
+async fn next(reader: &mut Option<Box<dyn FrameReader>>) -> Result<Option<Vec<Frame>>, TransportError> {
+    match reader {
+        Some(reader) => reader.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+type Sending = Pin<Box<dyn Future<Output = (Box<dyn FrameWriter>, Result<(), TransportError>)> + Send>>;
+
+async fn sent(sending: &mut Option<Sending>) -> (Box<dyn FrameWriter>, Result<(), TransportError>) {
+    match sending {
+        Some(sending) => sending.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Someone who posted frames and waits.
+struct Asker {
+    until: Instant,
+    answer: oneshot::Sender<Posted>,
+}
+
+/// What a job came to.
+enum Done {
+    /// Something for the link.
+    Input(Input),
+    /// A frame of the handler's was worked on; what is said back.
+    Received(Option<Frame>),
+}
+
+struct LinkTask<S> {
+    link: Box<Link>,
+    handler: Arc<S>,
+    began: Instant,
+    writer: Option<Box<dyn FrameWriter>>,
+    /// Frames leave by a transport, and not as answers.
+    streams: bool,
+    /// Frames come by a transport, and not by posts.
+    hears: bool,
+    /// Nothing can be sent any more; until when the other side's last words are waited for.
+    listens: Option<Instant>,
+    sending: Option<Sending>,
+    /// Frames that came and were not taken yet.
+    backlog: VecDeque<Frame>,
+    control: VecDeque<Frame>,
+    data: VecDeque<Frame>,
+    queued: usize,
+    /// The newest run of events in the queue.
+    run: u64,
+    /// Loads that wait until less is queued.
+    loads: VecDeque<(u64, Vec<(ObjectKey, u64)>)>,
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Frames of the handler's that are worked on.
+    received: usize,
+    asker: Option<Asker>,
+    probes: Vec<(Instant, oneshot::Sender<bool>)>,
+    closed: Option<(String, String, Option<u64>)>,
+    /// Until when the last words may be sent.
+    words: Option<Instant>,
+    gone: bool,
+    error: Option<TransportError>,
+}
+
+impl<S: LinkHandler> LinkTask<S> {
+    fn new(link: Box<Link>, handler: Arc<S>, writer: Option<Box<dyn FrameWriter>>) -> LinkTask<S> {
+        LinkTask {
+            link,
+            handler,
+            began: Instant::now(),
+            streams: writer.is_some(),
+            hears: false,
+            listens: None,
+            writer,
+            sending: None,
+            backlog: VecDeque::new(),
+            control: VecDeque::new(),
+            data: VecDeque::new(),
+            queued: 0,
+            run: 0,
+            loads: VecDeque::new(),
+            jobs: FuturesUnordered::new(),
+            received: 0,
+            asker: None,
+            probes: Vec::new(),
+            closed: None,
+            words: None,
+            gone: false,
+            error: None,
+        }
+    }
+
+    /// The link's time: it only goes forward, whatever the host's clock does.
+    fn now(&self) -> Timestamp {
+        Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
+        let link = self.link.next_deadline().map(|at| self.began + since(at));
+        // Once its time has passed, only the end of what is under way matters.
+        let asker = self.asker.as_ref().map(|asker| asker.until).filter(|until| *until > Instant::now());
+        let probe = self.probes.first().map(|(until, _)| *until);
+        link.into_iter().chain(asker).chain(probe).chain(self.words).chain(self.listens).min()
+    }
+
+    fn wants_input(&self) -> bool {
+        self.closed.is_none()
+            && self.queued < MAX_QUEUED
+            && self.received < MAX_RECEIVED
+            && self.link.wants_input()
+    }
+
+    /// Nothing is left to be said, or nobody is there to hear it.
+    fn is_over(&self) -> bool {
+        let said = self.listens.is_some() || self.queued == 0 && self.sending.is_none();
+        let past = |until: Instant| Instant::now() >= until;
+        let late = self.words.is_some_and(past);
+        self.gone || self.listens.is_some_and(past) || (self.closed.is_some() && (said || late))
+    }
+
+    fn came(&mut self, came: Result<Option<Vec<Frame>>, TransportError>) {
+        match came {
+            Ok(Some(frames)) => self.frames(frames),
+            Ok(None) => self.gone = true,
+            Err(error) => {
+                self.error = Some(error);
+                self.gone = true;
+            }
+        }
+    }
+
+    fn frames(&mut self, frames: Vec<Frame>) {
+        self.probed(!frames.is_empty());
+        self.backlog.extend(frames);
+        self.work();
+    }
+
+    /// Takes what came, one by one, and begins loads, while little waits to be sent; whether
+    /// anything was taken.
+    fn work(&mut self) -> bool {
+        let before = self.backlog.len();
+        while !self.backlog.is_empty() && self.wants_input() {
+            let Some(frame) = self.backlog.pop_front() else { break };
+            self.take(Input::Frame(frame));
+        }
+        if self.closed.is_some() {
+            self.backlog.clear();
+            self.loads.clear();
+        }
+        while self.queued < MAX_QUEUED
+            && let Some((id, wants)) = self.loads.pop_front()
+        {
+            let handler = self.handler.clone();
+            self.job(async move {
+                let contents = if wants.is_empty() { Vec::new() } else { handler.load(wants).await };
+                Input::Loaded { id, contents }
+            });
+        }
+        self.backlog.len() < before
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Input(input) => self.take(input),
+            Done::Received(answer) => {
+                self.received -= 1;
+                self.take(answer.map_or(Input::Tick, Input::Say));
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        let now = self.now();
+        let outputs = self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, now));
+        self.perform(outputs);
+    }
+
+    fn order(&mut self, order: LinkCommand) {
+        match order {
+            LinkCommand::Approve => self.take(Input::Approve),
+            LinkCommand::Resync => self.take(Input::Resync),
+            LinkCommand::Say(frame) => self.take(Input::Say(*frame)),
+            LinkCommand::Shutdown => self.take(Input::Shutdown),
+            LinkCommand::Probe(answer) => {
+                if self.probes.len() >= MAX_PROBES {
+                    // So many at once is no reason to give a link up.
+                    let _ = answer.send(true);
+                    return;
+                }
+                self.probes.push((Instant::now() + PROBE, answer));
+                self.take(Input::Say(Frame::Ping(Ping::default())));
+            }
+            LinkCommand::GoAway(parting) => {
+                let GoAwayReason { code, message, retry_after } = *parting;
+                self.go_away(code, message, retry_after);
+            }
+            LinkCommand::Post(post) => {
+                let Post { frames, wait, answer } = *post;
+                // What is not taken waits here, but not that of two posts.
+                if !self.backlog.is_empty() && !frames.is_empty() {
+                    let _ = answer.send(Posted { busy: true, ..Posted::default() });
+                    return;
+                }
+                self.frames(frames);
+                // Of two who wait the older is answered: it was given up, likely.
+                self.reply(true);
+                self.asker = Some(Asker { until: Instant::now() + wait, answer });
+            }
+        }
+    }
+
+    fn go_away(&mut self, code: &'static str, message: String, retry_after: Option<u64>) {
+        if self.closed.is_some() {
+            return;
+        }
+        let away = GoAway { code: code.to_owned(), message: message.clone(), retry_after };
+        self.take(Input::Say(Frame::GoAway(away)));
+        self.closed = Some((code.to_owned(), message, retry_after));
+        self.words = Some(Instant::now() + LAST_WORDS);
+    }
+
+    /// Somebody asked whether the other side is there.
+    fn probed(&mut self, heard: bool) {
+        if self.probes.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        // The oldest comes first.
+        let due = if heard { self.probes.len() } else { self.probes.partition_point(|(at, _)| *at <= now) };
+        for (_, answer) in self.probes.drain(..due) {
+            // Who asked may have given up.
+            let _ = answer.send(heard);
+        }
+    }
+
+    /// Answers the one who posted, once all is done that follows from what was posted.
+    fn answer(&mut self) {
+        let Some(asker) = &self.asker else { return };
+        let quiet =
+            self.jobs.is_empty() && self.loads.is_empty() && self.backlog.is_empty() && self.link.is_quiet();
+        let something = self.queued > 0 || self.streams || self.closed.is_some();
+        if quiet && (something || Instant::now() >= asker.until) || self.queued >= ANSWER {
+            self.reply(false);
+        }
+    }
+
+    fn reply(&mut self, empty: bool) {
+        let Some(asker) = self.asker.take() else { return };
+        let frames = if empty || self.streams { Vec::new() } else { self.group(ANSWER) };
+        let more = !self.streams && self.queued > 0;
+        if let Err(lost) = asker.answer.send(Posted { frames, more, busy: false }) {
+            // Nobody heard it. The link's numbers show the gap, and its resends close it.
+            tracing::debug!(frames = lost.frames.len(), "an answer to posted frames was not taken");
+        }
+    }
+
+    fn perform(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            self.perform_one(output);
+        }
+    }
+
+    fn perform_one(&mut self, output: Output) {
+        let handler = self.handler.clone();
+        match output {
+            Output::Send(frame) => {
+                self.drop_older_runs(&frame);
+                self.queued += weight(&frame);
+                let queue = if may_overtake(&frame) { &mut self.control } else { &mut self.data };
+                // An acknowledgement is cumulative: the newest says all.
+                if let (Frame::Ack(_), Some(Frame::Ack(_))) = (&frame, queue.back()) {
+                    queue.pop_back();
+                    self.queued -= FRAME;
+                }
+                queue.push_back(frame);
+            }
+            Output::Load { id, wants } => {
+                self.loads.push_back((id, wants));
+            }
+            Output::Apply(batch) => {
+                let id = batch.id;
+                self.job(async move { Input::Applied { id, outcomes: handler.apply(batch).await } });
+            }
+            Output::WantPermit => self.job(async move {
+                match handler.permit().await {
+                    Ok(()) => Input::Admitted,
+                    Err(wait) => Input::NotAdmitted { wait },
+                }
+            }),
+            Output::ReturnPermit => handler.return_permit(),
+            Output::Refound => self.job(async move {
+                match handler.refound_paced().await {
+                    Ok(()) => Input::Reincarnated,
+                    Err(wait) => Input::NotReincarnated { wait },
+                }
+            }),
+            Output::Received(frame) => {
+                self.received += 1;
+                self.jobs.push(Box::pin(async move { Done::Received(handler.received(frame).await) }));
+            }
+            Output::Hello(hello) => handler.hello(&hello),
+            Output::Note(note) => handler.note(&note),
+            Output::Close { code, message, retry_after } => {
+                self.closed = Some((code.to_owned(), message, retry_after));
+                self.words = Some(Instant::now() + LAST_WORDS);
+            }
+        }
+    }
+
+    fn job(&mut self, job: impl Future<Output = Input> + Send + 'static) {
+        self.jobs.push(Box::pin(async move { Done::Input(job.await) }));
+    }
+
+    /// With the first word of a new run, what still waits of older ones is of no use: it is
+    /// said again.
+    fn drop_older_runs(&mut self, frame: &Frame) {
+        let Some(run) = run_of(frame).filter(|run| *run > self.run) else { return };
+        self.run = run;
+        let queued = &mut self.queued;
+        self.data.retain(|frame| {
+            let keep = run_of(frame).is_none_or(|of| of >= run);
+            if !keep {
+                *queued -= weight(frame);
+            }
+            keep
+        });
+    }
+
+    /// Gives the transport the next group, if it is free.
+    fn send(&mut self) {
+        if self.sending.is_some() || self.queued == 0 || !self.streams {
+            return;
+        }
+        let Some(mut writer) = self.writer.take() else { return };
+        let frames = self.group(GROUP);
+        self.sending = Some(Box::pin(async move {
+            let sent = tokio::time::timeout(SLOW, writer.send(frames)).await;
+            (writer, sent.unwrap_or(Err(TransportError::Slow)))
+        }));
+    }
+
+    fn sent(&mut self, (writer, sent): (Box<dyn FrameWriter>, Result<(), TransportError>)) {
+        self.sending = None;
+        // An idle link keeps no room for frames.
+        for queue in [&mut self.control, &mut self.data, &mut self.backlog] {
+            if queue.is_empty() {
+                queue.shrink_to_fit();
+            }
+        }
+        match sent {
+            Ok(()) => self.writer = Some(writer),
+            Err(error) => {
+                self.error = Some(error);
+                self.gone |= !self.hears;
+                self.listens = Some(Instant::now() + LISTEN);
+            }
+        }
+    }
+
+    /// Takes frames off the queues, control first, about so many bytes of them.
+    fn group(&mut self, bytes: usize) -> Vec<Frame> {
+        let (mut frames, mut sum) = (Vec::new(), 0);
+        while sum < bytes && frames.len() < wire::cloudevents::json::MAX_FRAMES {
+            let Some(frame) = self.control.pop_front().or_else(|| self.data.pop_front()) else { break };
+            let weight = weight(&frame);
+            sum += weight;
+            self.queued -= weight;
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// What was received is processed to its end (SYN-14), then nothing is left.
+    async fn end(mut self: Box<Self>) -> Ended {
+        if let (Some(mut writer), None) = (self.writer.take(), &self.error) {
+            let _ = tokio::time::timeout(LAST_WORDS, writer.finish()).await;
+        }
+        self.reply(false);
+        self.take(Input::Disconnected);
+        let until = Instant::now() + JOBS_END;
+        while let Ok(Some(done)) = tokio::time::timeout_at(until, self.jobs.next()).await {
+            self.done(done);
+        }
+        self.handler.progress(&self.link);
+        let lost = || (LOST.to_owned(), "the connection is gone".to_owned(), None);
+        let (code, message, retry_after) = self.closed.take().unwrap_or_else(lost);
+        let met = self.link.peer().is_some();
+        // Where it is known why the link ended, that what was sent meanwhile did not arrive says
+        // nothing more.
+        let error = self.error.filter(|_| code == LOST);
+        Ended { code, message, retry_after, counters: Box::new(*self.link.counters()), met, error }
+    }
+}

@@ -1,0 +1,55 @@
+//! Marks: the other side has said all, and here is its root. The roots are compared once
+//! nothing is under way; a difference begins a resync. What fails again and again is laid over
+//! the replica as it was told, so that it hides no difference.
+
+use super::types::Note;
+use super::{Cx, Link};
+use crate::frame::{Checkpoint, MAX_RUN, RUN};
+
+impl Link {
+    /// The other side has said all.
+    pub(super) fn marked(&mut self, mark: Checkpoint, cx: &mut Cx<'_>) {
+        let (run, n) = (mark.seq / RUN, mark.seq % RUN);
+        if run >= MAX_RUN {
+            self.bad_run(cx);
+            return;
+        }
+        if self.peer_incarnation() == Some(&mark.cursor.incarnation) {
+            self.peer_head = self.peer_head.max(mark.cursor.seq);
+        }
+        if run < self.inbox.run || self.resync.stops_stream() {
+            return;
+        }
+        if run > self.inbox.run {
+            self.inbox.begin_run(run);
+        }
+        let foreign = !cx.replica.is_of(&mark.cursor.incarnation);
+        if n > self.inbox.n && !foreign {
+            self.gap(cx);
+        } else if n == self.inbox.n || foreign {
+            self.inbox.rewinding = false;
+            self.inbox.mark = Some(mark);
+        }
+    }
+
+    /// Compares the root, once nothing is under way.
+    pub(super) fn compare_mark(&mut self, cx: &mut Cx<'_>) {
+        if !self.inbox.is_settled() || self.resync.is_busy() {
+            return;
+        }
+        let Some(mark) = self.inbox.mark.take() else { return };
+        self.inbox.ack_due = true;
+        if cx.replica.root() == mark.root {
+            self.counters.marks_equal += 1;
+            cx.replica.begin_incarnation(&mark.cursor.incarnation);
+            self.inbox.complete_to(mark.cursor, cx.replica.cursor());
+            self.inbox.verified = true;
+            self.resync.succeeded();
+            cx.note(Note::InSync);
+        } else {
+            self.counters.marks_different += 1;
+            self.inbox.verified = false;
+            self.want_resync(cx);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The asking half of the resync that the source document describes, for peers without the
+//! walk (SYN-6).
+//!
+//! For every object here `request-update` with its checksum, so that names alone are not
+//! trusted; then the inventory's checksum, answered by a list when it differs; then
+//! `request-update` for what is missing. A ping after each part comes back when all its
+//! answers were sent. A list of any length is asked for in parts, so nothing overflows.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use model::log::Cursor;
+use model::{Digest, Kind, ObjectKey, SectionKey};
+
+use super::trie_resync::Stage;
+use super::{Cx, Link};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, Resource};
+use crate::interop;
+use crate::replica::Replica;
+
+/// The pings of a inventory_resync are numbered from here, apart from those that ask for a sign of incarnation.
+const BARRIERS: u64 = 1 << 40;
+
+/// What is asked for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Where the source stands.
+    Begin,
+    /// Objects here.
+    Compare,
+    /// Names there.
+    List,
+    /// Objects missing here.
+    Fetch,
+}
+
+/// A inventory_resync.
+#[derive(Debug)]
+pub(super) struct InventoryResync {
+    part: Part,
+    /// The source's place when the inventory_resync began.
+    start: Option<Cursor>,
+    queue: VecDeque<ObjectKey>,
+    asked: Vec<ObjectKey>,
+    listed: BTreeSet<ObjectKey>,
+    orphans: BTreeSet<ObjectKey>,
+    barrier: Option<u64>,
+}
+
+impl InventoryResync {
+    pub fn new() -> InventoryResync {
+        InventoryResync {
+            part: Part::Begin,
+            start: None,
+            queue: VecDeque::new(),
+            asked: Vec::new(),
+            listed: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            barrier: None,
+        }
+    }
+
+    /// Keeps a delete back until all orphans are known; another answer goes on at once.
+    pub fn keeps(&mut self, event: &Event, replica: &Replica) -> bool {
+        let orphan = matches!(event.op, Op::Delete { .. });
+        if orphan {
+            if replica.get(&event.key).is_some() {
+                self.orphans.insert(event.key.clone());
+            }
+        } else {
+            self.orphans.remove(&event.key);
+        }
+        orphan
+    }
+}
+
+/// A resource's name as the source document has it.
+pub(super) fn resource(key: &ObjectKey, uid: &str, checksum: Option<Digest>) -> Resource {
+    Resource {
+        name: key.name.to_string(),
+        namespace: key.section.namespace.to_string(),
+        uid: uid.to_owned(),
+        kind: key.section.kind.to_string(),
+        checksum,
+    }
+}
+
+/// The key of a resource.
+pub(super) fn key_of(resource: &Resource) -> ObjectKey {
+    let section =
+        SectionKey { kind: Kind::new(&resource.kind), namespace: resource.namespace.as_str().into() };
+    ObjectKey { section, name: resource.name.as_str().into() }
+}
+
+impl Link {
+    pub(super) fn step_survey(&mut self, cx: &mut Cx<'_>) {
+        let late = cx.now.since(self.resync.asked_at) >= self.config.limits.answer_within;
+        let Stage::InventoryResync(inventory_resync) = &self.resync.stage else { return };
+        if inventory_resync.barrier.is_some() {
+            if late && self.asks_again(cx) {
+                self.ask_part(cx);
+            }
+            return;
+        }
+        if self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes) {
+            return;
+        }
+        self.ask_part(cx);
+    }
+
+    /// Asks for a part, and for a sign that all its answers were sent.
+    fn ask_part(&mut self, cx: &mut Cx<'_>) {
+        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else { return };
+        let mut frames = Vec::new();
+        match inventory_resync.part {
+            Part::Begin => {}
+            Part::List => {
+                let here = cx.replica.objects().map(|(key, stub)| (key, &*stub.uid));
+                frames.push(Interop::RequestList { checksum: interop::inventory_checksum(here) });
+            }
+            Part::Compare | Part::Fetch => {
+                for key in &inventory_resync.asked {
+                    let here = cx.replica.get(key).map(|(stub, _)| stub);
+                    let uid = here.map_or("", |stub| &*stub.uid);
+                    frames.push(Interop::RequestUpdate(resource(key, uid, here.map(|stub| stub.digest))));
+                }
+            }
+        }
+        let number = BARRIERS + self.next_load();
+        survey_barrier(&mut self.resync.stage, number);
+        self.resync.asked_at = cx.now;
+        self.resync.frames += frames.len() as u64 + 1;
+        self.counters.walk_frames += frames.len() as u64;
+        for frame in frames {
+            cx.send(Frame::Interop(Box::new(frame)));
+        }
+        cx.send(Frame::Ping(Ping { number, head: cx.feed.head() }));
+    }
+
+    /// The source has one like this.
+    pub(super) fn listed(&mut self, resource: &Resource, cx: &mut Cx<'_>) {
+        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else {
+            self.counters.ignored += 1;
+            return;
+        };
+        let key = key_of(resource);
+        // What is here was compared by content before.
+        if cx.replica.get(&key).is_none() && !cx.replica.rejected().contains_key(&key) {
+            inventory_resync.listed.insert(key);
+            if inventory_resync.listed.len() > self.config.limits.objects {
+                self.too_many(cx);
+            }
+        }
+    }
+
+    /// All answers to a part were sent.
+    pub(super) fn ponged(&mut self, pong: Ping, cx: &mut Cx<'_>) {
+        let Some(incarnation) = self.peer_incarnation().cloned() else { return };
+        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else { return };
+        if inventory_resync.barrier != Some(pong.number) {
+            return;
+        }
+        inventory_resync.barrier = None;
+        let most = self.config.limits.asked.min(MAX_REQUESTED);
+        self.resync.questions = 0;
+        match inventory_resync.part {
+            Part::Begin => {
+                inventory_resync.start = Some(Cursor { incarnation: incarnation.clone(), seq: pong.head });
+                cx.replica.begin_incarnation(&incarnation);
+                inventory_resync.queue = cx.replica.objects().map(|(key, _)| key.clone()).collect();
+                inventory_resync.part = Part::Compare;
+            }
+            Part::Compare | Part::Fetch => inventory_resync.asked.clear(),
+            Part::List => {
+                inventory_resync.queue = std::mem::take(&mut inventory_resync.listed).into_iter().collect();
+                inventory_resync.part = Part::Fetch;
+            }
+        }
+        let next = inventory_resync.queue.len().min(most);
+        inventory_resync.asked = inventory_resync.queue.drain(..next).collect();
+        if inventory_resync.asked.is_empty() {
+            match inventory_resync.part {
+                Part::Compare => inventory_resync.part = Part::List,
+                Part::Fetch => self.end_survey(cx),
+                Part::Begin | Part::List => {}
+            }
+        }
+    }
+
+    fn end_survey(&mut self, cx: &mut Cx<'_>) {
+        let Stage::InventoryResync(inventory_resync) = std::mem::take(&mut self.resync.stage) else { return };
+        let Some(start) = inventory_resync.start else { return };
+        let here = |key: &ObjectKey| cx.replica.get(key).is_some();
+        let orphans = inventory_resync.orphans.into_iter().filter(here).collect();
+        self.take_orphans(orphans, start.seq, cx);
+        self.inbox.complete_to(start, cx.replica.cursor());
+        let from = self.inbox.accepted().or(cx.replica.cursor()).cloned();
+        self.rewind(from, cx);
+        self.end_resync(cx);
+    }
+}
+
+fn survey_barrier(stage: &mut Stage, number: u64) {
+    if let Stage::InventoryResync(inventory_resync) = stage {
+        inventory_resync.barrier = Some(number);
+    }
+}

@@ -1,0 +1,576 @@
+//! The asking half of a resync: the walk over the source's trie, and when to begin one.
+//!
+//! The replica asks level by level where hashes differ, fetches what is missing or different,
+//! and takes its orphans out. The cost is in proportion to the difference. At the end it is
+//! complete up to the snapshot's place in the feed, and the stream goes on from there.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use model::log::Cursor;
+use model::replication::SyncPolicy;
+use model::set::MAX_SECTIONS;
+use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
+
+use super::inventory_resync::InventoryResync;
+use super::outbox::rank;
+use super::types::{Note, Output};
+use super::{Cx, Link, STAY_AWAY};
+use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse, Top};
+use crate::mode::Role;
+
+/// The deepest place: the nibbles of a digest.
+const MAX_DEPTH: usize = 64;
+/// The most bytes of content asked for at once; one object may always be.
+const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
+
+/// So long an operator's word counts also for a comparison after the first: what it is about may
+/// reach this side only after the source heard of it.
+const APPROVED_FOR: Duration = Duration::from_secs(15);
+
+/// An operator's word that orphans may go, good for one mass of them.
+#[derive(Clone, Copy, Debug)]
+struct Approval {
+    at: Timestamp,
+    /// A comparison that began since found no mass.
+    walked: bool,
+}
+
+/// Where the resync of the replica stands.
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// None is wanted.
+    #[default]
+    Idle,
+    /// One is wanted: from this instant.
+    Wanted(Timestamp),
+    /// The permit was asked for.
+    Permit,
+    /// The sections were asked for.
+    Asked,
+    /// The walk is under way.
+    TrieResync(Box<TrieResync>),
+    /// The other side cannot walk: the resync of the source document.
+    InventoryResync(Box<InventoryResync>),
+}
+
+/// The asking half.
+#[derive(Debug)]
+pub(super) struct Resync {
+    pub stage: Stage,
+    /// Resyncs in a row that did not make the sets equal.
+    failures: u32,
+    approved: Option<Approval>,
+    /// Orphans kept until an operator confirms, and of how many objects.
+    pub kept: Option<(usize, usize)>,
+    pub began: Timestamp,
+    /// A question was asked then.
+    pub asked_at: Timestamp,
+    pub questions: u32,
+    pub frames: u64,
+    pub fetched: usize,
+}
+
+impl Resync {
+    pub fn new(now: Timestamp) -> Resync {
+        Resync {
+            stage: Stage::Idle,
+            failures: 0,
+            approved: None,
+            kept: None,
+            began: now,
+            asked_at: now,
+            questions: 0,
+            frames: 0,
+            fetched: 0,
+        }
+    }
+
+    /// Numbered events are not taken.
+    pub fn stops_stream(&self) -> bool {
+        matches!(self.stage, Stage::Asked | Stage::TrieResync(_))
+    }
+
+    pub fn is_busy(&self) -> bool {
+        matches!(self.stage, Stage::Asked | Stage::TrieResync(_) | Stage::InventoryResync(_))
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.stage, Stage::Idle)
+    }
+
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+        self.kept = None;
+        if matches!(self.stage, Stage::Wanted(_)) {
+            self.stage = Stage::Idle;
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failures > 1
+    }
+}
+
+/// A walk over a snapshot of the source.
+#[derive(Debug)]
+pub(super) struct TrieResync {
+    cursor: Cursor,
+    /// The source's sections; compared once what came before is applied.
+    sections: Option<Vec<(SectionKey, Digest)>>,
+    mine: ObjectSet,
+    places: VecDeque<(SectionKey, Vec<u8>)>,
+    asked: Option<(SectionKey, Vec<Vec<u8>>)>,
+    seen: usize,
+    wants: Vec<(ObjectKey, u64)>,
+    sorted: bool,
+    fetching: BTreeSet<ObjectKey>,
+    /// Objects were asked for, and the word that all were sent is not here.
+    answering: bool,
+    orphans: BTreeSet<ObjectKey>,
+}
+
+impl TrieResync {
+    /// What the source says is more than a replica can hold. A trie of so many objects has
+    /// fewer than twice as many places.
+    fn is_too_much(&self, objects: usize) -> bool {
+        let most = objects.saturating_mul(2).saturating_add(2 * MAX_SECTIONS);
+        self.seen.saturating_add(self.places.len()) > most || self.wants.len() > objects
+    }
+
+    /// What one place of the source says about the replica.
+    fn compare(&mut self, section: &SectionKey, path: Vec<u8>, top: Top) {
+        let mine = self.mine.section(section).at(&path);
+        let key = |name| ObjectKey { section: section.clone(), name };
+        match top {
+            Top::Branch(hashes) => {
+                for (nibble, hash) in hashes.iter().enumerate().take(16) {
+                    let child = mine.child(nibble, path.len());
+                    if child.hash() == *hash {
+                        continue;
+                    }
+                    if *hash == Digest::ZERO {
+                        self.orphans.extend(child.leaves().map(|leaf| key(leaf.name.clone())));
+                    } else if path.len() < MAX_DEPTH {
+                        let mut path = path.clone();
+                        path.push(nibble as u8);
+                        self.places.push_back((section.clone(), path));
+                    }
+                }
+            }
+            Top::Bucket(theirs) => {
+                let same = |a: &Stub, b: &Stub| a.uid == b.uid && a.digest == b.digest;
+                for leaf in mine.leaves().filter(|leaf| !theirs.iter().any(|(name, _)| *name == leaf.name)) {
+                    self.orphans.insert(key(leaf.name.clone()));
+                }
+                for (name, stub) in theirs {
+                    let here = mine.leaves().find(|leaf| leaf.name == name);
+                    if here.is_none_or(|leaf| !same(&leaf.stub, &stub)) {
+                        self.wants.push((key(name), stub.size));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    /// The sets differ, or changes do not lead on.
+    pub(super) fn want_resync(&mut self, cx: &mut Cx<'_>) {
+        if self.resync.is_wanted() {
+            return;
+        }
+        let wait = match self.resync.failures {
+            0 => std::time::Duration::ZERO,
+            n => (self.config.limits.retry_first * (1 << n.min(10))).min(self.config.limits.periodic),
+        };
+        // Nothing else than before is to be expected: not in a hurry.
+        let wait = if self.resync.kept.is_some() || cx.replica.evicted() > 0 {
+            self.config.limits.periodic
+        } else {
+            wait
+        };
+        self.resync.stage = Stage::Wanted(cx.now.plus(wait));
+    }
+
+    /// An operator asked for it, or confirmed: at once.
+    pub(super) fn resync_now(&mut self, approved: bool, cx: &mut Cx<'_>) {
+        if approved {
+            self.resync.approved = Some(Approval { at: cx.now, walked: false });
+        }
+        if matches!(self.resync.stage, Stage::Idle | Stage::Wanted(_)) {
+            self.resync.stage = Stage::Wanted(cx.now);
+        }
+    }
+
+    /// Begins, repeats and goes on with the resync.
+    pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
+        if self.peer.is_none() || self.closing.is_some() {
+            return;
+        }
+        match self.resync.stage {
+            Stage::Idle | Stage::Permit => {}
+            Stage::Wanted(at) if at <= cx.now => {
+                if self.config.role == Role::Agent || self.permit.is_held_for_asking() {
+                    self.begin_resync(cx);
+                } else if self.permit.is_free() {
+                    self.resync.stage = Stage::Permit;
+                    self.permit.want_for_asking(cx);
+                }
+            }
+            Stage::Wanted(_) => {}
+            Stage::Asked | Stage::TrieResync(_) => self.step_walk(cx),
+            Stage::InventoryResync(_) => self.step_survey(cx),
+        }
+    }
+
+    pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
+        self.counters.resyncs += 1;
+        cx.replica.forget_unnamed();
+        let resync = &mut self.resync;
+        (resync.began, resync.asked_at) = (cx.now, cx.now);
+        (resync.frames, resync.fetched, resync.questions) = (0, 0, 0);
+        if self.both.walk {
+            resync.stage = Stage::Asked;
+            self.inbox.mark = None;
+            self.ask(ResyncRequest::Sections, cx);
+        } else {
+            resync.stage = Stage::InventoryResync(Box::new(InventoryResync::new()));
+            self.step_survey(cx);
+        }
+    }
+
+    fn ask(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
+        self.resync.asked_at = cx.now;
+        self.resync.frames += 1;
+        self.counters.walk_frames += 1;
+        cx.send(Frame::ResyncRequest(Box::new(ask)));
+    }
+
+    /// The source answers.
+    pub(super) fn told(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
+        let incarnation = self.peer_incarnation().cloned();
+        self.resync.frames += 1;
+        self.counters.walk_frames += 1;
+        match (&mut self.resync.stage, tell) {
+            (Stage::Asked, ResyncResponse::Sections { sections, .. }) if sections.len() > MAX_SECTIONS => {
+                self.too_many(cx);
+            }
+            (Stage::Asked, ResyncResponse::Sections { cursor, sections })
+                if Some(&cursor.incarnation) == incarnation.as_ref() =>
+            {
+                let walk = TrieResync {
+                    cursor,
+                    sections: Some(sections),
+                    mine: ObjectSet::new(),
+                    places: VecDeque::new(),
+                    asked: None,
+                    seen: 0,
+                    wants: Vec::new(),
+                    sorted: false,
+                    fetching: BTreeSet::new(),
+                    answering: false,
+                    orphans: BTreeSet::new(),
+                };
+                self.resync.stage = Stage::TrieResync(Box::new(walk));
+                self.resync.questions = 0;
+            }
+            (Stage::Asked, ResyncResponse::Wait(secs)) => {
+                let wait = std::time::Duration::from_secs(secs.clamp(1, 600));
+                self.resync.stage = Stage::Wanted(cx.now.plus(wait));
+                self.permit.give_back(cx);
+                let from = cx.replica.cursor().cloned();
+                self.rewind(from, cx);
+            }
+            (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
+                let fits = walk.asked.as_ref().is_some_and(|(asked, paths)| {
+                    *asked == section
+                        && tops.len() == paths.len()
+                        && tops.iter().zip(paths).all(|(top, path)| top.0 == *path)
+                });
+                if !fits {
+                    self.counters.ignored += 1;
+                    return;
+                }
+                walk.asked = None;
+                self.resync.questions = 0;
+                for (path, top) in tops {
+                    walk.compare(&section, path, top);
+                }
+            }
+            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => {
+                // What did not come by now is not at the source in a form that it can send.
+                walk.fetching.clear();
+                walk.answering = false;
+                self.resync.questions = 0;
+            }
+            _ => self.counters.ignored += 1,
+        }
+    }
+
+    /// An event with number 0: for the walk, for the inventory_resync, or back to who asked.
+    pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
+        match &mut self.resync.stage {
+            Stage::TrieResync(walk) => {
+                if !walk.fetching.remove(&event.key) {
+                    return Some(event);
+                }
+            }
+            Stage::InventoryResync(inventory_resync) => {
+                if inventory_resync.keeps(&event, cx.replica) {
+                    return None;
+                }
+            }
+            _ => return Some(event),
+        }
+        self.resync.fetched += 1;
+        self.counters.walk_objects += 1;
+        self.resync.asked_at = cx.now;
+        self.accept(event, 0, cx);
+        None
+    }
+
+    fn step_walk(&mut self, cx: &mut Cx<'_>) {
+        let late = cx.now.since(self.resync.asked_at) >= self.config.limits.answer_within;
+        if let Stage::Asked = self.resync.stage {
+            if late && self.asks_again(cx) {
+                self.ask(ResyncRequest::Sections, cx);
+            }
+            return;
+        }
+        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
+        let drained = self.inbox.is_drained();
+        let most = self.config.limits.asked.min(MAX_REQUESTED);
+        let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
+        if let Some(sections) = &walk.sections {
+            if !drained {
+                return;
+            }
+            cx.replica.begin_incarnation(&walk.cursor.incarnation);
+            walk.mine = cx.replica.set().clone();
+            for (section, root) in sections {
+                if walk.mine.section(section).hash() != *root {
+                    walk.places.push_back((section.clone(), Vec::new()));
+                }
+            }
+            let theirs: BTreeSet<&SectionKey> = sections.iter().map(|(section, _)| section).collect();
+            for (section, trie) in walk.mine.sections().filter(|(section, _)| !theirs.contains(section)) {
+                let keys =
+                    trie.leaves().map(|leaf| ObjectKey { section: section.clone(), name: leaf.name.clone() });
+                walk.orphans.extend(keys);
+            }
+            walk.sections = None;
+        }
+        if walk.is_too_much(self.config.limits.objects) {
+            return self.too_many(cx);
+        }
+        if late && walk.fetching.is_empty() {
+            walk.answering = false;
+        }
+        if walk.asked.is_some() || walk.answering {
+            if late && self.asks_again(cx) {
+                self.repeat_question(cx);
+            }
+            return;
+        }
+        if let Some((section, _)) = walk.places.front() {
+            let section = section.clone();
+            let mut paths = Vec::new();
+            while paths.len() < most && walk.places.front().is_some_and(|(s, _)| *s == section) {
+                paths.extend(walk.places.pop_front().map(|(_, path)| path));
+            }
+            walk.seen += paths.len();
+            walk.asked = Some((section.clone(), paths.clone()));
+            return self.ask(ResyncRequest::Tops { section, paths }, cx);
+        }
+        if !walk.sorted {
+            // Taken from the end: the first kind comes first.
+            let kinds = &self.config.kinds;
+            walk.wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+            walk.sorted = true;
+        }
+        if walk.wants.is_empty() {
+            return self.end_walk(cx);
+        }
+        if full {
+            return;
+        }
+        let mut bytes = 0;
+        while let Some((key, size)) = walk.wants.last() {
+            bytes = size.saturating_add(bytes);
+            if walk.fetching.len() >= most || (bytes > MAX_FETCH_BYTES && !walk.fetching.is_empty()) {
+                break;
+            }
+            walk.fetching.insert(key.clone());
+            walk.wants.pop();
+        }
+        walk.answering = true;
+        let keys = walk.fetching.iter().cloned().collect();
+        self.ask(ResyncRequest::Objects(keys), cx);
+    }
+
+    /// The other side has more than is taken here.
+    pub(super) fn too_many(&mut self, cx: &mut Cx<'_>) {
+        self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
+    }
+
+    fn repeat_question(&mut self, cx: &mut Cx<'_>) {
+        let Stage::TrieResync(walk) = &self.resync.stage else { return };
+        let ask = match &walk.asked {
+            Some((section, paths)) => ResyncRequest::Tops { section: section.clone(), paths: paths.clone() },
+            None => ResyncRequest::Objects(walk.fetching.iter().cloned().collect()),
+        };
+        self.ask(ask, cx);
+    }
+
+    /// Whether a question without answer is repeated; else the resync is given up for now.
+    pub(super) fn asks_again(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.resync.questions += 1;
+        if self.resync.questions <= self.config.limits.questions {
+            return true;
+        }
+        self.go_away("no-answer", "questions of a resync were not answered", Some(1), cx);
+        false
+    }
+
+    fn end_walk(&mut self, cx: &mut Cx<'_>) {
+        let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
+        self.take_orphans(walk.orphans, walk.cursor.seq, cx);
+        self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
+        self.ask(ResyncRequest::Done, cx);
+        self.rewind(Some(walk.cursor), cx);
+        self.end_resync(cx);
+    }
+
+    /// Deletes orphans, or keeps them all when they are too many to go unasked.
+    pub(super) fn take_orphans(&mut self, orphans: BTreeSet<ObjectKey>, rev: u64, cx: &mut Cx<'_>) {
+        let kinds = &self.config.kinds;
+        let counts = |key: &ObjectKey| kinds.contains(&key.section.kind);
+        let many = orphans.iter().filter(|key| counts(key)).count();
+        let all = cx.replica.objects().filter(|(key, _)| counts(key)).count();
+        let share = usize::from(self.config.max_delete_percent);
+        let mass = many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all;
+        let approved = self.resync.approved.take();
+        let counts = |word: &Approval| !word.walked || cx.now.since(word.at) < APPROVED_FOR;
+        if !mass {
+            let began = self.resync.began;
+            self.resync.approved =
+                approved.map(|word| Approval { walked: word.walked || began >= word.at, ..word });
+        } else if !approved.as_ref().is_some_and(counts) {
+            self.resync.kept = Some((many, all));
+            // The source is told: it would take the sets for equal.
+            self.inbox.ack_due = true;
+            self.note_resynced(0, orphans.len(), cx);
+            return;
+        }
+        self.inbox.ack_due |= self.resync.kept.take().is_some();
+        let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
+        orphans.sort_by_key(|key| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        self.note_resynced(orphans.len(), 0, cx);
+        for key in orphans {
+            self.delete_orphan(key, rev, cx);
+        }
+    }
+
+    fn note_resynced(&mut self, deleted: usize, kept: usize, cx: &mut Cx<'_>) {
+        let (frames, fetched) = (self.resync.frames, self.resync.fetched);
+        cx.note(Note::Resynced { frames, fetched, deleted, kept, took: cx.now.since(self.resync.began) });
+    }
+
+    pub(super) fn end_resync(&mut self, cx: &mut Cx<'_>) {
+        self.resync.stage = Stage::Idle;
+        // Until a mark says that it helped.
+        self.resync.failures += 1;
+        self.permit.give_back(cx);
+    }
+
+    pub(super) fn resync_deadline(&self) -> Option<Timestamp> {
+        match self.resync.stage {
+            Stage::Wanted(at)
+                if self.peer.is_some() && (self.config.role == Role::Agent || self.permit.is_free()) =>
+            {
+                Some(at)
+            }
+            Stage::Asked | Stage::TrieResync(_) | Stage::InventoryResync(_) => {
+                Some(self.resync.asked_at.plus(self.config.limits.answer_within))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The permit for resyncs, that the principal needs for either direction.
+#[derive(Debug, Default)]
+pub(super) struct Permit {
+    state: PermitState,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum PermitState {
+    #[default]
+    Free,
+    Wanted {
+        asking: bool,
+    },
+    Held {
+        asking: bool,
+        since: Timestamp,
+    },
+}
+
+impl Permit {
+    pub fn is_free(&self) -> bool {
+        self.state == PermitState::Free
+    }
+
+    pub fn is_held_for_asking(&self) -> bool {
+        matches!(self.state, PermitState::Held { asking: true, .. })
+    }
+
+    pub fn is_held_for_serving(&self) -> bool {
+        matches!(self.state, PermitState::Held { asking: false, .. })
+    }
+
+    /// Since when it is held, for whatever.
+    pub fn held_since(&self) -> Option<Timestamp> {
+        match self.state {
+            PermitState::Held { since, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    pub fn is_wanted(&self) -> Option<bool> {
+        match self.state {
+            PermitState::Wanted { asking } => Some(asking),
+            _ => None,
+        }
+    }
+
+    pub fn want_for_asking(&mut self, cx: &mut Cx<'_>) {
+        self.state = PermitState::Wanted { asking: true };
+        cx.out.push(Output::WantPermit);
+    }
+
+    pub fn want_for_serving(&mut self, cx: &mut Cx<'_>) {
+        self.state = PermitState::Wanted { asking: false };
+        cx.out.push(Output::WantPermit);
+    }
+
+    pub fn admitted(&mut self, since: Timestamp) {
+        if let PermitState::Wanted { asking } = self.state {
+            self.state = PermitState::Held { asking, since };
+        }
+    }
+
+    pub fn denied(&mut self) {
+        self.state = PermitState::Free;
+    }
+
+    /// Gives back what is held; a permit that is only wanted is given up.
+    pub fn give_back(&mut self, cx: &mut Cx<'_>) {
+        if self.state != PermitState::Free {
+            cx.out.push(Output::ReturnPermit);
+        }
+        self.state = PermitState::Free;
+    }
+}
