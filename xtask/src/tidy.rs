@@ -30,6 +30,9 @@ pub const LAYERS: &[&str] = &[
     "server",
     "agent",
     "cli",
+    "bench",
+    "demo",
+    "muster",
     "sim",
     "xtask",
 ];
