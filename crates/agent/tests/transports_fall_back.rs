@@ -22,6 +22,7 @@ use model::{Hostname, NodeId};
 use net::accept::Connection;
 use net::tls::ClientKey;
 use spool::Disk;
+use tokio::sync::watch;
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
 
@@ -75,8 +76,8 @@ async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::T
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),
         view: node.view.clone(),
-        words: node.words.clone(),
-        policy: Policy { transport, ..Policy::default() },
+        daemon: node.daemon.clone(),
+        policy: watch::channel(Policy { transport, ..Policy::default() }).1,
         instance: "i1".to_owned(),
         seed: 1,
     });
