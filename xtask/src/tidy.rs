@@ -33,6 +33,7 @@ pub const LAYERS: &[&str] = &[
     "bench",
     "demo",
     "muster",
+    "test-support",
     "sim",
     "xtask",
 ];

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
-use support::{Control, app_module, code, err, fleet_yaml, muster, out, write};
+use test_support::programs::repo::{Control, app_module, code, err, fleet_yaml, muster, out, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_credentials_say_where_they_would_be() {

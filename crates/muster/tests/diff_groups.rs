@@ -4,13 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use cli::diff::{self, Compared};
 use lang::Pattern;
 use model::delta::{Edit, render};
 use resolve::Tree;
-use support::{Control, changes, code, fleet_yaml, muster, out, publish, write};
+use test_support::programs::repo::{Control, changes, code, fleet_yaml, muster, out, publish, write};
 
 const BASE: &str = "\
 params:

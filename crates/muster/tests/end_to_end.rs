@@ -4,12 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod real;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use real::{Host, Prefix, Running, Server, text, until, write_repo};
+use test_support::programs::{Host, Prefix, Running, Server, text, write_repo};
+use test_support::wait::until_blocking as until;
 
 /// A control plane on loopback in a directory.
 fn server(dir: &Path) -> Server {

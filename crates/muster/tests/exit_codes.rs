@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use cli::exit::Exit;
 use model::status::Word;
-use support::{Control, app_module, code, err, fleet_yaml, muster, nodes_yaml, out, write};
+use test_support::programs::repo::{
+    Control, app_module, code, err, fleet_yaml, muster, nodes_yaml, out, write,
+};
 
 fn repo() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use backends::manifest::Problem;
 use model::selection::ProofError;
 use model::{Digest, Timestamp};
 use muster::help::{REFUSALS, explain};
-use support::{code, err, muster, out};
+use test_support::programs::repo::{code, err, muster, out};
 use trust::Refusal;
 use trust::signed::VerifyError;
 use wire::Code;

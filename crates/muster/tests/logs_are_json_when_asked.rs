@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
-use support::{Control, app_module, code, fleet_yaml, write};
+use test_support::programs::repo::{Control, app_module, code, fleet_yaml, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_is_an_object() {
@@ -23,7 +21,7 @@ async fn a_line_is_an_object() {
     credentials["url"] = format!("https://{free}").into();
     std::fs::write(dir.path().join("operator.json"), credentials.to_string()).unwrap();
     for (option, environment) in [(true, false), (false, true), (false, false)] {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster"));
+        let mut command = tokio::process::Command::new(test_support::programs::muster());
         command.args(["-vv", "render", "web-1.test", "--operator", "operator.json"]).current_dir(dir.path());
         command.env_remove("MUSTER_LOG").env_remove("MUSTER_LOG_FORMAT");
         if option {

@@ -5,10 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod real;
-
-use real::cable::{Cable, V4, V6};
-use real::{Host, Server, until, write_repo};
+use test_support::programs::cable::{Cable, V4, V6};
+use test_support::programs::{Host, Server, write_repo};
+use test_support::wait::until_blocking as until;
 
 /// Leaves one URL in what tokens are minted with: the host is to dial this address alone.
 fn only(server: &Server, address: &str) {

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use cli::exit::Exit;
 use cli::object::{changes, exit, list, results_text, show};
 use cli::screen::Screen;
@@ -12,7 +10,7 @@ use model::Timestamp;
 use model::delta::render;
 use serde_json::{Value, json};
 use server::api::objects::{Became, Done, ObjectName, ObjectView, Way};
-use support::{code, err, muster, out, write};
+use test_support::programs::repo::{code, err, muster, out, write};
 
 fn done(name: &str, outcome: Became) -> Done {
     let object = ObjectName {

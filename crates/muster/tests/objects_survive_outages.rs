@@ -7,14 +7,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod real;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use real::cable::{Cable, V4};
-use real::{Host, Prefix, Running, Server, until, until_ok, write};
 use serde_json::{Value, json};
+use test_support::programs::cable::{Cable, V4};
+use test_support::programs::{Host, Prefix, Running, Server, write};
+use test_support::wait::until_blocking as until;
+use test_support::wait::until_ok;
 
 /// Nodes, and how events travel with each. What begins with `edge` is managed.
 const NODES: [(&str, &str); 4] =

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use cli::publish::PublishError;
-use support::{Control, app_module, changes, fleet_yaml, nodes_yaml, publish};
+use test_support::programs::repo::{Control, app_module, changes, fleet_yaml, nodes_yaml, publish};
 
 const NODES: usize = 600;
 

@@ -4,13 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod real;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use real::{Host, Prefix, Running, Server, text, until, write};
 use serde_json::json;
+use test_support::programs::{Host, Prefix, Running, Server, text, write};
+use test_support::wait::until_blocking as until;
 
 /// What the hosts can run: each waits until the test lets it go on, or a minute.
 const SCRIPTS: [(&str, &str); 3] = [

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Control, code, err, muster, out};
+use test_support::programs::repo::{Control, code, err, muster, out};
 use trust::token::{self, KeySource};
 
 #[tokio::test(flavor = "multi_thread")]

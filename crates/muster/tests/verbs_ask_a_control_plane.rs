@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
-use support::{Control, code, err, muster, out, write};
+use test_support::programs::repo::{Control, code, err, muster, out, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_is_enrolled() {

@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use clap::Parser;
 use cli::task::{OrderError, RunArgs, new_task};
 use model::work::Work;
 use muster::args::Cli;
 use plane::work::{Share, SpecError};
 use server::api::work::Selected;
-use support::{code, err, muster};
+use test_support::programs::repo::{code, err, muster};
 
 #[derive(Parser)]
 struct Only {

@@ -1,11 +1,8 @@
 //! A control plane in this process, its operators, and nodes that sign by hand.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
-
 pub mod link;
 pub mod release;
 pub mod synced;
-pub mod wait;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::until;
+use crate::wait::until_blocking as until;
 
 /// A program that runs; killed when it goes.
 pub struct Running {

@@ -1,7 +1,5 @@
 //! A joined host without a control plane: membership, an adopted set, its contents.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

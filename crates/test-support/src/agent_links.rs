@@ -1,12 +1,9 @@
 //! The node's end of links in one process with a control plane's end in memory, over channels;
 //! and the same in a child that ends itself at a point of its disk.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
-
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent::delegated::Delegated;
 use agent::events::{self, DaemonHandle, DaemonInbox};
@@ -30,10 +27,11 @@ use sync::{Frame, Role};
 use tokio::sync::mpsc;
 use trust::SigningKey;
 
+use crate::children::test_beside;
+use crate::wait::eventually;
+
 pub const POINT: &str = "MUSTER_TEST_KILL_AT";
 pub const DIR: &str = "MUSTER_TEST_DIR";
-const DEADLINE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(5);
 /// What fails is tried again so soon, and shown when it fails again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -55,12 +53,7 @@ pub fn doomed() -> Option<(Disk, PathBuf)> {
 /// Runs the test `child` of this file in a process of its own; true when it was killed.
 pub fn killed(dir: &Path, point: u64) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(POINT, point.to_string())
-        .env(DIR, dir)
-        .output()
-        .unwrap();
+    let output = test_beside("child").env(POINT, point.to_string()).env(DIR, dir).output().unwrap();
     let killed = output.status.signal().is_some();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(killed || output.status.success(), "point {point}: {:?}\n{text}", output.status);
@@ -227,15 +220,6 @@ pub fn manifest(name: &str, text: &str) -> Bytes {
         "metadata": {"namespace": "web", "name": name}, "spec": {"text": text},
     });
     model::canonical::to_bytes(&manifest).unwrap().into()
-}
-
-/// Waits until something is so.
-pub async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < DEADLINE, "not seen: {what}");
-        tokio::time::sleep(PAUSE).await;
-    }
 }
 
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

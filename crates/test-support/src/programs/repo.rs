@@ -99,7 +99,7 @@ pub fn write(dir: &Path, files: &[(&str, String)]) {
 
 /// Runs the program itself, away from any control plane of this machine.
 pub async fn muster(dir: &Path, arguments: &[&str]) -> Output {
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster"));
+    let mut command = tokio::process::Command::new(super::muster());
     command.args(arguments).current_dir(dir).stdin(std::process::Stdio::null());
     command.env_remove("MUSTER_OPERATOR").env_remove("MUSTER_RELEASE_KEY").env_remove("RUST_LOG");
     command.output().await.unwrap()

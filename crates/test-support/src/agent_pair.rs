@@ -1,17 +1,9 @@
 //! A real control plane in this process, and a real agent as a process of its own beside it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
-
-#[path = "../../../server/tests/support/mod.rs"]
-pub mod fleet;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use catalog::module::{Declared, Params};
-use fleet::release::{Objects, Plan, make};
-use fleet::{Fleet, Operator};
 use model::object::ObjectKey;
 use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy, Transport};
@@ -21,10 +13,11 @@ use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectView, ObjectsView, Results};
 use server::api::work::{OutputView, TaskView};
 
-/// How long anything may take before a test fails.
-pub const DEADLINE: Duration = Duration::from_secs(40);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+use crate::children::program;
+use crate::fleet::release::{Objects, Plan, make};
+use crate::fleet::{Fleet, Operator};
+use crate::wait::until;
+
 /// The one node.
 pub const NODE: &str = "web-1";
 
@@ -129,7 +122,7 @@ impl Pair {
     }
 
     fn command_at(&self, state: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
+        let mut command = Command::new(program("muster-agent"));
         command.arg("--state").arg(state).arg("--root").arg(self.root()).arg("--allow-exec");
         command.args(arguments).stdin(Stdio::null());
         command
@@ -192,15 +185,12 @@ impl Pair {
     }
 
     pub async fn task_over(&mut self, id: &str) -> TaskView {
-        let begun = Instant::now();
-        loop {
-            let task: TaskView = self.operator.get(&format!("/v1/tasks/{id}")).await.unwrap();
-            if task.finished.is_some() {
-                return task;
-            }
-            assert!(begun.elapsed() < DEADLINE, "{task:?}");
-            tokio::time::sleep(PAUSE).await;
-        }
+        let path = format!("/v1/tasks/{id}");
+        until("the task is over", async || {
+            let task: TaskView = self.operator.get(&path).await.unwrap();
+            task.finished.is_some().then_some(task)
+        })
+        .await
     }
 
     /// What the task's node said of its outcome.
@@ -222,23 +212,6 @@ pub fn item(name: &str, text: &str) -> Value {
         "apiVersion": "test/v1", "kind": "Item",
         "metadata": {"namespace": "web", "name": name}, "spec": {"text": text},
     })
-}
-
-/// Waits until `look` gives something.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(seen) = look().await {
-            return seen;
-        }
-        assert!(begun.elapsed() < DEADLINE, "not seen in {} s: {what}", DEADLINE.as_secs());
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Waits until something is so.
-pub async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    until(what, async || so().then_some(())).await;
 }
 
 /// The daemon; killed when it goes.

@@ -1,10 +1,8 @@
-//! A server on a port of this machine, and certificates for nodes.
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+//! A TLS server on loopback with a handler of its test, and certificates for nodes under its CA.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,44 +17,54 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use trust::SigningKey;
 
-/// More than any of these tests takes, and less than anybody waits.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-pub struct Server {
+/// A server that stops when it is dropped.
+pub struct TlsServer {
     pub url: ServerUrl,
-    pub at: SocketAddr,
+    pub address: SocketAddr,
     pub ca: Ca,
     pub stop: watch::Sender<bool>,
 }
 
-pub fn today() -> Timestamp {
+/// What time it is.
+pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Timestamp(i64::try_from(since.as_millis()).unwrap())
 }
 
-impl Server {
+impl TlsServer {
     /// Serves with `handle`; HTTP/1.1 is offered as `http1` says.
-    pub async fn start<H, F, B>(limits: Limits, http1: bool, handle: H) -> Server
+    pub async fn start<H, F, B>(limits: Limits, http1: bool, handle: H) -> TlsServer
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        let now = today();
-        let (ca, _) = Ca::generate("test", now).unwrap();
-        let own = ca.issue_server(&["127.0.0.1".to_owned()], [7; 16], now).unwrap();
+        TlsServer::named(&["127.0.0.1"], limits, http1, handle).await
+    }
+
+    /// The same, whose certificate has other names.
+    pub async fn named<H, F, B>(names: &[&str], limits: Limits, http1: bool, handle: H) -> TlsServer
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let at = now();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let (ca, _) = Ca::generate("test", at).unwrap();
+        let own = ca.issue_server(&names, [7; 16], at).unwrap();
         let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
         let mut config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();
         if http1 {
             config = tls::with_http1(&config);
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = listener.local_addr().unwrap();
-        let url = format!("https://{at}").parse().unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("https://{address}").parse().unwrap();
         let stop = watch::Sender::new(false);
         let (tls, shutdown) = (watch::Sender::new(config), stop.subscribe());
         tokio::spawn(async move { serve(listener, tls.subscribe(), limits, shutdown, handle).await });
-        Server { url, at, ca, stop }
+        TlsServer { url, address, ca, stop }
     }
 
     /// The TLS configuration of a node.
@@ -64,12 +72,13 @@ impl Server {
         let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
         let request = NodeRequest::read(&node_request(&key.seed(), &hostname).unwrap()).unwrap();
         let id = NodeId::of_key(key.public().as_bytes());
-        let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], today()).unwrap();
+        let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], now()).unwrap();
         tls::client(self.ca.cert_pem(), &cert, ClientKey::Seed(&key.seed())).unwrap()
     }
 }
 
-/// Waits for something, but not for ever.
-pub async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future).await.expect("it comes soon")
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
 }

@@ -1,23 +1,21 @@
 //! The real programs as processes: a control plane, agents, and an operator who types.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
-
 pub mod cable;
+pub mod repo;
 mod running;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::children::program;
+use crate::wait::until_blocking as until;
+
 pub use running::Running;
 
-/// How long anything may take before a test fails.
-const DEADLINE: Duration = Duration::from_secs(40);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
 /// Crates whose change makes the agent another program.
 const AGENTS_CRATES: [&str; 15] = [
     "model",
@@ -30,16 +28,16 @@ const AGENTS_CRATES: [&str; 15] = [
     "spool",
     "net",
     "host",
-    "resources",
+    "providers",
     "agent",
     "sync",
-    "objects",
+    "backends",
     "streams",
 ];
 
 /// The operator's program.
 pub fn muster() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_muster"))
+    program("muster")
 }
 
 /// The agent beside it; built if it is not there or older than its source.
@@ -300,25 +298,4 @@ pub fn write(path: &Path, text: &str) {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Waits until `look` gives something.
-#[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    until_ok(what, || look().ok_or("never"))
-}
-
-/// Waits until `look` gives something, or tells what it said last.
-#[track_caller]
-pub fn until_ok<T, E: std::fmt::Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Ok(seen) => return seen,
-            Err(why) => {
-                assert!(begun.elapsed() < DEADLINE, "not seen in {} s: {what}: {why}", DEADLINE.as_secs());
-            }
-        }
-        std::thread::sleep(PAUSE);
-    }
 }

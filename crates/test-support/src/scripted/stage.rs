@@ -19,7 +19,7 @@ use model::{Digest, Kind, ObjectSet, Selection, Stub, Timestamp};
 use trust::{Header, signed};
 use wire::{Code, Problem, route};
 
-use crate::support;
+use crate::agent_state;
 
 use super::{Reply, json, key, now, problem, reply};
 
@@ -125,15 +125,15 @@ pub struct Made {
 }
 
 pub fn make(plan: &Plan) -> Made {
-    let mut module = support::module("base");
+    let mut module = agent_state::module("base");
     let motd = match &plan.blob {
-        None => support::file("/etc/motd", &plan.motd),
+        None => agent_state::file("/etc/motd", &plan.motd),
         Some(blob) => {
             let (digest, size) = (Digest::of(blob), blob.len() as u64);
             module.files.insert("files/motd".to_owned(), FileRef { digest, size });
             module.blobs.insert(Digest::of(blob));
             let source = [("source", "motd".into()), ("mode", "0644".into())];
-            support::resource("file", "/etc/motd", &source)
+            agent_state::resource("file", "/etc/motd", &source)
         }
     };
     module.resources.push(motd);

@@ -1,43 +1,32 @@
 //! A control plane written by hand: the real CA, the real protocol, and whatever a test wants
 //! it to say.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, missing_docs)]
-
 pub mod stage;
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use model::{Hostname, NodeId, Timestamp};
+use model::{Hostname, NodeId};
 use net::ServerUrl;
-use net::accept::{Limits, serve};
+use net::accept::Limits;
 use net::issue::{Ca, NodeRequest};
-use net::tls::{self, ClientAuth};
 use serde::Serialize;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 use trust::SigningKey;
 use wire::body::{JSON, MAX_ANSWER};
 use wire::problem::PROBLEM_JSON;
 
-/// How long anything may take before a test fails.
-const DEADLINE: Duration = Duration::from_secs(30);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+use crate::children::program;
+use crate::tls_server::TlsServer;
 
 pub type Reply = Response<Full<Bytes>>;
 
-/// What time it is.
-pub fn now() -> Timestamp {
-    agent::clock::now()
-}
+pub use crate::tls_server::now;
 
 /// A key that only this number has.
 pub fn key(number: u8) -> SigningKey {
@@ -46,9 +35,7 @@ pub fn key(number: u8) -> SigningKey {
 
 /// A server under a CA, with a handler of its test.
 pub struct Control {
-    pub url: ServerUrl,
-    pub ca: Ca,
-    stop: watch::Sender<bool>,
+    server: TlsServer,
 }
 
 impl Control {
@@ -58,35 +45,25 @@ impl Control {
     where
         H: Fn(&Parts, Bytes) -> Reply + Clone + Send + Sync + 'static,
     {
-        let (ca, _) = Ca::generate("test", now()).unwrap();
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let own = ca.issue_server(&names, [7; 16], now()).unwrap();
-        let (pem, auth) = (ca.cert_pem(), ClientAuth::Optional);
-        let config = tls::server(&own.cert_pem, &own.key_pem, pem, pem, auth).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port()).parse().unwrap();
-        let stop = watch::Sender::new(false);
-        let (tls, shutdown) = (watch::Sender::new(config), stop.subscribe());
-        tokio::spawn(async move {
-            serve(listener, tls.subscribe(), Limits::default(), shutdown, move |request| {
-                answer(request, handle.clone())
-            })
-            .await;
-        });
-        Control { url, ca, stop }
+        let answer = move |request| answer(request, handle.clone());
+        Control { server: TlsServer::named(names, Limits::default(), false, answer).await }
+    }
+
+    /// Where nodes call: a port of this machine.
+    pub fn url(&self) -> ServerUrl {
+        format!("https://127.0.0.1:{}", self.server.address.port()).parse().unwrap()
+    }
+
+    /// The CA of the server and of its nodes.
+    pub fn ca(&self) -> &Ca {
+        &self.server.ca
     }
 
     /// The certificate of a node under this CA.
     pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
         let csr = net::issue::node_request(&key.seed(), hostname).unwrap();
         let id = NodeId::of_key(key.public().as_bytes());
-        self.ca.issue_node(&NodeRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.ca().issue_node(&NodeRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
     }
 }
 
@@ -135,7 +112,7 @@ pub struct Daemon(Child);
 
 impl Daemon {
     pub fn start(state: &Path, root: &Path) -> Daemon {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
+        let mut command = Command::new(program("muster-agent"));
         command.arg("--state").arg(state).arg("--root").arg(root).arg("daemon");
         command.env("MUSTER_LOG", "warn").stdout(Stdio::null());
         Daemon(command.spawn().unwrap())
@@ -156,17 +133,5 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Waits until `look` gives something.
-pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(begun.elapsed() < DEADLINE, "not seen in {} s: {what}", DEADLINE.as_secs());
-        tokio::time::sleep(PAUSE).await;
     }
 }
