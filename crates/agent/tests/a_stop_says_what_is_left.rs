@@ -4,13 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::time::{Duration, Instant};
 
-use joined::{NODE, Pair, item, says, until};
 use model::replication::{Mode, TransportPolicy};
 use server::api::objects::SyncsView;
+use test_support::agent_pair::{NODE, Pair, item, says};
+use test_support::wait::until;
 
 const SLOW: &str = "echo begun; until [ -e $MUSTER_ROOT/go ]; do sleep 0.1; done; echo done";
 

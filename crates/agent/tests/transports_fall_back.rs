@@ -4,17 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod handlers;
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use agent::opening::Opener;
 use agent::session::Session;
 use agent::sync::transport::{Links, Parts};
-use control::{Control, Reply, key, now, problem};
-use handlers::{Node, eventually, policy};
 use http::request::Parts as Head;
 use model::policy::Policy;
 use model::replication::{Mode, TransportPolicy};
@@ -22,6 +16,9 @@ use model::{Hostname, NodeId};
 use net::accept::Connection;
 use net::tls::ClientKey;
 use spool::Disk;
+use test_support::agent_links::{Node, policy};
+use test_support::scripted::{Control, Reply, key, now, problem};
+use test_support::wait::eventually;
 use tokio::sync::watch;
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
@@ -66,9 +63,9 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = Arc::new(key(1));
     let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
-    let tls = net::tls::client(control.ca.cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
+    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(own.public().as_bytes());
-    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url.clone()], tls, id, own)));
+    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url()], tls, id, own)));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
     let links = Links::start(Parts {
