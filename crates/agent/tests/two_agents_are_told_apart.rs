@@ -7,11 +7,11 @@
 mod joined;
 
 use joined::{Pair, item, says, until};
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_one_is_refused_and_a_next_life_is_not() {
-    let mut pair = Pair::new(&says(Mode::Managed, None, Transport::Grpc)).await;
+    let mut pair = Pair::new(&says(Mode::Managed, None, TransportPolicy::Grpc)).await;
     let first = pair.daemon();
     pair.apply(vec![item("a", "one")]).await;
     until("the first one is in sync", async || (pair.status()["standing"] == "in sync").then_some(())).await;

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::daemon::DaemonEvent;
 use agent::delegated::Delegated;
+use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
 use agent::sync::handler::AgentLinkHandler;
@@ -74,8 +74,8 @@ pub struct Node {
     pub reconciler: ObjectReconciler,
     pub work: work::WorkHandle,
     pub view: Arc<View>,
-    pub words: mpsc::UnboundedSender<DaemonEvent>,
-    pub heard: mpsc::UnboundedReceiver<DaemonEvent>,
+    pub daemon: DaemonHandle,
+    pub inbox: DaemonInbox,
     pub delegated: Arc<Delegated>,
     policy: SyncPolicy,
 }
@@ -106,7 +106,7 @@ impl Node {
         let signer = Arc::new(Signer::new(NodeId::of_key(key.public().as_bytes()), key));
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
-        let (words, heard) = mpsc::unbounded_channel();
+        let (daemon, inbox) = events::channel();
         let delegated = Arc::new(Delegated::new(delegations, Timestamp::default()));
         let work = work::start(work::Parts {
             durable: durable.clone(),
@@ -114,7 +114,7 @@ impl Node {
             host,
             signer,
             view: view.clone(),
-            words: words.clone(),
+            daemon: daemon.clone(),
             delegated: delegated.clone(),
         })
         .unwrap();
@@ -127,7 +127,7 @@ impl Node {
             policy: Some(policy.clone()),
         })
         .unwrap();
-        Node { durable, sets, reconciler, work, view, words, heard, delegated, policy }
+        Node { durable, sets, reconciler, work, view, daemon, inbox, delegated, policy }
     }
 
     /// Links the node with a control plane's end.
@@ -138,7 +138,7 @@ impl Node {
             self.sets.clone(),
             self.reconciler.clone(),
             self.view.clone(),
-            self.words.clone(),
+            self.daemon.clone(),
             number,
         );
         let (up, from_node) = mpsc::channel(4);

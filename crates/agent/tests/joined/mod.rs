@@ -14,7 +14,7 @@ use fleet::release::{Objects, Plan, make};
 use fleet::{Fleet, Operator};
 use model::object::ObjectKey;
 use model::policy::Policy;
-use model::replication::{Mode, SyncPolicy, Transport};
+use model::replication::{Mode, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub struct Says {
 }
 
 /// Objects of kind `Item`, in this mode and folder, over this transport; seconds for everything.
-pub fn says(mode: Mode, folder: Option<&str>, transport: Transport) -> Says {
+pub fn says(mode: Mode, folder: Option<&str>, transport: TransportPolicy) -> Says {
     let sync = SyncPolicy {
         mode,
         kinds: vec!["Project".to_owned(), "Item".to_owned()],
