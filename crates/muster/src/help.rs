@@ -69,6 +69,11 @@ pub const REFUSALS: &[(&str, &str, &str)] = &[
         "The beacon is not signed by the release key, or speaks of another release. `muster publish --beacon` signs a new one.",
     ),
     (
+        "release_requires",
+        "the release requires a feature that the node's agent does not have",
+        "Install a newer muster-agent on the node; the message names what it lacks. Until then it converges on the release that it holds.",
+    ),
+    (
         "release_other_fleet",
         "the release is of another fleet",
         "The node joined another fleet than the one that was published to. Look which control plane it calls: `muster-agent status`.",

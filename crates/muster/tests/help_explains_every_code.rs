@@ -18,6 +18,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Header(VerifyError::Unsigned),
         Refusal::Header(VerifyError::Untrusted),
         Refusal::Beacon(String::new()),
+        Refusal::Requires { seq: 1, missing: String::new() },
         Refusal::OtherFleet { theirs: "a".parse().unwrap(), ours: "b".parse().unwrap() },
         Refusal::OtherChannel { header: "a".parse().unwrap(), entry: "b".parse().unwrap() },
         Refusal::Older { offered: 1, accepted: 2 },
@@ -32,6 +33,7 @@ fn refusals() -> Vec<Refusal> {
         match refusal {
             Refusal::Header(_)
             | Refusal::Beacon(_)
+            | Refusal::Requires { .. }
             | Refusal::OtherFleet { .. }
             | Refusal::OtherChannel { .. } => {}
             Refusal::Older { .. }

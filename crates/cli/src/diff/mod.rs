@@ -26,6 +26,7 @@ use crate::screen::{Screen, aside};
 
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group, GroupError, Line};
+pub(crate) use text::required;
 
 const AFTER: &str = "\
 Nodes to which the same happens are one group; the first of them shows it, resource by

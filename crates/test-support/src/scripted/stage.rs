@@ -162,6 +162,7 @@ pub fn make(plan: &Plan) -> Made {
         selection: selection.root().unwrap(),
         freshness_secs: DAY.as_secs(),
         fallbacks: Vec::new(),
+        requires: Vec::new(),
     };
     let delta = ObjectSet::new().delta_to(&set);
     let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());
