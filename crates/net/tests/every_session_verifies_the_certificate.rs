@@ -3,8 +3,6 @@
 //! with the certificate and ends in order.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +17,8 @@ use net::stream::Piece;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::ServerName;
-use support::{PATIENCE, Server, soon};
+use test_support::tls_server::TlsServer;
+use test_support::wait::{DEADLINE, soon};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -37,8 +36,8 @@ async fn until_closing(
 }
 
 /// Connects, and reads on until the server has said what it has to say after the handshake.
-async fn connect(server: &Server, tls: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
-    let tcp = TcpStream::connect(server.at).await.unwrap();
+async fn connect(server: &TlsServer, tls: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(server.address).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let connector = tokio_rustls::TlsConnector::from(tls.clone());
     let mut session = soon(connector.connect(name, tcp)).await.unwrap();
@@ -50,7 +49,7 @@ async fn connect(server: &Server, tls: &Arc<ClientConfig>) -> TlsStream<TcpStrea
 
 #[tokio::test]
 async fn no_session_is_resumed_and_none_carries_early_data() {
-    let server = Server::start(Limits::default(), false, until_closing).await;
+    let server = TlsServer::start(Limits::default(), false, until_closing).await;
     // A client that would like both.
     let mut tls = ClientConfig::clone(&server.node(1));
     tls.resumption = Resumption::in_memory_sessions(8);
@@ -69,13 +68,13 @@ async fn no_session_is_resumed_and_none_carries_early_data() {
 async fn an_old_connection_lets_its_streams_end_and_takes_no_more() {
     assert_eq!(Limits::default().age, Duration::from_secs(3600), "certificates are verified each hour");
     let limits = Limits { age: Duration::from_millis(50), ..Limits::default() };
-    let server = Server::start(limits, false, until_closing).await;
+    let server = TlsServer::start(limits, false, until_closing).await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
     let request = || Request::get(server.url.to_string()).body(()).unwrap();
-    let (_, mut answer) = client.open_download(request(), PATIENCE).await.unwrap();
+    let (_, mut answer) = client.open_download(request(), DEADLINE).await.unwrap();
     let last = soon(answer.next()).await.unwrap();
     assert_eq!(last, Some(Piece::Data(Bytes::from_static(b"closing"))), "it is told in time");
     assert_eq!(soon(answer.next()).await.unwrap(), None, "and ends in order");
-    let refused = client.open_download(request(), PATIENCE).await;
+    let refused = client.open_download(request(), DEADLINE).await;
     assert!(refused.is_err(), "GOAWAY: no stream begins on it");
 }

@@ -10,7 +10,7 @@ use catalog::module::{Module, Params};
 use model::canonical;
 use model::chunk::{self, Chunk};
 use model::policy::Policy;
-use model::replication::{Mode, SyncPolicy, Transport};
+use model::replication::{Mode, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, Stamp};
@@ -141,8 +141,8 @@ fn a_set_holds_what_is_granted_to_the_node() {
     let policy = |node| -> Policy {
         canonical::parse_canonical(&object(&built, node, Kind::POLICY, "channel").unwrap()).unwrap()
     };
-    assert_eq!(policy("edge-3.test").transport, Transport::Websocket);
-    assert_eq!(policy("web-1.test").transport, Transport::Auto);
+    assert_eq!(policy("edge-3.test").transport, TransportPolicy::Websocket);
+    assert_eq!(policy("web-1.test").transport, TransportPolicy::Auto);
 }
 
 #[test]

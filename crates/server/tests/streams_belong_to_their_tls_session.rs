@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use http::Method;
 use model::replication::Mode;
 use net::client::Client;
 use streams::open::OpenError;
-use support::link::{Sse, dialer, grpc, handler, linked, publish_mode, websocket};
-use support::{Fleet, Member, call, new_key, plain, refused};
 use sync::Frame;
+use test_support::fleet::link::{Sse, dialer, grpc, handler, linked, publish_mode, websocket};
+use test_support::fleet::{Fleet, Member, call, new_key, plain, refused};
 use wire::{Code, route};
 
 async fn fleet() -> (Fleet, Member) {
@@ -89,8 +87,9 @@ async fn a_stream_ends_with_a_go_away_before_its_connection_does() {
     let (mut fleet, node) = fleet().await;
     let handler = handler("n1");
     let link = linked(&node, Mode::Managed, "one", &handler).await;
-    support::wait::until("the link is up", async || (*handler.seen().borrow() > 0).then_some(())).await;
+    test_support::wait::until("the link is up", async || (*handler.seen().borrow() > 0).then_some(())).await;
     fleet.stop().await;
-    let ended = tokio::time::timeout(support::PATIENCE, link.ended).await.expect("it ends").unwrap();
+    let ended =
+        tokio::time::timeout(test_support::wait::DEADLINE, link.ended).await.expect("it ends").unwrap();
     assert!(ended.message.starts_with("shutdown"), "{ended:?}");
 }

@@ -14,8 +14,8 @@ use lang::pattern::PatternError;
 use resolve::release::Builder;
 use resolve::{Changed, Fleet};
 
-use crate::args::Connect;
 use crate::check;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::folder::Folder;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::Connect;
 use crate::clock::{bytes, now};
+use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::exit::Exit;
 use crate::failure::Failure;
