@@ -1,6 +1,7 @@
 //! Opening a link's transport as this node: gRPC, WebSocket, server-sent events (SYN-1, IDN-4).
 //!
-//! A refusal for the clock or for the number is answered once, with a better one.
+//! gRPC and WebSockets need no more than the node's certificate. The request for server-sent
+//! events is signed; a refusal for its time or number is answered once, with a better one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use http::HeaderValue;
 use model::Hostname;
 use model::log::Cursor;
 use net::client::{ClientError, Http1};
-use streams::open;
+use streams::open::{self, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::LinkTransport;
 use tokio::sync::Mutex;
 use wire::Problem;
 use wire::cloudevents::Origin;
+use wire::signature::Target;
 use wire::sse::cursor_text;
 
 use crate::session::{CallError, LINK, Session};
@@ -106,16 +108,8 @@ impl Opener {
     /// # Errors
     /// [`OpenError`] says whether another transport may do better.
     pub async fn grpc(&self, link: &str) -> Result<LinkTransport, OpenError> {
-        let (mut client, signer) = {
-            let mut session = self.session.lock().await;
-            (session.client().await?.clone(), session.signer().clone())
-        };
-        match signer.opener(&self.hostname, link).grpc(&mut client).await {
-            Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                Ok(signer.opener(&self.hostname, link).grpc(&mut client).await?)
-            }
-            opened => Ok(opened?),
-        }
+        let mut client = self.session.lock().await.client().await?.clone();
+        Ok(self.dialer(link).grpc(&mut client).await?)
     }
 
     /// A WebSocket over a connection of its own, which speaks HTTP/1.1.
@@ -123,13 +117,11 @@ impl Opener {
     /// # Errors
     /// As [`Opener::grpc`].
     pub async fn websocket(&self, link: &str) -> Result<LinkTransport, OpenError> {
-        let signer = self.session.lock().await.signer().clone();
-        match signer.opener(&self.hostname, link).websocket(self.http1().await?).await {
-            Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                Ok(signer.opener(&self.hostname, link).websocket(self.http1().await?).await?)
-            }
-            opened => Ok(opened?),
-        }
+        Ok(self.dialer(link).websocket(self.http1().await?).await?)
+    }
+
+    fn dialer<'a>(&'a self, link: &'a str) -> StreamDialer<'a> {
+        StreamDialer { hostname: &self.hostname, version: env!("CARGO_PKG_VERSION"), link }
     }
 
     async fn http1(&self) -> Result<Http1, OpenError> {
@@ -160,9 +152,11 @@ impl Opener {
         let mut client = session.client().await?.clone();
         let last = have.map(cursor_text);
         let last = last.as_deref();
-        let opened = match signer.opener(&self.hostname, link).sse(&mut client, instance, last).await {
+        let dialer = self.dialer(link);
+        let sign = |target: Target<'_>| signer.sign(target);
+        let opened = match dialer.sse(&mut client, instance, last, sign).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                signer.opener(&self.hostname, link).sse(&mut client, instance, last).await
+                dialer.sse(&mut client, instance, last, sign).await
             }
             opened => opened,
         };

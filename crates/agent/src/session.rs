@@ -7,13 +7,12 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::time::SLACK;
-use model::{Hostname, NodeId, Timestamp};
+use model::{NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use streams::open::Opener;
 use trust::SigningKey;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
@@ -90,13 +89,6 @@ impl Signer {
     pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
         let (now, number) = self.next();
         signature::sign(target, &self.node, &self.key, now, number)
-    }
-
-    /// Opens a link of this name, once.
-    pub fn opener<'a>(&'a self, hostname: &'a Hostname, link: &'a str) -> Opener<'a> {
-        let (now, number) = self.next();
-        let version = env!("CARGO_PKG_VERSION");
-        Opener { node: &self.node, hostname, key: &self.key, version, now, number, link }
     }
 
     /// Takes out of a refusal what makes the next try a better one, if it says anything.
