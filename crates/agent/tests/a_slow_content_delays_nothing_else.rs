@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
-
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use control::stage::{Stage, join, make, plan};
-use control::{Control, Daemon, problem, until};
+use test_support::scripted::stage::{Stage, join, make, plan};
+use test_support::scripted::{Control, Daemon, problem};
+use test_support::wait::until;
 use wire::{Code, Problem, route};
 
 /// Lets contents through, or not.
@@ -71,9 +69,9 @@ async fn check_ins_and_streams_go_on_while_a_content_is_fetched() {
     stage.play().offer = Some(made.offer);
     let mut daemon = Daemon::start(&state, &root);
     let asked = || gate.state.lock().unwrap().contents_asked;
-    until("a content is asked for", || (asked() > 0).then_some(())).await;
+    until("a content is asked for", async || (asked() > 0).then_some(())).await;
     let (check_ins, streams) = (stage.play().check_ins, gate.state.lock().unwrap().streams_asked);
-    until("three check-ins and a stream beside it", || {
+    until("three check-ins and a stream beside it", async || {
         let streams_asked = gate.state.lock().unwrap().streams_asked;
         (stage.play().check_ins >= check_ins + 3 && streams_asked > streams).then_some(())
     })
@@ -81,7 +79,7 @@ async fn check_ins_and_streams_go_on_while_a_content_is_fetched() {
     assert_eq!(asked(), 1, "the content is asked for once");
     assert_eq!(stage.play().held, None);
     gate.open();
-    until("the release is adopted and converged on", || {
+    until("the release is adopted and converged on", async || {
         let motd = std::fs::read_to_string(root.join("etc/motd")).unwrap_or_default();
         (stage.play().held.is_some() && motd == "a large file\n").then_some(())
     })

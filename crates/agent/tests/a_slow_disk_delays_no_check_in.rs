@@ -4,9 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
-
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +13,12 @@ use std::time::{Duration, Instant};
 use agent::machine::Machine;
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
-use control::stage::{Stage, join, make, plan};
-use control::{Control, now, until};
 use model::log::FactBody;
 use spool::{Disk, FaultAction, Faults, Op, Point};
+use test_support::agent_state::place;
+use test_support::scripted::stage::{Stage, join, make, plan};
+use test_support::scripted::{Control, now};
+use test_support::wait::until;
 
 /// How long each sync of the slow disk takes.
 const SYNC: Duration = Duration::from_millis(500);
@@ -94,7 +93,7 @@ async fn facts_are_acknowledged_within_two_syncs_however_many_wait() {
         tokio::time::timeout(Duration::ZERO, &mut append).await.unwrap_err();
         appends.push(append);
         if number == 1 {
-            until("the first sync is under way", || (disk.begun() > before).then_some(())).await;
+            until("the first sync is under way", async || (disk.begun() > before).then_some(())).await;
         }
     }
     assert_eq!(storage.facts().facts.len(), 1, "no fact is sent before it is durable");
@@ -131,7 +130,7 @@ impl Scene {
         join(&control, &state, &root);
         let disk = Arc::new(SlowDisk::default());
         let over = StateDir::at(&state, Disk::with_faults(disk.clone()));
-        let machine = Machine::open_at(&support::place(&state, &root, false), &over).unwrap();
+        let machine = Machine::open_at(&place(&state, &root, false), &over).unwrap();
         let durable = machine.durable.clone();
         std::thread::spawn(move || agent::daemon::run(machine).unwrap());
         let scene = Scene { stage, disk, root, durable, _control: control, _dir: dir };
@@ -142,7 +141,7 @@ impl Scene {
     /// So many more check-ins come.
     async fn check_ins(&self, more: usize) {
         let wanted = self.stage.play().check_ins + more;
-        until("more check-ins", || (self.stage.play().check_ins >= wanted).then_some(())).await;
+        until("more check-ins", async || (self.stage.play().check_ins >= wanted).then_some(())).await;
     }
 
     fn motd(&self) -> String {
@@ -160,12 +159,12 @@ async fn a_disk_that_never_answers_stops_no_check_in() {
     scene.stage.play().contents.extend(made.contents);
     scene.stage.play().offer = Some(made.offer);
     let before = scene.disk.begun();
-    until("the release is being kept", || (scene.disk.begun() > before).then_some(())).await;
+    until("the release is being kept", async || (scene.disk.begun() > before).then_some(())).await;
     scene.check_ins(3).await;
     assert_eq!(scene.stage.play().held, None, "what is not durable is not held");
     assert_eq!(scene.motd(), "", "and not bound");
     scene.disk.set(|syncs| syncs.held = false);
-    until("the release is adopted and converged on", || {
+    until("the release is adopted and converged on", async || {
         (scene.stage.play().held.is_some() && scene.motd() == "one\n").then_some(())
     })
     .await;
@@ -184,7 +183,7 @@ async fn check_ins_go_at_once_while_each_sync_takes_half_a_second() {
         }
     });
     let before = scene.disk.begun();
-    until("the disk is busy", || (scene.disk.begun() > before).then_some(())).await;
+    until("the disk is busy", async || (scene.disk.begun() > before).then_some(())).await;
     // The fastest counts: other programs share this machine, and a thread that waits for the disk
     // would wait at each.
     let mut fastest = Duration::MAX;
@@ -192,7 +191,7 @@ async fn check_ins_go_at_once_while_each_sync_takes_half_a_second() {
         let (begun, check_ins) = (Instant::now(), scene.stage.play().check_ins);
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
-        until("a check-in", || (scene.stage.play().check_ins > check_ins).then_some(())).await;
+        until("a check-in", async || (scene.stage.play().check_ins > check_ins).then_some(())).await;
         fastest = fastest.min(begun.elapsed());
     }
     stop.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn};
 use model::log::Cursor;
 use model::policy::Policy;
-use model::replication::Transport;
+use model::replication::TransportKind;
 use model::{Kind, Timestamp};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
@@ -27,7 +27,7 @@ use super::posts;
 use super::reconciler::{ObjectReconciler, Rules};
 use super::sets::Sets;
 use super::signals::{LinkSignal, LinkSignaller, LinkSignals};
-use super::transports::{TransportKind, TransportSelector};
+use super::transports::TransportSelector;
 use super::view::View;
 use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
@@ -286,11 +286,6 @@ impl Manager {
         self.requested || (own.seq > 0 && self.acked.as_ref() != Some(&own))
     }
 
-    /// Whether the policy wants a stream even when nothing moves.
-    fn keeps_open(&self) -> bool {
-        !matches!(self.policy.transport, Transport::Auto | Transport::Poll)
-    }
-
     /// Which link is to be opened next, and when.
     fn plan(&self) -> Option<(Instant, TransportKind)> {
         if self.rules.borrow().number == 0 {
@@ -298,9 +293,9 @@ impl Manager {
         }
         let (now, needed) = (Instant::now(), self.is_needed());
         let best = self.transports.next(self.policy.transport, now);
-        let wanted = needed || (self.keeps_open() && best.is_stream());
+        let wanted = needed || (self.policy.transport.keeps_open() && best.is_stream());
         let first = wanted.then_some((self.instant(self.reconnect.not_before()), best));
-        let poll = self.keeps_open().then(|| self.poll_at()).flatten();
+        let poll = self.policy.transport.keeps_open().then(|| self.poll_at()).flatten();
         first.into_iter().chain(poll.map(|at| (at, TransportKind::Poll))).min_by_key(|(at, _)| *at)
     }
 
@@ -342,23 +337,7 @@ impl Manager {
             self.opener.next_url().await;
         }
         let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
-        self.wait(other && !self.names_one(), error.retry_after(), unreached);
-    }
-
-    /// The policy names one transport.
-    fn names_one(&self) -> bool {
-        matches!(self.policy.transport, Transport::Grpc | Transport::Websocket | Transport::Sse)
-    }
-
-    /// Whether the channel's transport goes by this transport_kind, or falls back on it.
-    fn is_wanted(&self, transport_kind: TransportKind) -> bool {
-        match self.policy.transport {
-            Transport::Auto | Transport::Stream => true,
-            Transport::Poll => transport_kind == TransportKind::Poll,
-            Transport::Grpc => matches!(transport_kind, TransportKind::Grpc | TransportKind::Poll),
-            Transport::Websocket => matches!(transport_kind, TransportKind::Websocket | TransportKind::Poll),
-            Transport::Sse => matches!(transport_kind, TransportKind::Sse | TransportKind::Poll),
-        }
+        self.wait(other && !self.policy.transport.names_one(), error.retry_after(), unreached);
     }
 
     fn wait(&mut self, at_once: bool, at_least: Option<Duration>, unreached: bool) {
@@ -402,15 +381,14 @@ impl Manager {
         let mut closing = Closing::No;
         let mut stopped = self.stopped.clone();
         let ended = loop {
-            let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll)
-                || transport_kind == TransportKind::Poll;
+            let rests = !self.policy.transport.keeps_open() || transport_kind == TransportKind::Poll;
             let look = if transport_kind == TransportKind::Poll { POLL_LOOK } else { LOOK };
             let asked = tokio::select! {
                 ended = &mut running => break ended,
                 signal = self.signals.next() => {
                     self.take(signal);
                     // Another transport than the channel now names is left at once.
-                    match closing != Closing::No || self.is_wanted(transport_kind) {
+                    match closing != Closing::No || self.policy.transport.allows(transport_kind) {
                         true => continue,
                         false => Closing::Rules,
                     }
@@ -509,7 +487,7 @@ impl Manager {
             // The whole fleet may have lost its links with this one (SYN-13).
             return self.reconnect.lost(self.now(), at_least);
         }
-        self.wait(other && !self.names_one(), at_least, false);
+        self.wait(other && !self.policy.transport.names_one(), at_least, false);
     }
 }
 
