@@ -30,6 +30,10 @@ pub const LAYERS: &[&str] = &[
     "server",
     "agent",
     "cli",
+    "bench",
+    "demo",
+    "muster",
+    "test-support",
     "sim",
     "xtask",
 ];

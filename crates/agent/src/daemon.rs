@@ -18,11 +18,11 @@ use model::{Digest, Timestamp};
 use node::{Adoption, Effect, Input, Node, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
 use crate::exchange::Exchange;
 use crate::fetch;
 use crate::machine::Machine;
@@ -43,24 +43,6 @@ const FLUSH: Duration = Duration::from_millis(200);
 /// How long the last facts may take at a stop.
 const LAST_FACTS: Duration = Duration::from_secs(5);
 
-/// What the daemon hears from its tasks and threads.
-#[derive(Debug)]
-pub enum DaemonEvent {
-    /// For the node's step.
-    Input(Input),
-    /// Facts of work wait to be delivered.
-    Facts,
-    /// There is reason to check in now.
-    Contact,
-    /// Facts were delivered over a stream.
-    Flushed {
-        /// How far; `None`: they were not.
-        acked: Option<Cursor>,
-        /// There is reason to check in now.
-        contact: bool,
-    },
-}
-
 /// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
 ///
 /// # Errors
@@ -68,8 +50,8 @@ pub enum DaemonEvent {
 pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut daemon, words) = Daemon::start(machine)?;
-        daemon.serve(words).await;
+        let (mut daemon, inbox) = Daemon::start(machine)?;
+        daemon.serve(inbox).await;
         Ok(())
     })
 }
@@ -82,7 +64,7 @@ struct Daemon {
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
     traits: Value,
-    words: UnboundedSender<DaemonEvent>,
+    handle: DaemonHandle,
     sync: Arc<Synchronization>,
     exchange: Arc<Exchange>,
     /// What the last check-in said, facts and traits apart.
@@ -98,16 +80,13 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(
-        machine: Machine,
-    ) -> Result<(Daemon, UnboundedReceiver<DaemonEvent>), Box<dyn std::error::Error>> {
+    fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let session = machine.session()?;
         let signer = session.signer().clone();
         let session = Arc::new(tokio::sync::Mutex::new(session));
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
-        // Unbounded, but every word answers one effect or tells of one fact, and few are under way.
-        let (words, receiver) = unbounded_channel();
+        let (handle, inbox) = events::channel();
         let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
@@ -119,11 +98,11 @@ impl Daemon {
             host: host.clone(),
             signer,
             opener: Opener::new(session.clone(), membership.hostname.clone()),
-            words: words.clone(),
+            daemon: handle.clone(),
             seed,
         })?;
         let sync = Arc::new(sync);
-        let exchange = Exchange::new(session.clone(), sync.clone(), durable.clone(), words.clone());
+        let exchange = Exchange::new(session.clone(), sync.clone(), durable.clone(), handle.clone());
         let daemon = Daemon {
             node,
             durable,
@@ -132,7 +111,7 @@ impl Daemon {
             collectors: Arc::new(Mutex::new(Collectors::new(&options))),
             host,
             traits: Value::Map(Default::default()),
-            words,
+            handle,
             sync,
             exchange: Arc::new(exchange),
             said: None,
@@ -143,10 +122,10 @@ impl Daemon {
             running: false,
             stopping: false,
         };
-        Ok((daemon, receiver))
+        Ok((daemon, inbox))
     }
 
-    async fn serve(&mut self, mut words: UnboundedReceiver<DaemonEvent>) {
+    async fn serve(&mut self, mut inbox: DaemonInbox) {
         let signals =
             (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
@@ -159,7 +138,7 @@ impl Daemon {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
             tokio::select! {
-                Some(word) = words.recv() => self.hear(word),
+                event = inbox.next() => self.hear(event),
                 () = sleep_until(deadline) => self.take(Input::Tick),
                 () = sleep_to(flush) => self.flush(),
                 _ = hangup.recv() => self.take(Input::Nudge),
@@ -167,22 +146,22 @@ impl Daemon {
                 _ = interrupt.recv() => break,
             }
         }
-        self.drain(&mut words).await;
+        self.drain(&mut inbox).await;
     }
 
     /// Lets a run and actions under way end, within their bound, then ends their commands;
     /// their facts are then in the log. What can be said is said, then the link ends (SYN-14).
-    async fn drain(&mut self, words: &mut UnboundedReceiver<DaemonEvent>) {
+    async fn drain(&mut self, inbox: &mut DaemonInbox) {
         tracing::info!("stopping");
         self.stopping = true;
         let sync = self.sync.clone();
         let mut work = tokio::spawn(async move { sync.drain().await });
-        if !self.ended_within(DRAIN, &mut work, words).await {
+        if !self.ended_within(DRAIN, &mut work, inbox).await {
             tracing::warn!("work is still under way; its commands are ended");
             self.cancel.cancel();
-            self.ended_within(CANCEL, &mut work, words).await;
+            self.ended_within(CANCEL, &mut work, inbox).await;
         }
-        self.last_facts(words).await;
+        self.last_facts(inbox).await;
         self.sync.stop().await;
     }
 
@@ -191,14 +170,14 @@ impl Daemon {
         &mut self,
         time: Duration,
         work: &mut JoinHandle<()>,
-        words: &mut UnboundedReceiver<DaemonEvent>,
+        inbox: &mut DaemonInbox,
     ) -> bool {
         let deadline = tokio::time::sleep(time);
         tokio::pin!(deadline);
         while self.running || !work.is_finished() {
             let flush = self.flush_at;
             tokio::select! {
-                Some(word) = words.recv() => self.hear_stopping(word),
+                event = inbox.next() => self.hear_stopping(event),
                 () = sleep_to(flush) => self.flush(),
                 // Its end is looked at by the loop. A panic was printed where it happened.
                 _ = &mut *work, if !work.is_finished() => {}
@@ -208,17 +187,17 @@ impl Daemon {
         true
     }
 
-    fn hear_stopping(&mut self, word: DaemonEvent) {
-        match word {
+    fn hear_stopping(&mut self, event: DaemonEvent) {
+        match event {
             DaemonEvent::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
-            DaemonEvent::Facts | DaemonEvent::Flushed { .. } if self.sync.is_open() => self.hear(word),
+            DaemonEvent::FactsWait | DaemonEvent::Flushed { .. } if self.sync.is_open() => self.hear(event),
             DaemonEvent::Flushed { .. } => self.flushing = false,
-            DaemonEvent::Input(_) | DaemonEvent::Facts | DaemonEvent::Contact => {}
+            DaemonEvent::Input(_) | DaemonEvent::FactsWait | DaemonEvent::Contact => {}
         }
     }
 
     /// Delivers what is left over the open stream. What it cannot deliver waits in the log.
-    async fn last_facts(&mut self, words: &mut UnboundedReceiver<DaemonEvent>) {
+    async fn last_facts(&mut self, inbox: &mut DaemonInbox) {
         let deadline = tokio::time::sleep(LAST_FACTS);
         tokio::pin!(deadline);
         while self.sync.is_open() && self.durable.facts_waiting() > 0 {
@@ -229,9 +208,9 @@ impl Daemon {
                 return;
             }
             tokio::select! {
-                Some(word) = words.recv() => {
-                    let failed = matches!(word, DaemonEvent::Flushed { acked: None, .. });
-                    self.hear_stopping(word);
+                event = inbox.next() => {
+                    let failed = matches!(event, DaemonEvent::Flushed { acked: None, .. });
+                    self.hear_stopping(event);
                     if failed {
                         return;
                     }
@@ -241,14 +220,14 @@ impl Daemon {
         }
     }
 
-    fn hear(&mut self, word: DaemonEvent) {
-        match word {
+    fn hear(&mut self, event: DaemonEvent) {
+        match event {
             DaemonEvent::Input(input) => self.take(input),
             DaemonEvent::Contact => self.take(Input::FactsWait),
-            DaemonEvent::Facts if self.sync.is_open() => {
+            DaemonEvent::FactsWait if self.sync.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
             }
-            DaemonEvent::Facts => self.take(Input::FactsWait),
+            DaemonEvent::FactsWait => self.take(Input::FactsWait),
             DaemonEvent::Flushed { acked, contact } => {
                 self.flushing = false;
                 let waits = acked.is_some_and(|cursor| self.ack(&cursor).is_some());
@@ -345,7 +324,7 @@ impl Daemon {
 
     fn collect_traits(&self) {
         let (collectors, host) = (self.collectors.clone(), self.host.clone());
-        let (words, observed) = (self.words.clone(), self.observed.clone());
+        let (handle, observed) = (self.handle.clone(), self.observed.clone());
         tokio::task::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
             let collected = collectors.collect(&host, now());
@@ -354,7 +333,7 @@ impl Daemon {
             }
             let report = trait_report(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            let _ = words.send(DaemonEvent::Input(Input::Traits(report)));
+            handle.send_blocking(DaemonEvent::Input(Input::Traits(report)));
         });
     }
 
@@ -367,13 +346,14 @@ impl Daemon {
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {
         let (session, durable) = (self.session.clone(), self.durable.clone());
-        let words = self.words.clone();
+        let handle = self.handle.clone();
         tokio::spawn(async move {
             let fetched = fetch::all(&durable, &session, contents, inline).await;
-            let _ = words.send(DaemonEvent::Input(match fetched {
+            let input = match fetched {
                 Ok(()) => Input::Fetched,
                 Err(error) => Input::FetchFailed(chain(&error)),
-            }));
+            };
+            handle.send(DaemonEvent::Input(input)).await;
         });
     }
 
@@ -392,8 +372,7 @@ impl Daemon {
             return;
         }
         self.running = true;
-        let (runner, words, traits) = (self.runner.clone(), self.words.clone(), self.traits.clone());
-        let failed = words.clone();
+        let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
             let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, Mode::Apply)));
@@ -405,11 +384,13 @@ impl Daemon {
                 Ok(Err(error)) => Input::RunFailed(chain(&error)),
                 Err(_) => Input::RunFailed("the agent panicked; see its log".to_owned()),
             };
-            let _ = words.send(DaemonEvent::Input(input));
+            handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let why = format!("no thread could be started: {error}");
-            let _ = failed.send(DaemonEvent::Input(Input::RunFailed(why)));
+            let handle = self.handle.clone();
+            let failed = DaemonEvent::Input(Input::RunFailed(why));
+            tokio::spawn(async move { handle.send(failed).await });
         }
     }
 

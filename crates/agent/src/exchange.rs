@@ -9,10 +9,9 @@ use model::exchange::{Answer, CheckIn};
 use model::log::{MAX_FACT_BYTES, MAX_FACTS};
 use node::Input;
 use tokio::sync::Mutex;
-use tokio::sync::mpsc::UnboundedSender;
 use wire::route;
 
-use crate::daemon::DaemonEvent;
+use crate::events::{DaemonEvent, DaemonHandle};
 use crate::render::chain;
 use crate::session::{CallError, Session};
 use crate::state::Durable;
@@ -23,7 +22,7 @@ pub struct Exchange {
     session: Arc<Mutex<Session>>,
     sync: Arc<Synchronization>,
     durable: Arc<Durable>,
-    words: UnboundedSender<DaemonEvent>,
+    daemon: DaemonHandle,
     turn: Mutex<()>,
 }
 
@@ -33,9 +32,9 @@ impl Exchange {
         session: Arc<Mutex<Session>>,
         sync: Arc<Synchronization>,
         durable: Arc<Durable>,
-        words: UnboundedSender<DaemonEvent>,
+        daemon: DaemonHandle,
     ) -> Exchange {
-        Exchange { session, sync, durable, words, turn: Mutex::new(()) }
+        Exchange { session, sync, durable, daemon, turn: Mutex::new(()) }
     }
 
     /// Puts the facts that wait into a check-in.
@@ -55,12 +54,12 @@ impl Exchange {
         if self.sync.is_open()
             && let Some(answer) = self.sync.check_in(message.clone()).await
         {
-            return self.tell(DaemonEvent::Input(Input::Answered(Box::new(answer))));
+            return self.daemon.send(DaemonEvent::Input(Input::Answered(Box::new(answer)))).await;
         }
         let mut session = self.session.lock().await;
         let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
-        self.tell(DaemonEvent::Input(Input::ServerTime(session.server_time())));
-        self.tell(DaemonEvent::Input(match answer {
+        self.daemon.send(DaemonEvent::Input(Input::ServerTime(session.server_time()))).await;
+        let input = match answer {
             Ok(answer) => {
                 self.sync.reached();
                 Input::Answered(Box::new(answer))
@@ -70,7 +69,8 @@ impl Exchange {
                 tracing::info!(why, "no check-in");
                 Input::Unreachable(why)
             }
-        }));
+        };
+        self.daemon.send(DaemonEvent::Input(input)).await;
     }
 
     /// Delivers the facts that wait over the open stream, and tells the daemon how far they
@@ -80,18 +80,14 @@ impl Exchange {
         self.load(&mut message);
         let answer = if message.facts.is_empty() { None } else { self.sync.check_in(message.clone()).await };
         let nothing = message.facts.is_empty();
-        self.tell(match answer {
+        let event = match answer {
             Some(answer) => {
                 let more = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
                 DaemonEvent::Flushed { acked: answer.acked, contact: more }
             }
             // The node's own check-in carries them.
             None => DaemonEvent::Flushed { acked: None, contact: !nothing },
-        });
-    }
-
-    fn tell(&self, word: DaemonEvent) {
-        // Closed only when the daemon is gone.
-        let _ = self.words.send(word);
+        };
+        self.daemon.send(event).await;
     }
 }

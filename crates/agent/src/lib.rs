@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod daemon;
 pub mod delegated;
+pub mod events;
 pub mod exchange;
 mod fetch;
 pub mod identity;

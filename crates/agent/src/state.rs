@@ -6,13 +6,13 @@
 //! adoption.json    the release held, with its header and the node's floor
 //! last-run.json    what the last run came to
 //! pending.json     notifications and verifies still owed
-//! ledger           what was made or changed, with the state before
+//! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged
 //! content/         contents and blobs of the held set, and previous bytes, by digest
 //! objects/         synchronized objects: the own feed, the replica, its cursor
 //! synchronized.json  the mode that they are of
 //! folders.json     the folders of manifests that were there once
-//! actions          marks of actions: what was begun is never begun again
+//! actions/         marks of actions: what was begun is never begun again
 //! ```
 
 mod synchronized;
@@ -144,11 +144,8 @@ impl StateDir {
     pub fn open(&self) -> Result<Durable, StateError> {
         let lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
         let disk = &self.disk;
-        let mut repairs = Vec::new();
         let ledger = Journal::open(disk, &self.path.join("ledger")).map_err(spool("read the ledger"))?;
-        if let Some(aside) = ledger.set_aside {
-            repairs.push(format!("the ledger was damaged; what it was is now {}", aside.display()));
-        }
+        let mut repairs = ledger.repairs;
         let fresh = fresh_incarnation()?;
         let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::Limits::default());
         let log = log.map_err(spool("read the log"))?;

@@ -20,11 +20,11 @@ use model::{Timestamp, work};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
 use providers::query::{self, Ask};
 use spool::Journal;
-use tokio::sync::{mpsc::UnboundedSender, watch};
+use tokio::sync::watch;
 
 use crate::clock::{BUILT, now};
-use crate::daemon::DaemonEvent;
 use crate::delegated::{Delegated, Held};
+use crate::events::DaemonHandle;
 use crate::render::chain;
 use crate::session::Signer;
 use crate::state::{Durable, StateError};
@@ -107,7 +107,7 @@ pub struct Parts {
     /// What is shown.
     pub view: Arc<View>,
     /// Hears of new facts.
-    pub words: UnboundedSender<DaemonEvent>,
+    pub daemon: DaemonHandle,
     /// What the held release delegates.
     pub delegated: Arc<Delegated>,
 }
@@ -141,7 +141,7 @@ struct Worker {
     host: Arc<Host>,
     signer: Arc<Signer>,
     view: Arc<View>,
-    words: UnboundedSender<DaemonEvent>,
+    daemon: DaemonHandle,
     told: SyncSender<Told>,
     drained: watch::Sender<bool>,
 }
@@ -198,7 +198,7 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
     let at = at(&parts.signer, held.newest);
     let (work, first) = Work::new(restored, at, &|asked| allows(&held.delegations, asked));
     let own = own(&parts.durable, &parts.host);
-    let Parts { durable, host, signer, view, words, delegated, .. } = parts;
+    let Parts { durable, host, signer, view, daemon, delegated, .. } = parts;
     let shown = Watched::new(view.clone(), "work", "actions are not carried out");
     let mut worker = Worker {
         running: BTreeMap::new(),
@@ -212,7 +212,7 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
         host,
         signer,
         view,
-        words,
+        daemon,
         told,
         drained,
     };
@@ -434,8 +434,7 @@ impl Worker {
 
     fn append(&mut self, fact: ActionFact) -> Result<(), String> {
         self.durable.append(FactBody::Action(fact), now()).map_err(|error| chain(&error))?;
-        // Closed only when the daemon is gone.
-        let _ = self.words.send(DaemonEvent::Facts);
+        self.daemon.facts_wait();
         Ok(())
     }
 

@@ -4,19 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::time::{Duration, Instant};
 
-use joined::{NODE, Pair, item, says, until};
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
 use server::api::objects::SyncsView;
+use test_support::agent_pair::{NODE, Pair, item, says};
+use test_support::wait::until;
 
 const SLOW: &str = "echo begun; until [ -e $MUSTER_ROOT/go ]; do sleep 0.1; done; echo done";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_ends_and_is_told() {
-    let says = says(Mode::Managed, None, Transport::Grpc).delegating(&[&["/bin/sh", "-c", SLOW]]);
+    let says = says(Mode::Managed, None, TransportPolicy::Grpc).delegating(&[&["/bin/sh", "-c", SLOW]]);
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
     let task = pair.begin(&["/bin/sh", "-c", SLOW]).await;
@@ -41,7 +40,7 @@ async fn what_runs_ends_and_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_link_is_closed_in_order_and_at_once() {
-    let mut pair = Pair::new(&says(Mode::Managed, None, Transport::Grpc)).await;
+    let mut pair = Pair::new(&says(Mode::Managed, None, TransportPolicy::Grpc)).await;
     let daemon = pair.daemon();
     pair.apply(vec![item("a", "one")]).await;
     let state = async |pair: &mut Pair| {

@@ -4,18 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod handlers;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use handlers::{Node, block_on, doomed, eventually, killed, policy};
 use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
 use spool::Disk;
 use streams::MemoryLinkHandler;
+use test_support::agent_links::{Node, block_on, doomed, killed, policy};
+use test_support::wait::eventually;
 
 const MOST_POINTS: u64 = 300;
 const SCRIPT: &str = "echo ran >> $MUSTER_ROOT/ran";
@@ -154,7 +153,7 @@ fn no_query_shows_the_agent_s_own_files() {
         // The state directory lies below the host's root, as on a host.
         std::os::unix::fs::symlink(temp.path(), temp.path().join("root")).unwrap();
         std::fs::write(temp.path().join("plain"), "to be seen").unwrap();
-        drop(handlers::open(temp.path(), Disk::new()));
+        drop(test_support::agent_links::open(temp.path(), Disk::new()));
         std::fs::write(temp.path().join("state/identity.key"), "secret").unwrap();
         let all = QuerySpec::File { paths: vec!["/**".to_owned()] };
         let delegations = vec![Delegation { queries: vec![all], ..Delegation::default() }];

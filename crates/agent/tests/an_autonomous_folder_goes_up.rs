@@ -4,12 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::path::PathBuf;
 
-use joined::{Daemon, Pair, says, until};
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
+use test_support::agent_pair::{Daemon, Pair, says};
+use test_support::wait::until;
 
 fn manifest(name: &str, text: &str) -> String {
     format!(
@@ -17,7 +16,7 @@ fn manifest(name: &str, text: &str) -> String {
     )
 }
 
-async fn pair(transport: Transport, count: usize) -> (Pair, Daemon, PathBuf) {
+async fn pair(transport: TransportPolicy, count: usize) -> (Pair, Daemon, PathBuf) {
     let mut pair = Pair::new(&says(Mode::Autonomous, Some("/srv/manifests"), transport)).await;
     let folder = pair.root().join("srv/manifests");
     std::fs::create_dir_all(&folder).unwrap();
@@ -39,7 +38,7 @@ async fn until_count(pair: &mut Pair, count: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_made_edited_and_deleted_goes_up() {
-    let (mut pair, daemon, folder) = pair(Transport::Auto, 5).await;
+    let (mut pair, daemon, folder) = pair(TransportPolicy::Auto, 5).await;
     let uid = pair.object("i1").await.unwrap().uid;
     assert!(!uid.is_empty());
     std::fs::write(folder.join("i1.yaml"), manifest("i1", "second")).unwrap();
@@ -67,7 +66,7 @@ async fn what_is_made_edited_and_deleted_goes_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vanished_folder_deletes_nothing_and_a_mass_waits_for_a_word() {
-    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 10).await;
+    let (mut pair, _daemon, folder) = pair(TransportPolicy::Grpc, 10).await;
     let away = pair.root().join("srv/away");
     std::fs::rename(&folder, &away).unwrap();
     until("the node says that its folder is gone", async || {
@@ -95,7 +94,7 @@ async fn a_vanished_folder_deletes_nothing_and_a_mass_waits_for_a_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_vanish_one_after_the_other_are_one_mass() {
-    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 10).await;
+    let (mut pair, _daemon, folder) = pair(TransportPolicy::Grpc, 10).await;
     for number in 0..8 {
         std::fs::remove_file(folder.join(format!("i{number}.yaml"))).unwrap();
         // As a slow `rm` does: each is seen alone.
@@ -108,7 +107,7 @@ async fn files_that_vanish_one_after_the_other_are_one_mass() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_word_may_come_from_the_control_plane() {
-    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 10).await;
+    let (mut pair, _daemon, folder) = pair(TransportPolicy::Grpc, 10).await;
     let asked = serde_json::json!({"nodes": ["web-1"], "approveDeletions": true});
     // With nothing held back it is good for nothing.
     let _: serde_json::Value = pair.operator.post("/v1/resyncs", &asked).await.unwrap();
@@ -127,7 +126,7 @@ async fn the_word_may_come_from_the_control_plane() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_half_written_manifest_keeps_what_it_said() {
-    let (mut pair, _daemon, folder) = pair(Transport::Grpc, 2).await;
+    let (mut pair, _daemon, folder) = pair(TransportPolicy::Grpc, 2).await;
     std::fs::write(folder.join("i1.yaml"), "apiVersion: test/v1\nkind: Item\nmetadata: {namespace: web, na")
         .unwrap();
     until("the node names the file", async || {

@@ -3,12 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
+use model::replication::{Mode, TransportPolicy};
+use test_support::agent_pair::{Pair, item, says};
+use test_support::wait::until;
 
-use joined::{Pair, item, says, until};
-use model::replication::{Mode, Transport};
-
-async fn over(transport: Transport, transport_kind: &str) {
+async fn over(transport: TransportPolicy, transport_kind: &str) {
     let says = says(Mode::Managed, None, transport).delegating(&[&["/bin/echo", "**"]]);
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
@@ -27,34 +26,34 @@ async fn over(transport: Transport, transport_kind: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_grpc() {
-    over(Transport::Grpc, "grpc").await;
+    over(TransportPolicy::Grpc, "grpc").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_a_websocket() {
-    over(Transport::Websocket, "websocket").await;
+    over(TransportPolicy::Websocket, "websocket").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_server_sent_events() {
-    over(Transport::Sse, "sse").await;
+    over(TransportPolicy::Sse, "sse").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_polling() {
-    over(Transport::Poll, "poll").await;
+    over(TransportPolicy::Poll, "poll").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_itself() {
-    over(Transport::Auto, "grpc").await;
+    over(TransportPolicy::Auto, "grpc").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_transport_is_taken_when_the_release_names_it() {
-    let mut pair = Pair::new(&says(Mode::Managed, None, Transport::Grpc)).await;
+    let mut pair = Pair::new(&says(Mode::Managed, None, TransportPolicy::Grpc)).await;
     let _daemon = pair.daemon();
     until("a link over gRPC", async || (pair.status()["link"] == "grpc").then_some(())).await;
-    pair.publish(&says(Mode::Managed, None, Transport::Websocket)).await;
+    pair.publish(&says(Mode::Managed, None, TransportPolicy::Websocket)).await;
     until("a link over a WebSocket", async || (pair.status()["link"] == "websocket").then_some(())).await;
 }

@@ -4,13 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use agent::session::{CallError, Session};
-use control::{AsSent, Control, Reply, json, key, now, problem};
 use http::request::Parts;
 use model::exchange::{Acked, Report};
 use model::log::Cursor;
@@ -18,6 +14,7 @@ use model::time::SLACK;
 use model::{NodeId, Timestamp};
 use net::client::ClientError;
 use net::tls::ClientKey;
+use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
 
@@ -59,8 +56,8 @@ fn session(control: &Control) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let seed = key.seed();
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
-    Session::new(vec![control.url.clone()], tls, NodeId::of_key(key.public().as_bytes()), key)
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
+    Session::new(vec![control.url()], tls, NodeId::of_key(key.public().as_bytes()), key)
 }
 
 async fn report(session: &mut Session) -> Result<Acked, CallError> {
@@ -162,9 +159,9 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let seed = key.seed();
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(key.public().as_bytes());
-    let mut session = Session::new(vec![nobody, control.url.clone()], tls, id, key);
+    let mut session = Session::new(vec![nobody, control.url()], tls, id, key);
     let first = report(&mut session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {

@@ -4,19 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::path::PathBuf;
 
-use joined::{Daemon, Pair, eventually, files, item, says, until};
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
 use serde_json::json;
+use test_support::agent_pair::{Daemon, Pair, files, item, says};
+use test_support::wait::{eventually, until};
 
 const FOLDER: &str = "/srv/manifests";
 
 /// A node with objects `a` and `b` in its folder; gives the file of `a`.
 async fn pair() -> (Pair, Daemon, PathBuf) {
-    let mut pair = Pair::new(&says(Mode::Managed, Some(FOLDER), Transport::Grpc)).await;
+    let mut pair = Pair::new(&says(Mode::Managed, Some(FOLDER), TransportPolicy::Grpc)).await;
     std::fs::create_dir_all(pair.root().join("srv/manifests")).unwrap();
     std::fs::write(pair.root().join("srv/manifests/own.yaml"), OWN).unwrap();
     std::fs::write(pair.root().join("srv/manifests/README"), "not a manifest").unwrap();
@@ -66,7 +65,7 @@ async fn unmanaged_files_stay_and_deletes_take_only_what_was_put() {
     assert!(pair.root().join("srv/manifests/README").exists());
     assert_eq!(files(&pair.root().join("srv/manifests")).len(), 3);
     // A node that leaves managed mode keeps its files as they are.
-    pair.publish(&says(Mode::Off, None, Transport::Grpc)).await;
+    pair.publish(&says(Mode::Off, None, TransportPolicy::Grpc)).await;
     until("the node is off", async || (pair.status()["mode"] == "off").then_some(())).await;
     until("nothing of the control plane's is kept", async || {
         (pair.status()["theirObjects"] == 0).then_some(())
@@ -78,7 +77,7 @@ async fn unmanaged_files_stay_and_deletes_take_only_what_was_put() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leave_that_cannot_be_read_is_none() {
     let (mut pair, daemon, file) = pair().await;
-    let mut unreadable = says(Mode::Managed, Some(FOLDER), Transport::Grpc);
+    let mut unreadable = says(Mode::Managed, Some(FOLDER), TransportPolicy::Grpc);
     unreadable.unreadable = true;
     pair.publish(&unreadable).await;
     until("the node is off and says why", async || {
@@ -90,7 +89,7 @@ async fn a_leave_that_cannot_be_read_is_none() {
     assert!(daemon.end().await.success());
     // The agent begins with it as well.
     let daemon = pair.daemon();
-    pair.publish(&says(Mode::Managed, Some(FOLDER), Transport::Grpc)).await;
+    pair.publish(&says(Mode::Managed, Some(FOLDER), TransportPolicy::Grpc)).await;
     until("the node is managed again", async || {
         let status = pair.status();
         (status["mode"] == "managed" && status["problems"].as_object()?.is_empty()).then_some(())

@@ -4,24 +4,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod handlers;
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use agent::opening::Opener;
 use agent::session::Session;
 use agent::sync::transport::{Links, Parts};
-use control::{Control, Reply, key, now, problem};
-use handlers::{Node, eventually, policy};
 use http::request::Parts as Head;
 use model::policy::Policy;
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
 use model::{Hostname, NodeId};
 use net::accept::Connection;
 use net::tls::ClientKey;
 use spool::Disk;
+use test_support::agent_links::{Node, policy};
+use test_support::scripted::{Control, Reply, key, now, problem};
+use test_support::wait::eventually;
+use tokio::sync::watch;
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
 
@@ -58,16 +56,16 @@ fn is_bound(head: &Head) {
     assert!(signed.verify(target, &key(1).public(), now()).is_err(), "it is no request of its own");
 }
 
-async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
     let deaf = Deaf::default();
     let answers = deaf.clone();
     let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = Arc::new(key(1));
     let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
-    let tls = net::tls::client(control.ca.cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
+    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(own.public().as_bytes());
-    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url.clone()], tls, id, own)));
+    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url()], tls, id, own)));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
     let links = Links::start(Parts {
@@ -75,8 +73,8 @@ async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::T
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),
         view: node.view.clone(),
-        words: node.words.clone(),
-        policy: Policy { transport, ..Policy::default() },
+        daemon: node.daemon.clone(),
+        policy: watch::channel(Policy { transport, ..Policy::default() }).1,
         instance: "i1".to_owned(),
         seed: 1,
     });
@@ -85,7 +83,7 @@ async fn links(transport: Transport) -> (Deaf, Node, Links, Control, tempfile::T
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_best_that_works_is_taken() {
-    let (deaf, _node, links, _control, _temp) = links(Transport::Stream).await;
+    let (deaf, _node, links, _control, _temp) = links(TransportPolicy::Stream).await;
     links.requested();
     eventually("posts are tried at last", || deaf.asked().contains(&route::EVENTS.to_owned())).await;
     let asked = deaf.asked();
@@ -100,7 +98,7 @@ async fn the_best_that_works_is_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_named_is_tried_alone_with_growing_waits() {
-    let (deaf, _node, links, _control, _temp) = links(Transport::Grpc).await;
+    let (deaf, _node, links, _control, _temp) = links(TransportPolicy::Grpc).await;
     eventually("it is tried three times", || deaf.asked().len() >= 3).await;
     assert!(deaf.asked().iter().all(|path| path == route::SUBSCRIBE), "{:?}", deaf.asked());
     links.stop().await;
@@ -108,7 +106,7 @@ async fn one_that_is_named_is_tried_alone_with_growing_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_opened_without_need() {
-    let (deaf, node, links, _control, _temp) = links(Transport::Auto).await;
+    let (deaf, node, links, _control, _temp) = links(TransportPolicy::Auto).await;
     eventually("the node knows its rules", || node.view.shown().mode == Mode::Managed).await;
     assert_eq!(deaf.asked(), Vec::<String>::new());
     links.requested();

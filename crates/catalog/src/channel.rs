@@ -2,7 +2,7 @@
 
 use model::Fields;
 use model::policy::Policy;
-use model::replication::Transport;
+use model::replication::TransportPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::duration;
@@ -30,7 +30,7 @@ pub struct ChannelSettings {
     pub metered: bool,
     /// How events travel (SYN-1, SYN-10).
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: TransportPolicy,
 }
 
 /// The most jitter, in percent.
@@ -50,25 +50,9 @@ impl ChannelSettings {
             bundle_max_age_secs: 24 * 3600,
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
-            transport: Transport::Auto,
+            transport: TransportPolicy::Auto,
         }
     }
-}
-
-/// The ways in which events travel, by their words.
-pub const TRANSPORTS: [(&str, Transport); 6] = [
-    ("auto", Transport::Auto),
-    ("poll", Transport::Poll),
-    ("stream", Transport::Stream),
-    ("grpc", Transport::Grpc),
-    ("websocket", Transport::Websocket),
-    ("sse", Transport::Sse),
-];
-
-/// The word for a transport.
-pub fn transport_word(transport: Transport) -> &'static str {
-    let found = TRANSPORTS.iter().find(|(_, known)| *known == transport);
-    found.map_or("auto", |(word, _)| word)
 }
 
 /// A policy as named texts, for people.
@@ -80,7 +64,7 @@ pub fn fields(policy: &Policy) -> Fields {
         ("converge".to_owned(), time(policy.converge_secs)),
         ("bundle_max_age".to_owned(), time(policy.bundle_max_age_secs)),
         ("offline_grace".to_owned(), time(policy.offline_grace_secs)),
-        ("transport".to_owned(), transport_word(policy.transport).to_owned()),
+        ("transport".to_owned(), policy.transport.to_string()),
     ]);
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());

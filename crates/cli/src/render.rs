@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{channel, delegation, sync};
+use catalog::{delegation, sync};
 use clap::Args;
 use converge::{BoundModule, BoundResource, Desired};
 use model::canonical::CanonicalError;
-use model::replication::{SyncPolicy, Transport};
+use model::replication::{SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Fields};
 use resolve::Specialized;
 use serde::Serialize;
 
-use crate::args::Connect;
 use crate::bound::{self, NodeSet};
 use crate::check;
+use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
@@ -90,7 +90,7 @@ struct Rendered {
     #[serde(skip_serializing_if = "Option::is_none")]
     environment: Option<String>,
     observe: bool,
-    transport: Transport,
+    transport: TransportPolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncPolicy>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -230,8 +230,8 @@ fn text(rendered: &Rendered, screen: Screen) -> String {
 
 /// What the node may synchronize, and what it may be asked for.
 fn granted(out: &mut String, rendered: &Rendered, screen: Screen) {
-    if rendered.transport != Transport::Auto {
-        out.push_str(&format!("transport: {}\n", channel::transport_word(rendered.transport)));
+    if rendered.transport != TransportPolicy::Auto {
+        out.push_str(&format!("transport: {}\n", rendered.transport));
     }
     if let Some(policy) = &rendered.sync {
         out.push_str(&format!("\n{}\n", screen.mark(Mark::Bold, "synchronization")));

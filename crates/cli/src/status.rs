@@ -8,8 +8,8 @@ use serde::Serialize;
 use server::Posture;
 use server::api::{CauseView, StatusView};
 
-use crate::args::Connect;
 use crate::clock::{ago, now, short};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{counted, known};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::replication::Transport;
+use crate::replication::TransportPolicy;
 
 /// Content of the object of kind `Policy` named `channel` (CNV-4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +25,11 @@ pub struct Policy {
     pub metered: bool,
     /// How events travel.
     #[serde(default, skip_serializing_if = "is_auto")]
-    pub transport: Transport,
+    pub transport: TransportPolicy,
 }
 
-fn is_auto(transport: &Transport) -> bool {
-    *transport == Transport::Auto
+fn is_auto(transport: &TransportPolicy) -> bool {
+    *transport == TransportPolicy::Auto
 }
 
 impl Default for Policy {
@@ -41,7 +41,7 @@ impl Default for Policy {
             bundle_max_age_secs: 24 * 3600,
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
-            transport: Transport::Auto,
+            transport: TransportPolicy::Auto,
         }
     }
 }

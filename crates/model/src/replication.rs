@@ -27,10 +27,55 @@ pub enum Mismatch {
     Upsert,
 }
 
-/// How events travel (SYN-1).
+/// What carries a link between agent and control plane (SYN-1), the same at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportKind {
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// A WebSocket over HTTP/1.1.
+    Websocket,
+    /// Server-sent events, with posts up.
+    Sse,
+    /// Posts and their answers.
+    Poll,
+}
+
+impl TransportKind {
+    /// All of them.
+    pub const ALL: [TransportKind; 4] =
+        [TransportKind::Grpc, TransportKind::Websocket, TransportKind::Sse, TransportKind::Poll];
+    /// Those that stay open, in the order in which an agent tries them.
+    pub const STREAMS: [TransportKind; 3] =
+        [TransportKind::Grpc, TransportKind::Websocket, TransportKind::Sse];
+
+    /// Its name in settings, logs, status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TransportKind::Grpc => "grpc",
+            TransportKind::Websocket => "websocket",
+            TransportKind::Sse => "sse",
+            TransportKind::Poll => "poll",
+        }
+    }
+
+    /// It stays open.
+    pub fn is_stream(self) -> bool {
+        self != TransportKind::Poll
+    }
+}
+
+impl std::fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A channel's setting of how its nodes synchronize (SYN-1, SYN-10): which transports an agent
+/// tries, and whether it keeps one open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum TransportPolicy {
     /// Poll; open the best stream that works while there is work for one (SYN-10).
     #[default]
     Auto,
@@ -44,6 +89,63 @@ pub enum Transport {
     Websocket,
     /// Keep server-sent events open.
     Sse,
+}
+
+impl TransportPolicy {
+    /// All settings.
+    pub const ALL: [TransportPolicy; 6] = [
+        TransportPolicy::Auto,
+        TransportPolicy::Poll,
+        TransportPolicy::Stream,
+        TransportPolicy::Grpc,
+        TransportPolicy::Websocket,
+        TransportPolicy::Sse,
+    ];
+
+    /// Its word in a fleet repo.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TransportPolicy::Auto => "auto",
+            TransportPolicy::Poll => "poll",
+            TransportPolicy::Stream => "stream",
+            TransportPolicy::Grpc => "grpc",
+            TransportPolicy::Websocket => "websocket",
+            TransportPolicy::Sse => "sse",
+        }
+    }
+
+    /// The streams that an agent may open, in the order in which it tries them. Polls are
+    /// possible under every policy, between streams and without one (SYN-11).
+    pub fn streams(self) -> &'static [TransportKind] {
+        match self {
+            TransportPolicy::Auto | TransportPolicy::Stream => &TransportKind::STREAMS,
+            TransportPolicy::Poll => &[],
+            TransportPolicy::Grpc => &[TransportKind::Grpc],
+            TransportPolicy::Websocket => &[TransportKind::Websocket],
+            TransportPolicy::Sse => &[TransportKind::Sse],
+        }
+    }
+
+    /// Whether a link over this transport is one that the policy wants.
+    pub fn allows(self, kind: TransportKind) -> bool {
+        kind == TransportKind::Poll || self.streams().contains(&kind)
+    }
+
+    /// Whether a stream is kept open when nothing moves.
+    pub fn keeps_open(self) -> bool {
+        !matches!(self, TransportPolicy::Auto | TransportPolicy::Poll)
+    }
+
+    /// Whether exactly one stream is named, so that there is no other to fall back on.
+    pub fn names_one(self) -> bool {
+        self.streams().len() == 1
+    }
+}
+
+impl std::fmt::Display for TransportPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The content of the object of kind `Sync`: the release's leave to synchronize objects.

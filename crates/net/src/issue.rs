@@ -5,8 +5,8 @@ use std::time::Duration;
 use model::{Digest, Hostname, NodeId, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SanType,
-    SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
+    PublicKeyData, SanType, SerialNumber, SignatureAlgorithm,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use time_of::at;
@@ -177,10 +177,13 @@ impl Ca {
     ) -> Result<Certified, IssueError> {
         let mut params = leaf(name, &identity::operator_uri(name), serial, now, OWN_LIFE)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign_new(params)
+        self.sign_new(params, &PKCS_ED25519)
     }
 
-    /// Issues the control plane's own certificate for these names and addresses.
+    /// Issues the control plane's own certificate for these names and addresses, with a new key.
+    ///
+    /// The key is ecdsa-p256: BoringSSL, which stock gRPC clients link, refuses a server whose
+    /// own certificate is ed25519 (SYN-1). It takes the ed25519 CA above it.
     ///
     /// # Errors
     /// When a name cannot be in a certificate.
@@ -196,11 +199,15 @@ impl Ca {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         validity(&mut params, now, OWN_LIFE)?;
-        self.sign_new(params)
+        self.sign_new(params, &PKCS_ECDSA_P256_SHA256)
     }
 
-    fn sign_new(&self, params: CertificateParams) -> Result<Certified, IssueError> {
-        let key = KeyPair::generate_for(&PKCS_ED25519).map_err(IssueError::Sign)?;
+    fn sign_new(
+        &self,
+        params: CertificateParams,
+        algorithm: &'static SignatureAlgorithm,
+    ) -> Result<Certified, IssueError> {
+        let key = KeyPair::generate_for(algorithm).map_err(IssueError::Sign)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(IssueError::Sign)?;
         Ok(Certified { cert_pem: cert.pem(), key_pem: Zeroizing::new(key.serialize_pem()) })
     }

@@ -1,8 +1,6 @@
 //! SYN-1, IDN-4: a request's body goes on while its response comes; both ends name the TLS session alike.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -13,7 +11,8 @@ use hyper::body::{Frame, Incoming};
 use net::accept::{Connection, Limits};
 use net::client::Client;
 use net::stream::Piece;
-use support::{PATIENCE, Server, soon};
+use test_support::tls_server::TlsServer;
+use test_support::wait::{DEADLINE, soon};
 
 type Answer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
@@ -41,16 +40,16 @@ async fn echo(request: Request<Incoming>) -> Answer {
     )))
 }
 
-fn request(server: &Server, path: &str) -> Request<()> {
+fn request(server: &TlsServer, path: &str) -> Request<()> {
     Request::post(format!("{}{path}", server.url)).body(()).unwrap()
 }
 
 #[tokio::test]
 async fn chunks_and_trailers_come_while_the_body_goes_on() {
-    let server = Server::start(Limits::default(), false, echo).await;
+    let server = TlsServer::start(Limits::default(), false, echo).await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
     let first = Bytes::from_static(b"first");
-    let mut stream = client.open_stream(request(&server, "/"), first.clone(), PATIENCE).await.unwrap();
+    let mut stream = client.open_stream(request(&server, "/"), first.clone(), DEADLINE).await.unwrap();
     assert_eq!(stream.response.status, 200);
     assert_eq!(soon(stream.receiver.next()).await.unwrap(), Some(Piece::Data(first)));
     for count in 0..200_u32 {
@@ -75,7 +74,7 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
 
 #[tokio::test]
 async fn a_sender_waits_while_nobody_reads() {
-    let server = Server::start(Limits::default(), false, |request: Request<Incoming>| async move {
+    let server = TlsServer::start(Limits::default(), false, |request: Request<Incoming>| async move {
         // The body is held, never read.
         let held = request.into_body();
         let pieces = futures_util::stream::once(async move {
@@ -87,7 +86,7 @@ async fn a_sender_waits_while_nobody_reads() {
     })
     .await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
-    let stream = client.open_stream(request(&server, "/"), Bytes::new(), PATIENCE).await.unwrap();
+    let stream = client.open_stream(request(&server, "/"), Bytes::new(), DEADLINE).await.unwrap();
     let mut sent = 0_usize;
     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
     let patience = std::time::Duration::from_millis(500);
@@ -99,12 +98,12 @@ async fn a_sender_waits_while_nobody_reads() {
 
 #[tokio::test]
 async fn both_ends_name_a_session_alike_and_every_session_otherwise() {
-    let server = Server::start(Limits::default(), false, echo).await;
+    let server = TlsServer::start(Limits::default(), false, echo).await;
     let mut seen = BTreeSet::new();
     for node in [1, 1, 2] {
         let mut client = Client::dial(&server.url, server.node(node)).await.unwrap();
         let ask = Request::get(format!("{}/binding", server.url)).body(Full::default()).unwrap();
-        let told = client.call(ask, 1024, PATIENCE).await.unwrap().into_body();
+        let told = client.call(ask, 1024, DEADLINE).await.unwrap().into_body();
         assert_eq!(&told[..], client.binding());
         assert!(seen.insert(*client.binding()), "two sessions have one name");
     }

@@ -10,6 +10,7 @@ use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
+use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
 use crate::io::{Effect, Identity, Input, Restored, RunOrder};
@@ -329,6 +330,7 @@ impl Node {
             floor,
             time,
             matches: &adopt::takes,
+            features: FEATURES,
         };
         let verdict = adopt::judge(&offer, judge)
             .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));

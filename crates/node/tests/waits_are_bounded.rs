@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Bench, Release, START, answer, offering};
 use model::exchange::Answer;
 use model::policy::Policy;
-use model::replication::Transport;
+use model::replication::TransportPolicy;
 use node::backoff::{FIRST, LONGEST, Spread};
 use node::step::{LONG_CONTACT, MIN_CONTACT};
 use node::{Input, Restored};
@@ -132,7 +132,7 @@ fn a_wild_policy_is_survived() {
             bundle_max_age_secs: secs,
             offline_grace_secs: secs,
             metered: false,
-            transport: Transport::default(),
+            transport: TransportPolicy::default(),
         };
         let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
         for _ in 0..20 {

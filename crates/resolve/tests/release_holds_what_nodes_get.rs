@@ -10,11 +10,12 @@ use catalog::module::{Module, Params};
 use model::canonical;
 use model::chunk::{self, Chunk};
 use model::policy::Policy;
-use model::replication::{Mode, SyncPolicy, Transport};
+use model::replication::{Mode, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, Stamp};
 use resolve::{Changed, Specialized, Tree};
+use trust::feature::Feature;
 use trust::release::Fallback;
 
 const FLEET: &str = "format: 1\nname: test\nchannels:\n  stable: {contact: 5m, jitter: 10%, freshness: 24h}\n  edge: {contact: 1h, freshness: 7d, metered: true}\ndefaults: {channel: stable}\n";
@@ -141,8 +142,8 @@ fn a_set_holds_what_is_granted_to_the_node() {
     let policy = |node| -> Policy {
         canonical::parse_canonical(&object(&built, node, Kind::POLICY, "channel").unwrap()).unwrap()
     };
-    assert_eq!(policy("edge-3.test").transport, Transport::Websocket);
-    assert_eq!(policy("web-1.test").transport, Transport::Auto);
+    assert_eq!(policy("edge-3.test").transport, TransportPolicy::Websocket);
+    assert_eq!(policy("web-1.test").transport, TransportPolicy::Auto);
 }
 
 #[test]
@@ -214,4 +215,17 @@ fn an_empty_fleet_is_a_release_too() {
     let (chunks, contents) = walk(&built);
     assert_eq!((chunks.len(), contents.len()), (1, 0));
     assert_eq!(built.selection(), &Selection::default());
+}
+
+#[test]
+fn a_release_requires_what_it_uses() {
+    const TABLE: &[Feature] = &[
+        Feature { name: "z-files", resource_types: &["file"] },
+        Feature { name: "a-files", resource_types: &["symlink", "file"] },
+        Feature { name: "units", resource_types: &["unit"] },
+    ];
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    assert_eq!(built.requires(TABLE), ["a-files", "z-files"], "sorted, and nothing that is not used");
+    assert!(built.requires(trust::feature::FEATURES).is_empty(), "every agent has what this fleet uses");
 }

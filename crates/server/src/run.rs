@@ -1,5 +1,6 @@
 //! Starting and stopping a control plane.
 
+use model::replication::TransportKind;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,7 +17,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::hub::TransportKind;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Arc;
 
 use model::replication::Mode;
@@ -12,12 +10,12 @@ use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
 use streams::MemoryLinkHandler;
-use support::link::{handler, linked, policy};
-use support::release::params;
-use support::synced::{delegation, publish};
-use support::wait::until;
-use support::{Fleet, Member, Operator};
 use sync::link::Outcome;
+use test_support::fleet::link::{handler, linked, policy};
+use test_support::fleet::release::params;
+use test_support::fleet::synced::{delegation, publish};
+use test_support::fleet::{Fleet, Member, Operator};
+use test_support::wait::until;
 
 /// State, how far behind, and how many objects go down.
 async fn stands(operator: &mut Operator) -> (String, u64, u64) {
@@ -123,10 +121,10 @@ async fn a_node_that_synchronizes_nothing_is_off_while_work_waits_for_it() {
     operator.actions_when("web-1", 1).await;
     assert_eq!(stands(&mut operator).await, is("off", 0, 0));
     // It is asked for a link all the same.
-    assert!(node.check_in(&support::quiet()).await.unwrap().stream_requested);
+    assert!(node.check_in(&test_support::fleet::quiet()).await.unwrap().stream_requested);
     fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
     assert_eq!(stands(&mut fleet.operator().await).await, is("off", 0, 0));
-    assert!(node.check_in(&support::quiet()).await.unwrap().stream_requested);
+    assert!(node.check_in(&test_support::fleet::quiet()).await.unwrap().stream_requested);
 }

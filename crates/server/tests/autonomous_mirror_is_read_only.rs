@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::replication::Mode;
 use serde_json::json;
 use server::api::objects::{Became, Results, SyncsView};
-use support::Fleet;
-use support::release::params;
-use support::synced::{managed, manifest, publish, sync_object};
+use test_support::fleet::Fleet;
+use test_support::fleet::release::params;
+use test_support::fleet::synced::{managed, manifest, publish, sync_object};
 use wire::Code;
 
-async fn fleet_of_modes() -> (Fleet, support::Operator) {
+async fn fleet_of_modes() -> (Fleet, test_support::fleet::Operator) {
     let fleet = Fleet::start().await;
     for name in ["own-1", "web-1", "off-1", "new-1"] {
         fleet.node(name).await;

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +12,14 @@ use model::{Digest, Stub};
 use streams::LinkCommand;
 use streams::open::OpenError;
 use streams::task::{LinkTransport, orders, run_link};
-use support::link::{config, grpc, handler, item, link_name, linked, opener, publish_mode, running};
-use support::wait::eventually;
-use support::{Fleet, Member, now};
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
 use sync::link::Link;
 use sync::{Frame, Role};
+use test_support::fleet::link::{
+    config, grpc, handler, item, link_name, linked, opener, publish_mode, running,
+};
+use test_support::fleet::{Fleet, Member, now};
+use test_support::wait::eventually;
 
 /// A fleet with one node in a mode.
 async fn fleet(mode: Mode) -> (Fleet, Member) {

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::replication::Mode;
 use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectsView, Results, SyncsView};
-use support::link::{config, handler, item, linked, publish_mode, running, websocket};
-use support::wait::{eventually, until};
-use support::{Fleet, Operator, now};
+use test_support::fleet::link::{config, handler, item, linked, publish_mode, running, websocket};
+use test_support::fleet::{Fleet, Operator, now};
+use test_support::wait::{eventually, until};
 
 fn manifest(name: &str, text: &str) -> Value {
     json!({"apiVersion": "test/v1", "kind": "Item",

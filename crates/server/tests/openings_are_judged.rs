@@ -5,8 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -19,11 +17,11 @@ use server::api::objects::{Resynced, SyncsView};
 use streams::LinkCommand;
 use streams::open::OpenError;
 use streams::task::LinkTransport;
-use support::link::{Sse, grpc, handler, hello, item, linked, post, publish_mode};
-use support::wait::until;
-use support::{Fleet, Member, now, quiet};
 use sync::Frame;
 use sync::frame::{GoAway, Have, Hello, Interop};
+use test_support::fleet::link::{Sse, grpc, handler, hello, item, linked, post, publish_mode};
+use test_support::fleet::{Fleet, Member, now, quiet};
+use test_support::wait::until;
 use wire::Code;
 use wire::cloudevents::PRINCIPAL;
 

@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use http::Method;
 use model::Digest;
-use support::{Fleet, call, refused};
+use test_support::fleet::{Fleet, call, refused};
 use wire::Code;
 use wire::route::{self, Access, ROUTES};
 

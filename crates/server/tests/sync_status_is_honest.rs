@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Arc;
 
 use model::replication::Mode;
 use server::api::objects::{SyncView, SyncsView};
 use streams::MemoryLinkHandler;
-use support::link::{handler, item, linked, publish_mode};
-use support::wait::until;
-use support::{Fleet, Member, Operator, now};
 use sync::link::Outcome;
+use test_support::fleet::link::{handler, item, linked, publish_mode};
+use test_support::fleet::{Fleet, Member, Operator, now};
+use test_support::wait::until;
 
 async fn fleet(mode: Mode) -> (Fleet, Operator, Member) {
     let fleet = Fleet::start().await;

@@ -11,7 +11,6 @@ use streams::LinkHandler;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{Batch, Counters, Link, Note, Outcome, Standing};
 use sync::{Content, Feed, Frame, Replica, Side};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -19,7 +18,7 @@ use super::reconciler::ObjectReconciler;
 use super::sets::Sets;
 use super::view::View;
 use crate::clock::now;
-use crate::daemon::DaemonEvent;
+use crate::events::DaemonHandle;
 use crate::render::chain;
 
 /// One link's end at the node.
@@ -27,7 +26,7 @@ pub struct AgentLinkHandler {
     sets: Arc<Sets>,
     reconciler: ObjectReconciler,
     view: Arc<View>,
-    words: UnboundedSender<DaemonEvent>,
+    daemon: DaemonHandle,
     /// The rules that the link was opened under.
     rules: u64,
     state: Mutex<State>,
@@ -52,10 +51,10 @@ impl AgentLinkHandler {
         sets: Arc<Sets>,
         reconciler: ObjectReconciler,
         view: Arc<View>,
-        words: UnboundedSender<DaemonEvent>,
+        daemon: DaemonHandle,
         rules: u64,
     ) -> AgentLinkHandler {
-        AgentLinkHandler { sets, reconciler, view, words, rules, state: Mutex::default() }
+        AgentLinkHandler { sets, reconciler, view, daemon, rules, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -150,7 +149,7 @@ impl LinkHandler for AgentLinkHandler {
                     let _ = asker.send(*answer);
                 }
             }
-            Frame::StateUpdated => drop(self.words.send(DaemonEvent::Contact)),
+            Frame::StateUpdated => self.daemon.contact(),
             Frame::Approve => self.reconciler.approve(),
             _ => {}
         }

@@ -11,6 +11,7 @@ mod place;
 pub mod posts;
 pub mod reconciler;
 pub mod sets;
+mod signals;
 pub mod transport;
 pub mod transports;
 pub mod view;
@@ -26,11 +27,11 @@ use model::policy::Policy;
 use model::replication::SyncPolicy;
 use model::work::Delegation;
 use node::Adoption;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::daemon::DaemonEvent;
 use crate::delegated::Delegated;
+use crate::events::DaemonHandle;
 use crate::opening::Opener;
 use crate::render::chain;
 use crate::session::Signer;
@@ -69,7 +70,7 @@ pub struct Parts {
     /// Opens transports.
     pub opener: Opener,
     /// The way to the daemon.
-    pub words: UnboundedSender<DaemonEvent>,
+    pub daemon: DaemonHandle,
     /// Spreads waits.
     pub seed: u64,
 }
@@ -81,6 +82,7 @@ pub struct Synchronization {
     reconciler: ObjectReconciler,
     work: WorkHandle,
     links: Links,
+    policy: watch::Sender<Policy>,
     view: Arc<View>,
     writer: JoinHandle<()>,
 }
@@ -91,12 +93,12 @@ impl Synchronization {
     /// # Errors
     /// When the state cannot be used.
     pub fn start(parts: Parts) -> Result<Synchronization, StartError> {
-        let Parts { durable, host, signer, opener, words, seed } = parts;
+        let Parts { durable, host, signer, opener, daemon, seed } = parts;
         let sets = Arc::new(Sets::open(durable.clone())?);
         let view = Arc::new(View::default());
         let adoption = durable.adoption()?;
         let policy = adoption.as_ref().map(|adoption| durable.policy(adoption)).transpose()?;
-        let policy = policy.unwrap_or_default();
+        let policy = watch::Sender::new(policy.unwrap_or_default());
         let says =
             |adoption| (sync_policy(&durable, &view, adoption), delegations(&durable, &view, adoption));
         let (sync, delegations) = adoption.as_ref().map(says).unwrap_or_default();
@@ -108,7 +110,7 @@ impl Synchronization {
             host,
             signer,
             view: view.clone(),
-            words: words.clone(),
+            daemon: daemon.clone(),
             delegated: delegated.clone(),
         })?;
         let reconciler = ObjectReconciler::start(reconciler::Parts {
@@ -125,13 +127,13 @@ impl Synchronization {
             sets,
             reconciler: reconciler.clone(),
             view: view.clone(),
-            words,
-            policy,
+            daemon,
+            policy: policy.subscribe(),
             instance,
             seed,
         });
         let writer = tokio::spawn(write_view(view.clone(), durable.clone()));
-        Ok(Synchronization { durable, delegated, reconciler, work, links, view, writer })
+        Ok(Synchronization { durable, delegated, reconciler, work, links, policy, view, writer })
     }
 
     /// Adopts a release: from then on its leave to synchronize, its delegations and its
@@ -144,7 +146,7 @@ impl Synchronization {
         let policy = self.delegated.adopt(|| self.durable.adopt(adoption), says)?;
         self.reconciler.held(sync_policy(&self.durable, &self.view, adoption));
         self.work.held();
-        self.links.held(policy.clone());
+        self.policy.send_replace(policy.clone());
         Ok(policy)
     }
 

@@ -11,14 +11,14 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn};
 use model::log::Cursor;
 use model::policy::Policy;
-use model::replication::Transport;
+use model::replication::TransportKind;
 use model::{Kind, Timestamp};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
 use sync::backoff::{ReconnectPolicy, poll_at};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -26,11 +26,12 @@ use super::handler::AgentLinkHandler;
 use super::posts;
 use super::reconciler::{ObjectReconciler, Rules};
 use super::sets::Sets;
-use super::transports::{TransportKind, TransportSelector};
+use super::signals::{LinkSignal, LinkSignaller, LinkSignals};
+use super::transports::TransportSelector;
 use super::view::View;
 use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
-use crate::daemon::DaemonEvent;
+use crate::events::DaemonHandle;
 use crate::opening::{OpenError, Opener};
 use crate::render::chain;
 
@@ -55,16 +56,6 @@ const LONGEST_WAIT: Duration = sync::backoff::LONGEST_ASKED;
 /// How long a stop may take: the last words of a link.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 
-/// What links are told by the daemon.
-enum Told {
-    /// Work waits at the control plane.
-    Requested,
-    /// The control plane answered a call.
-    Reached,
-    /// Another release is held.
-    Policy(Policy),
-}
-
 /// The link that is open.
 #[derive(Clone)]
 struct Open {
@@ -77,7 +68,7 @@ type Current = Arc<Mutex<Option<Open>>>;
 
 /// The daemon's way to its links.
 pub struct Links {
-    told: mpsc::UnboundedSender<Told>,
+    signaller: LinkSignaller,
     stop: watch::Sender<bool>,
     current: Current,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -94,9 +85,9 @@ pub struct Parts {
     /// What is shown.
     pub view: Arc<View>,
     /// The way to the daemon.
-    pub words: mpsc::UnboundedSender<DaemonEvent>,
-    /// The channel's settings.
-    pub policy: Policy,
+    pub daemon: DaemonHandle,
+    /// The channel's settings in the release that is held.
+    pub policy: watch::Receiver<Policy>,
     /// The instance of this process.
     pub instance: String,
     /// Spreads waits.
@@ -106,10 +97,11 @@ pub struct Parts {
 impl Links {
     /// Starts the task that opens and closes links.
     pub fn start(parts: Parts) -> Links {
-        let (told, inbox) = mpsc::unbounded_channel();
+        let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let Parts { opener, sets, reconciler, view, words, policy, instance, seed } = parts;
+        let Parts { opener, sets, reconciler, view, daemon, policy: mut held, instance, seed } = parts;
+        let policy = held.borrow_and_update().clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
             opener,
@@ -117,10 +109,10 @@ impl Links {
             rules: reconciler.rules(),
             reconciler,
             view,
-            words,
+            daemon,
             policy,
             instance,
-            told: inbox,
+            signals: signaller.signals(held),
             stopped: stopped.clone(),
             current: current.clone(),
             transports: TransportSelector::default(),
@@ -139,27 +131,17 @@ impl Links {
             async move { manager.lock().await.run().await }
         };
         let task = Mutex::new(Some(tokio::spawn(watched(view, stopped, AFTER_PANIC, begin))));
-        Links { told, stop, current, task }
+        Links { signaller, stop, current, task }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
     pub fn requested(&self) {
-        self.tell(Told::Requested);
+        self.signaller.requested();
     }
 
     /// The control plane answered a call.
     pub fn reached(&self) {
-        self.tell(Told::Reached);
-    }
-
-    /// Another release is held.
-    pub fn held(&self, policy: Policy) {
-        self.tell(Told::Policy(policy));
-    }
-
-    fn tell(&self, told: Told) {
-        // Closed only after a stop.
-        let _ = self.told.send(told);
+        self.signaller.reached();
     }
 
     /// Whether check-ins can go over an open stream.
@@ -205,10 +187,10 @@ struct Manager {
     reconciler: ObjectReconciler,
     rules: watch::Receiver<Rules>,
     view: Arc<View>,
-    words: mpsc::UnboundedSender<DaemonEvent>,
+    daemon: DaemonHandle,
     policy: Policy,
     instance: String,
-    told: mpsc::UnboundedReceiver<Told>,
+    signals: LinkSignals,
     stopped: watch::Receiver<bool>,
     current: Current,
     transports: TransportSelector,
@@ -250,7 +232,7 @@ impl Manager {
             let at = plan.map_or_else(|| from_now(LONGEST_SLEEP), |(at, _)| at);
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
-                Some(told) = self.told.recv() => self.take(told),
+                signal = self.signals.next() => self.take(signal),
                 Ok(()) = self.rules.changed() => self.reconnect.at_once(self.now()),
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
@@ -267,11 +249,11 @@ impl Manager {
         }
     }
 
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Requested => self.requested = true,
-            Told::Reached => self.reconnect.reached(self.now()),
-            Told::Policy(policy) => {
+    fn take(&mut self, signal: LinkSignal) {
+        match signal {
+            LinkSignal::Requested => self.requested = true,
+            LinkSignal::Reached => self.reconnect.reached(self.now()),
+            LinkSignal::Policy(policy) => {
                 let transport = policy.transport;
                 if transport != self.policy.transport {
                     self.reconnect.at_once(self.now());
@@ -303,11 +285,6 @@ impl Manager {
         self.requested || (own.seq > 0 && self.acked.as_ref() != Some(&own))
     }
 
-    /// Whether the policy wants a stream even when nothing moves.
-    fn keeps_open(&self) -> bool {
-        !matches!(self.policy.transport, Transport::Auto | Transport::Poll)
-    }
-
     /// Which link is to be opened next, and when.
     fn plan(&self) -> Option<(Instant, TransportKind)> {
         if self.rules.borrow().number == 0 {
@@ -315,9 +292,9 @@ impl Manager {
         }
         let (now, needed) = (Instant::now(), self.is_needed());
         let best = self.transports.next(self.policy.transport, now);
-        let wanted = needed || (self.keeps_open() && best.is_stream());
+        let wanted = needed || (self.policy.transport.keeps_open() && best.is_stream());
         let first = wanted.then_some((self.instant(self.reconnect.not_before()), best));
-        let poll = self.keeps_open().then(|| self.poll_at()).flatten();
+        let poll = self.policy.transport.keeps_open().then(|| self.poll_at()).flatten();
         first.into_iter().chain(poll.map(|at| (at, TransportKind::Poll))).min_by_key(|(at, _)| *at)
     }
 
@@ -359,23 +336,7 @@ impl Manager {
             self.opener.next_url().await;
         }
         let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
-        self.wait(other && !self.names_one(), error.retry_after(), unreached);
-    }
-
-    /// The policy names one transport.
-    fn names_one(&self) -> bool {
-        matches!(self.policy.transport, Transport::Grpc | Transport::Websocket | Transport::Sse)
-    }
-
-    /// Whether the channel's transport goes by this transport_kind, or falls back on it.
-    fn is_wanted(&self, transport_kind: TransportKind) -> bool {
-        match self.policy.transport {
-            Transport::Auto | Transport::Stream => true,
-            Transport::Poll => transport_kind == TransportKind::Poll,
-            Transport::Grpc => matches!(transport_kind, TransportKind::Grpc | TransportKind::Poll),
-            Transport::Websocket => matches!(transport_kind, TransportKind::Websocket | TransportKind::Poll),
-            Transport::Sse => matches!(transport_kind, TransportKind::Sse | TransportKind::Poll),
-        }
+        self.wait(other && !self.policy.transport.names_one(), error.retry_after(), unreached);
     }
 
     fn wait(&mut self, at_once: bool, at_least: Option<Duration>, unreached: bool) {
@@ -399,9 +360,9 @@ impl Manager {
     /// Runs a link to its end.
     async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind, name: &str) {
         let rules = self.rules.borrow_and_update().clone();
-        let (sets, words) = (self.sets.clone(), self.words.clone());
+        let (sets, daemon) = (self.sets.clone(), self.daemon.clone());
         let handler =
-            AgentLinkHandler::new(sets, self.reconciler.clone(), self.view.clone(), words, rules.number);
+            AgentLinkHandler::new(sets, self.reconciler.clone(), self.view.clone(), daemon, rules.number);
         let handler = Arc::new(handler);
         let link = Box::new(Link::new(self.config(transport_kind, &rules), Timestamp(0)));
         let (orders, taken) = task::orders();
@@ -419,15 +380,14 @@ impl Manager {
         let mut closing = Closing::No;
         let mut stopped = self.stopped.clone();
         let ended = loop {
-            let rests = matches!(self.policy.transport, Transport::Auto | Transport::Poll)
-                || transport_kind == TransportKind::Poll;
+            let rests = !self.policy.transport.keeps_open() || transport_kind == TransportKind::Poll;
             let look = if transport_kind == TransportKind::Poll { POLL_LOOK } else { LOOK };
             let asked = tokio::select! {
                 ended = &mut running => break ended,
-                Some(told) = self.told.recv() => {
-                    self.take(told);
+                signal = self.signals.next() => {
+                    self.take(signal);
                     // Another transport than the channel now names is left at once.
-                    match closing != Closing::No || self.is_wanted(transport_kind) {
+                    match closing != Closing::No || self.policy.transport.allows(transport_kind) {
                         true => continue,
                         false => Closing::Rules,
                     }
@@ -495,7 +455,7 @@ impl Manager {
         }
         if ended.code == "mode" || ended.message.starts_with("mode:") {
             // The control plane points to another release than the one held here.
-            let _ = self.words.send(DaemonEvent::Contact);
+            self.daemon.contact();
         }
         self.wait_after(ended, transport_kind, closing, lived);
     }
@@ -526,7 +486,7 @@ impl Manager {
             // The whole fleet may have lost its links with this one (SYN-13).
             return self.reconnect.lost(self.now(), at_least);
         }
-        self.wait(other && !self.names_one(), at_least, false);
+        self.wait(other && !self.policy.transport.names_one(), at_least, false);
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
-use model::replication::{Mode, Transport};
+use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
 use sync::link::Counters;
 
@@ -32,7 +32,7 @@ pub struct SyncView {
     /// Who is the source of truth.
     pub mode: Mode,
     /// How events may travel.
-    pub transport: Transport,
+    pub transport: TransportPolicy,
     /// The folder of manifests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
@@ -231,7 +231,7 @@ impl fmt::Display for SyncView {
             Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
             None => writeln!(f, "synchronization {mode}")?,
         }
-        let transport = catalog::channel::transport_word(self.transport);
+        let transport = self.transport;
         match (&self.link, self.since) {
             (Some(link), Some(since)) => {
                 writeln!(f, "link           {link} since {since} (transport {transport})")?;

@@ -8,6 +8,7 @@ use model::delta::{Delta, render};
 use model::{Fields, canonical};
 use resolve::release::{Built, ReleaseError};
 use serde::{Serialize, Serializer};
+use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
 use super::one::{One, Reader};
@@ -59,6 +60,9 @@ pub struct Compared {
     pub observe: usize,
     /// Patterns that get something else and classify no enrolled node.
     pub patterns: usize,
+    /// Features that agents must have to take the new release.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
     /// The biggest first.
     pub groups: Vec<Group>,
 }
@@ -166,7 +170,8 @@ pub async fn group(
     let patterns = population.changed.len() - change;
     let observing = groups.iter().filter(|group| group.observe && !group.pattern);
     let observe = observing.map(|group| group.count).sum();
-    Ok(Compared { from, nodes, same: nodes.saturating_sub(change), change, observe, patterns, groups })
+    let (same, requires) = (nodes.saturating_sub(change), built.requires(FEATURES));
+    Ok(Compared { from, nodes, same, change, observe, patterns, requires, groups })
 }
 
 /// Binds every node; those are alike whose differences read alike.

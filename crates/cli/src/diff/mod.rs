@@ -14,8 +14,8 @@ use lang::pattern::PatternError;
 use resolve::release::Builder;
 use resolve::{Changed, Fleet};
 
-use crate::args::Connect;
 use crate::check;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::folder::Folder;
@@ -26,6 +26,7 @@ use crate::screen::{Screen, aside};
 
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group, GroupError, Line};
+pub(crate) use text::required;
 
 const AFTER: &str = "\
 Nodes to which the same happens are one group; the first of them shows it, resource by

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::replication::Mode;
 use server::api::objects::{Resync, Resynced, SyncView};
 
-use crate::args::Connect;
 use crate::clock::{ago, now};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::CallError;

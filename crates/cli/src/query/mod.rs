@@ -8,7 +8,7 @@ use model::work::Work;
 use plane::work::{BEGIN_SECS, Share, TaskSpec};
 use server::api::work::{NewTask, TaskNodeView, TaskView};
 
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;

@@ -7,7 +7,7 @@ use server::api::work::{OutputView, TaskView};
 
 use super::waits::Waits;
 use super::{Outputs, Ticker, line};
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::operator::{CallError, Operator};

@@ -9,7 +9,7 @@ use plane::work::{BEGIN_SECS, Share, SpecError, TaskSpec};
 use server::api::work::{NewTask, Selected};
 
 use super::{NodeOutput, Outputs, TaskWhole, exit, follow, in_words, summary};
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::screen::Screen;

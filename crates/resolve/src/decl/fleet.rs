@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRANSPORTS};
+use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS};
+use model::replication::TransportPolicy;
 
 use super::delegation::{self, DelegationDecl};
 use super::sync::{self, SyncDecl};
@@ -143,7 +144,15 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
             "offline_grace" => set(&mut channel.offline_grace_secs, reading.duration(value, key_name)),
             "observe" => set(&mut channel.observe, reading.bool(value, key_name)),
             "metered" => set(&mut channel.metered, reading.bool(value, key_name)),
-            "transport" => set(&mut channel.transport, sync::word(reading, value, key_name, &TRANSPORTS)),
+            "transport" => set(
+                &mut channel.transport,
+                sync::word(
+                    reading,
+                    value,
+                    key_name,
+                    &TransportPolicy::ALL.map(|policy| (policy.as_str(), policy)),
+                ),
+            ),
             _ => reading.unknown_key(key, &CHANNEL_KEYS, "a channel"),
         }
     }

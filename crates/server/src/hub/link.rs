@@ -3,33 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use model::replication::SyncPolicy;
+use model::replication::{SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
 use streams::{LinkCommands, LinkHandle};
 use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
-
-/// What carries a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TransportKind {
-    Grpc,
-    Websocket,
-    Sse,
-    Poll,
-}
-
-impl TransportKind {
-    /// Its name.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            TransportKind::Grpc => "grpc",
-            TransportKind::Websocket => "websocket",
-            TransportKind::Sse => "sse",
-            TransportKind::Poll => "poll",
-        }
-    }
-}
 
 /// Where a link stands, both directions together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::log::Cursor;
+use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId, ObjectKey};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError, Verdict};
 
-pub(crate) use link::{Ending, NodeLink, OpenLink, Standing, TransportKind, Wants};
+pub(crate) use link::{Ending, NodeLink, OpenLink, Standing, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
 pub(crate) use summary::{SyncIndex, SyncSummary, Totals};
 

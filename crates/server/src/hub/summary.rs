@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::log::Cursor;
+use model::replication::TransportKind;
 use model::{Kind, NodeId, ObjectKey};
 use store::{SyncHead, Verdict};
 use sync::Feed;
@@ -117,7 +118,7 @@ impl SyncSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Links by transport.
-    pub(crate) links: BTreeMap<&'static str, u64>,
+    pub(crate) links: BTreeMap<TransportKind, u64>,
     /// Nodes whose objects are behind.
     pub(crate) nodes_behind: u64,
     /// Changes that wait for their nodes, actions included.
@@ -230,7 +231,7 @@ impl SyncIndex {
             totals.down += summary.objects_down();
             totals.up += summary.up;
             if let Some(link) = &summary.link {
-                *totals.links.entry(link.transport.as_str()).or_default() += 1;
+                *totals.links.entry(link.transport).or_default() += 1;
             }
         }
         totals

@@ -1,5 +1,6 @@
 //! The text that a scraper gets, and how the control plane is.
 
+use model::replication::TransportKind;
 use std::collections::BTreeMap;
 
 use http::StatusCode;
@@ -14,8 +15,6 @@ use crate::state::ControlPlane;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The states of a task, as the series of `muster_tasks` name them.
 const STATES: [&str; 4] = ["planned", "running", "halting", "cancelling"];
-/// What carries links.
-const CARRIERS: [&str; 4] = ["grpc", "websocket", "sse", "poll"];
 
 impl Metrics {
     fn show(&self, what: &'static str, value: u64) {
@@ -30,9 +29,9 @@ impl Metrics {
         self.show("nodes_diverged", totals.diverged);
         self.show("objects_down", totals.down);
         self.show("objects_up", totals.up);
-        for transport in CARRIERS {
-            let count = totals.links.get(transport).copied().unwrap_or(0);
-            let gauge = self.shown.links.get_or_create(&[("transport", transport)]);
+        for transport in TransportKind::ALL {
+            let count = totals.links.get(&transport).copied().unwrap_or(0);
+            let gauge = self.shown.links.get_or_create(&[("transport", transport.as_str())]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

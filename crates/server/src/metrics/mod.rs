@@ -6,6 +6,7 @@
 pub(crate) mod gather;
 pub(crate) mod listener;
 
+use model::replication::TransportKind;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -13,8 +14,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-
-use crate::hub::TransportKind;
 
 /// One label; both parts are words of this program, never of anybody else.
 type Label = [(&'static str, &'static str); 1];

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use model::NodeId;
+use model::replication::TransportKind;
 use net::accept::Connection;
 use streams::LinkCommand;
 use streams::task::Post;
@@ -23,7 +24,7 @@ use wire::{Code, Problem};
 
 use super::serve::{Opening, linked};
 use crate::answer::{Reply, reply};
-use crate::hub::{NodeLink, TransportKind};
+use crate::hub::NodeLink;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 

@@ -1,5 +1,6 @@
 //! The unary and client-streaming calls of gRPC: `Version`, `Ping`, `Push`.
 
+use model::replication::TransportKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use wire::{Code, Problem};
 use super::serve::{Opening, linked};
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::TransportKind;
 use crate::intake::read_any;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;

@@ -1,0 +1,124 @@
+//! [`DaemonHandle`] and [`DaemonInbox`]: how tasks and threads reach the daemon.
+//!
+//! ```text
+//! task, thread --send----------> bounded channel (each event matters) --+
+//!              --facts_wait----> flag, raised any number of times ------+--> DaemonInbox::next
+//!              --contact-------> flag, raised any number of times ------+
+//! ```
+//!
+//! Invariants: at most [`EVENTS`] events wait, and a sender waits when there are more; a flag that
+//! is raised again before the daemon saw it is one event.
+
+use std::sync::Arc;
+
+use model::log::Cursor;
+use node::Input;
+use tokio::sync::{Notify, mpsc};
+
+/// The most events that wait for the daemon. Each is the end of one thing under way: a check-in,
+/// a run, a fetch, a write.
+const EVENTS: usize = 16;
+
+/// What the daemon hears from its tasks and threads.
+#[derive(Debug)]
+pub enum DaemonEvent {
+    /// For the node's step.
+    Input(Input),
+    /// Facts wait to be delivered.
+    FactsWait,
+    /// There is reason to check in now.
+    Contact,
+    /// The delivery of facts over a stream ended.
+    Flushed {
+        /// How far they were acknowledged; `None`: they were not delivered.
+        acked: Option<Cursor>,
+        /// There is reason to check in now.
+        contact: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    facts: Notify,
+    contact: Notify,
+}
+
+/// The way to the daemon. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DaemonHandle {
+    events: mpsc::Sender<DaemonEvent>,
+    flags: Arc<Flags>,
+}
+
+/// What waits for the daemon.
+#[derive(Debug)]
+pub struct DaemonInbox {
+    events: mpsc::Receiver<DaemonEvent>,
+    flags: Arc<Flags>,
+}
+
+/// A way to a daemon, and its other end.
+pub fn channel() -> (DaemonHandle, DaemonInbox) {
+    let (sender, events) = mpsc::channel(EVENTS);
+    let flags = Arc::new(Flags::default());
+    (DaemonHandle { events: sender, flags: flags.clone() }, DaemonInbox { events, flags })
+}
+
+impl DaemonHandle {
+    /// Facts were appended that no check-in has carried.
+    pub fn facts_wait(&self) {
+        self.flags.facts.notify_one();
+    }
+
+    /// There is reason to check in now.
+    pub fn contact(&self) {
+        self.flags.contact.notify_one();
+    }
+
+    /// Gives the daemon an event; waits while [`EVENTS`] others do.
+    pub async fn send(&self, event: DaemonEvent) {
+        // Closed only when the daemon is gone.
+        let _ = self.events.send(event).await;
+    }
+
+    /// As [`DaemonHandle::send`], from a thread outside the runtime.
+    pub fn send_blocking(&self, event: DaemonEvent) {
+        let _ = self.events.blocking_send(event);
+    }
+}
+
+impl DaemonInbox {
+    /// The next event. Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> DaemonEvent {
+        tokio::select! {
+            Some(event) = self.events.recv() => event,
+            () = self.flags.facts.notified() => DaemonEvent::FactsWait,
+            () = self.flags.contact.notified() => DaemonEvent::Contact,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn signals_coalesce_and_the_channel_is_bounded() {
+        let (handle, mut inbox) = channel();
+        for _ in 0..1000 {
+            handle.facts_wait();
+        }
+        assert!(matches!(inbox.next().await, DaemonEvent::FactsWait));
+        let more = tokio::time::timeout(Duration::ZERO, inbox.next()).await;
+        assert!(more.is_err(), "a flag that was raised often is one event: {more:?}");
+        for _ in 0..EVENTS {
+            handle.send(DaemonEvent::Input(Input::Tick)).await;
+        }
+        let over = handle.send(DaemonEvent::Input(Input::Tick));
+        assert!(tokio::time::timeout(Duration::ZERO, over).await.is_err(), "a sender waits");
+        assert!(matches!(inbox.next().await, DaemonEvent::Input(Input::Tick)));
+        handle.send(DaemonEvent::Input(Input::Tick)).await;
+    }
+}
