@@ -148,6 +148,7 @@ impl Opener {
         let last = have.map(cursor_text);
         let last = last.as_deref();
         let dialer = self.dialer(link);
+        let _under_way = signer.begin();
         let sign = |target: Target<'_>| signer.sign(target);
         let opened = match dialer.sse(&mut client, instance, last, sign).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {

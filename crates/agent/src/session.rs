@@ -104,7 +104,7 @@ impl Signer {
     }
 
     /// Counts a call as under way until the value is dropped.
-    fn begin(&self) -> UnderWay<'_> {
+    pub fn begin(&self) -> UnderWay<'_> {
         self.clock().under_way += 1;
         UnderWay(self)
     }
@@ -149,7 +149,7 @@ impl Signer {
     }
 }
 
-struct UnderWay<'a>(&'a Signer);
+pub struct UnderWay<'a>(&'a Signer);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {

@@ -28,13 +28,14 @@ async fn fleet(mode: Mode) -> (Fleet, Member) {
 
 fn hello(mode: Mode, instance: &str) -> Hello {
     Hello {
-        versions: (1, 1),
+        versions: sync::frame::VERSIONS,
         capabilities: Capabilities::ALL,
         role: Role::Agent,
         mode,
         instance: instance.to_owned(),
         head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
         have: None,
+        after: None,
     }
 }
 

@@ -221,7 +221,9 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
         pair.give(AGENT, Input::Approve);
         pair.run();
         pair.pass(later);
-        // What was removed is in the answers of a comparison before its own events are there.
+        // What was removed is known by a comparison only: its tombstones are forgotten.
+        let feed = &mut pair.sides[PRINCIPAL].feed;
+        *feed = std::mem::replace(feed, sync::Feed::new("gone".parse().unwrap())).keeping_tombstones(1);
         pair.give(AGENT, Input::Resync);
         for number in 0..40 {
             let feed = &mut pair.sides[PRINCIPAL].feed;
@@ -231,9 +233,10 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
         pair.run();
         let resyncs = pair.link(AGENT).counters().resyncs;
         assert!(resyncs >= 2, "{resyncs}");
-        let kept = matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("40 of 50"));
+        let kept = matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("operator"));
         assert_eq!(kept, !gone, "after {later} s");
-        assert_eq!(pair.sides[AGENT].replica.len(), if gone { 10 } else { 50 });
+        let left = pair.sides[AGENT].replica.len();
+        assert!(if gone { left == 10 } else { left >= 49 }, "{left} after {later} s");
     }
 }
 
@@ -330,7 +333,7 @@ fn versions_are_a_range_and_a_mismatch_backs_off() {
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL), "versions that meet");
     pair.disconnect();
-    pair.sides[AGENT].config.versions = (2, 7);
+    pair.sides[AGENT].config.versions = (1, 1);
     pair.connect();
     assert_eq!(pair.sides[AGENT].closed.map(|(code, _)| code), Some("version"));
     assert!(pair.sides[AGENT].closed.unwrap().1.unwrap() >= 60, "not ten times a second");

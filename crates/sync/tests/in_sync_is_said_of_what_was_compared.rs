@@ -39,13 +39,13 @@ fn behind_is_not_in_sync() {
     assert_eq!(standing(&pair, AGENT), Standing::Behind(5), "and it is known that there are more");
     assert_eq!(pair.link(AGENT).under_way(), 0);
     pair.drops = |_, _| false;
-    pair.pass(30);
+    pair.reconnect();
     assert_eq!(standing(&pair, AGENT), Standing::InSync);
     // A change whose event is lost is known by a sign of incarnation.
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
     pair.put(PRINCIPAL, &key(APP, "new"), "n", "x");
     pair.run();
-    let ping = sync::frame::Ping { number: 1, head: pair.sides[PRINCIPAL].feed.head() };
+    let ping = sync::frame::Ping { number: 1, head: pair.sides[PRINCIPAL].feed.head(), ..Default::default() };
     pair.give(AGENT, Input::Frame(Frame::Ping(ping)));
     assert_eq!(standing(&pair, AGENT), Standing::Behind(1));
 }
