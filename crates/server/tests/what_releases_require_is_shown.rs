@@ -2,13 +2,11 @@
 //! a release that the control plane itself cannot serve is refused at the door.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
 use model::status::Word;
-use support::release::{Plan, make, params};
-use support::{Fleet, now, quiet, refuses};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, now, quiet, refuses};
 use trust::{Header, Refusal, signed};
 use wire::Code;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sync::link::Standing;
+use model::condition::{Difference, SetCondition};
 use sync::{Input, refusal};
 
 use super::history::Rng;
@@ -36,8 +36,8 @@ impl World {
             }
             for at in [PRINCIPAL, AGENT] {
                 let side = &self.sides[at];
-                let kept = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica).theirs);
-                if matches!(kept, Some(Standing::Diverged(why)) if why.contains("operator")) {
+                let kept = side.link.as_ref().map(|link| link.their_condition(&side.replica));
+                if matches!(kept, Some(SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. }))) {
                     approvals += 1;
                     assert!(approvals < 20, "approval does not help");
                     self.reach("approved");
@@ -55,7 +55,10 @@ impl World {
         self.sides
             .iter()
             .map(|side| {
-                let status = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica));
+                let status = side
+                    .link
+                    .as_ref()
+                    .map(|link| (link.own_condition(&side.feed), link.their_condition(&side.replica)));
                 format!(
                     "{:?} {status:?} feed {:?} replica {:?}",
                     side.role,
@@ -70,10 +73,10 @@ impl World {
         let [a, b] = &mut self.sides;
         let settled = |side: &Side| {
             let Some(link) = &side.link else { return false };
-            let theirs = link.status(&side.feed, &side.replica).theirs;
-            let fine = theirs == Standing::InSync
+            let theirs = link.their_condition(&side.replica);
+            let fine = theirs == SetCondition::InSync
                 || (!side.replica.rejected().is_empty()
-                    && matches!(theirs, Standing::Diverged(why) if !why.contains("operator")));
+                    && matches!(theirs, SetCondition::OutOfSync(Difference::Rejected { .. })));
             fine && link.under_way() == 0
         };
         settled(a)
