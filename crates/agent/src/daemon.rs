@@ -41,6 +41,7 @@ use crate::runner::Runner;
 use crate::session::Session;
 use crate::state::StateError;
 use crate::storage::Storage;
+use crate::sync::operations::OperationQueue;
 use crate::sync::sets::Sets;
 use crate::sync::view::View;
 use crate::sync::{SyncSetup, Synchronization};
@@ -111,6 +112,7 @@ impl Daemon {
         let release = Arc::new(HeldRelease::open(&durable)?);
         let sets = Arc::new(Sets::open(durable.clone())?);
         let view = Arc::new(View::default());
+        let operations = OperationQueue::default();
         let work = work::start(WorkSetup {
             storage: storage.clone(),
             sets: sets.clone(),
@@ -119,6 +121,7 @@ impl Daemon {
             view: view.clone(),
             daemon: handle.clone(),
             delegations: release.delegations().clone(),
+            operations: operations.clone(),
         })?;
         tokio::spawn(work.clone().observe(release.terms()));
         let sync = Arc::new(Synchronization::start(SyncSetup {
@@ -127,6 +130,7 @@ impl Daemon {
             view,
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
+            operations,
             terms: release.terms(),
             opener: Opener::new(session.clone(), membership.hostname.clone()),
             daemon: handle.clone(),

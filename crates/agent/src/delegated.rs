@@ -1,4 +1,5 @@
-//! [`DelegationGate`]: what the release that is held lets the control plane ask for (OPS-2).
+//! [`DelegationGate`]: what the release that is held lets the control plane ask for (OPS-2): by
+//! its delegations, and of objects by its leave to synchronize (SYN-5).
 //!
 //! Who judges an action holds the lock until the action has begun, and who adopts a release
 //! holds it until that one's delegations count. So nothing begins by the word of a release
@@ -8,15 +9,27 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::Timestamp;
+use model::replication::SyncPolicy;
 use model::work::Delegation;
 
-/// The delegations of the release that is held.
+/// What a release lets the control plane ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Permissions {
+    /// All but operations on objects.
+    pub delegations: Vec<Delegation>,
+    /// Operations on objects.
+    pub sync: Option<SyncPolicy>,
+}
+
+/// What the release that is held lets the control plane ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Delegations {
     /// Changes with every adoption.
     pub number: u64,
     /// What may be asked for; nothing while a release is being adopted.
     pub delegations: Arc<[Delegation]>,
+    /// Which operations on objects; none while a release is being adopted.
+    pub sync: Option<Arc<SyncPolicy>>,
     /// The newest signature that was verified.
     pub newest: Timestamp,
 }
@@ -27,8 +40,10 @@ pub struct DelegationGate(Mutex<Delegations>);
 
 impl DelegationGate {
     /// What is held at the start.
-    pub fn new(delegations: Vec<Delegation>, newest: Timestamp) -> DelegationGate {
-        DelegationGate(Mutex::new(Delegations { number: 0, delegations: delegations.into(), newest }))
+    pub fn new(permissions: Permissions, newest: Timestamp) -> DelegationGate {
+        let Permissions { delegations, sync } = permissions;
+        let (delegations, sync) = (delegations.into(), sync.map(Arc::new));
+        DelegationGate(Mutex::new(Delegations { number: 0, delegations, sync, newest }))
     }
 
     /// What is held, for as long as the answer is kept. It is kept for moments only.
@@ -37,7 +52,7 @@ impl DelegationGate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adopts a release by `durable`; `says` gives its delegations. What was held before is
+    /// Adopts a release by `durable`; `says` gives what it permits. What was held before is
     /// held still when `durable` fails.
     ///
     /// # Errors
@@ -45,19 +60,20 @@ impl DelegationGate {
     pub fn adopt<T, E>(
         &self,
         durable: impl FnOnce() -> Result<T, E>,
-        says: impl FnOnce() -> (Vec<Delegation>, Timestamp),
+        says: impl FnOnce() -> (Permissions, Timestamp),
     ) -> Result<T, E> {
         let mut held = self.held();
-        let before = std::mem::take(&mut held.delegations);
+        let before = (std::mem::take(&mut held.delegations), held.sync.take());
         match durable() {
             Ok(adopted) => {
                 held.number += 1;
-                let (delegations, newest) = says();
-                (held.delegations, held.newest) = (delegations.into(), newest);
+                let (permissions, newest) = says();
+                held.delegations = permissions.delegations.into();
+                (held.sync, held.newest) = (permissions.sync.map(Arc::new), newest);
                 Ok(adopted)
             }
             Err(error) => {
-                held.delegations = before;
+                (held.delegations, held.sync) = before;
                 Err(error)
             }
         }
@@ -70,8 +86,8 @@ mod tests {
 
     use super::*;
 
-    fn one() -> Vec<Delegation> {
-        vec![Delegation::default()]
+    fn one() -> Permissions {
+        Permissions { delegations: vec![Delegation::default()], sync: None }
     }
 
     #[test]
@@ -84,7 +100,7 @@ mod tests {
             },
             || {
                 assert!(gate.0.try_lock().is_err(), "judged before the new one counts");
-                (Vec::new(), Timestamp(2))
+                (Permissions::default(), Timestamp(2))
             },
         );
         adopted.unwrap();

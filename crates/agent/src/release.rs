@@ -15,11 +15,10 @@ use std::sync::Arc;
 use model::Timestamp;
 use model::policy::Policy;
 use model::replication::SyncPolicy;
-use model::work::Delegation;
 use node::Adoption;
 use tokio::sync::watch;
 
-use crate::delegated::DelegationGate;
+use crate::delegated::{DelegationGate, Permissions};
 use crate::render::chain;
 use crate::state::{Durable, StateError};
 
@@ -49,13 +48,13 @@ impl HeldRelease {
     /// When the state cannot be read.
     pub fn open(durable: &Durable) -> Result<HeldRelease, StateError> {
         let mut terms = ReleaseTerms::default();
-        let mut granted = (Vec::new(), Timestamp::default());
+        let mut granted = (Permissions::default(), Timestamp::default());
         if let Some(adoption) = durable.adoption()? {
             terms.policy = durable.policy(&adoption)?;
             granted = terms.read(durable, &adoption);
         }
-        let (delegations, newest) = granted;
-        let delegations = Arc::new(DelegationGate::new(delegations, newest));
+        let (permissions, newest) = granted;
+        let delegations = Arc::new(DelegationGate::new(permissions, newest));
         Ok(HeldRelease { terms: watch::Sender::new(terms), delegations })
     }
 
@@ -84,9 +83,9 @@ impl HeldRelease {
 }
 
 impl ReleaseTerms {
-    /// Reads all but the channel's settings; gives the delegations, and the newest signature that
-    /// was verified.
-    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> (Vec<Delegation>, Timestamp) {
+    /// Reads all but the channel's settings; gives what the control plane may ask for, and
+    /// the newest signature that was verified.
+    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> (Permissions, Timestamp) {
         match durable.sync_policy(adoption) {
             Ok(sync) => self.sync = sync,
             Err(error) => self.sync_problem = Some(unread(&error, "nothing is synchronized")),
@@ -95,7 +94,7 @@ impl ReleaseTerms {
             self.delegations_problem = Some(unread(&error, "nothing is delegated"));
             Vec::new()
         });
-        (delegations, adoption.floor.newest_signature)
+        (Permissions { delegations, sync: self.sync.clone() }, adoption.floor.newest_signature)
     }
 }
 

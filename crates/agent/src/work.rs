@@ -11,12 +11,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
 use host::{Command, End, Event, Host, Program, RunError, Streaming};
 use model::log::FactBody;
-use model::work::{ActionEvent, ActionFact, Delegation, Outcome, Stream, Work as Asked};
-use model::{Timestamp, work};
+use model::replication::ObjectOperation;
+use model::work::{
+    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Stream, Work as Asked,
+};
+use model::{ObjectKey, Timestamp, work};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
 use providers::query::{self, Ask};
 use spool::Journal;
@@ -30,6 +34,7 @@ use crate::render::chain;
 use crate::session::Signer;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
+use crate::sync::operations::OperationQueue;
 use crate::sync::reconciler::ActionSink;
 use crate::sync::sets::{Sets, SetsError};
 use crate::sync::view::{View, Watched};
@@ -38,6 +43,8 @@ use crate::sync::view::{View, Watched};
 const DEPTH: usize = 32;
 /// The longest sleep: the host's clock may jump.
 const LOOK: Duration = Duration::from_secs(60);
+/// The longest time until the thread of objects took an operation.
+const OPERATION_SECS: u64 = 60;
 /// The stack of the threads here, in bytes.
 const STACK: usize = 512 * 1024;
 
@@ -113,6 +120,8 @@ pub struct WorkSetup {
     pub daemon: DaemonHandle,
     /// What the held release delegates.
     pub delegations: Arc<DelegationGate>,
+    /// The way to whoever owns objects.
+    pub operations: OperationQueue,
 }
 
 /// What is to be done, as a release allows it.
@@ -120,12 +129,13 @@ pub struct WorkSetup {
 enum Job {
     Command(Vec<String>),
     Query(Ask),
+    Operation(ObjectOperation, ObjectKey),
 }
 
 enum Running {
     Command(Streaming),
-    /// It cannot be ended, only given up.
-    Query {
+    /// Another thread answers; it cannot be ended, only given up.
+    Elsewhere {
         until: Instant,
     },
 }
@@ -136,6 +146,7 @@ struct Worker {
     marks: Journal<String, Mark>,
     running: BTreeMap<String, (Instant, Running)>,
     delegations: Arc<DelegationGate>,
+    operations: OperationQueue,
     /// What was delegated when the last input was judged.
     held: Delegations,
     /// The state directory as a path of the host, if it can be reached there.
@@ -203,9 +214,9 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let restored = restored(&setup, &marks, damaged)?;
     let held = setup.delegations.held().clone();
     let at = at(&setup.signer, held.newest);
-    let (work, first) = Work::new(restored, at, &|asked| allows(&held.delegations, asked));
+    let (work, first) = Work::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
-    let WorkSetup { storage, host, signer, view, daemon, delegations, .. } = setup;
+    let WorkSetup { storage, host, signer, view, daemon, delegations, operations, .. } = setup;
     let shown = Watched::new(view.clone(), "work", "actions are not carried out");
     let mut worker = Worker {
         running: BTreeMap::new(),
@@ -213,6 +224,7 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
         work,
         marks,
         delegations,
+        operations,
         held,
         own,
         storage,
@@ -258,15 +270,23 @@ fn at(signer: &Signer, newest: Timestamp) -> At {
     At { now, trusted: trusted.now() }
 }
 
-fn allows(delegations: &[Delegation], asked: &Asked) -> Result<Leave<Job>, String> {
-    let permitted = delegation::allows(delegations, asked).map_err(|error| error.to_string())?;
+fn allows(held: &Delegations, asked: &Asked) -> Result<Leave<Job>, ActionRefusal> {
+    let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
+    if let Asked::Operation { operation, object } = asked {
+        catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
+        let permitted = Job::Operation(*operation, object.key());
+        return Ok(Leave { permitted, timeout_secs: OPERATION_SECS });
+    }
+    let permitted =
+        delegation::allows(&held.delegations, asked).map_err(|error| refused(error.to_string()))?;
     let timeout_secs = permitted.timeout_secs;
     let job = match asked {
-        Asked::Command { .. } | Asked::Action { .. } => Job::Command(permitted.argv),
         Asked::Query { what, .. } => {
             let ask = Ask::of(what, permitted.path.as_deref());
-            Job::Query(ask.ok_or_else(|| format!("this agent does not know the query {what:?}"))?)
+            let unknown = || refused(format!("this agent does not know the query {what:?}"));
+            Job::Query(ask.ok_or_else(unknown)?)
         }
+        _ => Job::Command(permitted.argv),
     };
     Ok(Leave { permitted: job, timeout_secs })
 }
@@ -300,7 +320,7 @@ impl Worker {
         let at = at(&self.signer, self.held.newest);
         let due = self.work.next_deadline(at).map(|due| due.since(at.now));
         let late = self.running.values().filter_map(|(_, running)| match running {
-            Running::Query { until } => Some(until.saturating_duration_since(Instant::now())),
+            Running::Elsewhere { until } => Some(until.saturating_duration_since(Instant::now())),
             Running::Command(_) => None,
         });
         late.chain(due).min().unwrap_or(LOOK).min(LOOK)
@@ -337,7 +357,7 @@ impl Worker {
     }
 
     fn give_up_late(&mut self) {
-        let late = |(_, running): &(Instant, Running)| matches!(running, Running::Query { until } if Instant::now() >= *until);
+        let late = |(_, running): &(Instant, Running)| matches!(running, Running::Elsewhere { until } if Instant::now() >= *until);
         let late: BTreeSet<String> =
             self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
         for id in late {
@@ -368,8 +388,8 @@ impl Worker {
 
     fn judge(&mut self, input: Input) {
         let at = at(&self.signer, self.held.newest);
-        let delegations = self.held.delegations.clone();
-        let effects = self.work.handle(input, at, &|asked| allows(&delegations, asked));
+        let held = self.held.clone();
+        let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
         self.perform(effects);
     }
 
@@ -452,12 +472,11 @@ impl Worker {
     fn execute(&mut self, id: String, job: Job, timeout: Duration) {
         tracing::info!(id, "an action begins");
         let began = Instant::now();
+        let elsewhere = || Running::Elsewhere { until: began.checked_add(timeout).unwrap_or(began) };
         let running = match job {
             Job::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
-            Job::Query(ask) => self.query(&id, ask).map(|()| {
-                let until = began.checked_add(timeout).unwrap_or(began);
-                Running::Query { until }
-            }),
+            Job::Query(ask) => self.query(&id, ask).map(|()| elsewhere()),
+            Job::Operation(operation, key) => self.operation(&id, operation, key).map(|()| elsewhere()),
         };
         match running {
             Ok(running) => drop(self.running.insert(id, (began, running))),
@@ -507,10 +526,20 @@ impl Worker {
         builder.spawn(answer).map(drop).map_err(|error| format!("no thread could be started: {error}"))
     }
 
+    fn operation(&self, id: &str, operation: ObjectOperation, key: ObjectKey) -> Result<(), String> {
+        let (events, answered) = (self.events.clone(), id.to_owned());
+        let request = OperationRequest { operation, id: id.to_owned(), requested_at: now() };
+        let answer = move |outcome| {
+            // Not heard when the thread is gone: the agent ends.
+            let _ = events.send(WorkEvent::Ended { id: answered, outcome });
+        };
+        self.operations.post(key, request, Box::new(answer))
+    }
+
     fn kill(&mut self, id: String) {
         match self.running.get(&id) {
             Some((_, Running::Command(command))) => command.kill(),
-            Some((_, Running::Query { .. })) => self.over(id, Outcome::Cancelled),
+            Some((_, Running::Elsewhere { .. })) => self.over(id, Outcome::Cancelled),
             None => {}
         }
     }

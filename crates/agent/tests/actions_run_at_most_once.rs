@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use agent::delegated::Permissions;
 use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
@@ -107,7 +108,7 @@ fn only_delegated_work_runs() {
         let outcome = block_on(take(temp.path(), Disk::new(), work, delegations));
         assert_eq!(runs(temp.path()), 0);
         match outcome {
-            Outcome::Refused { message } => message,
+            Outcome::Refused { message, .. } => message,
             other => panic!("{other:?}"),
         }
     };
@@ -129,7 +130,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
                 durable.send(()).unwrap();
                 may_go_on.recv().map_err(drop)
             };
-            delegated.adopt(adopt, || (Vec::new(), Timestamp::default())).unwrap();
+            delegated.adopt(adopt, || (Permissions::default(), Timestamp::default())).unwrap();
         });
         is_durable.recv().unwrap();
         // The release that takes the delegation away is durable, and the action comes.

@@ -9,6 +9,7 @@ mod killed_at_every_point;
 mod malicious_control_plane;
 mod no_accepted_event_is_lost;
 mod objects_and_work_come_over_each_transport;
+mod operations_reach_autonomous_objects;
 mod rooted;
 mod session_signs_with_the_server_s_time;
 mod stops_in_order;

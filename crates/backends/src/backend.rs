@@ -5,7 +5,9 @@
 //! defaulted fields fits as well as a folder does.
 
 use bytes::Bytes;
-use model::ObjectKey;
+use model::replication::ObjectOperation;
+use model::{ObjectKey, Timestamp};
+use serde::Serialize;
 
 use crate::manifest;
 use crate::signals::Signals;
@@ -124,6 +126,18 @@ impl Precondition {
         let uid = self.uid.is_none() || self.uid == found.uid;
         uid && self.version.as_ref().is_none_or(|version| *version == found.version)
     }
+}
+
+/// An operation on an object, for whoever owns the object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationRequest {
+    /// What to do.
+    pub operation: ObjectOperation,
+    /// Which request it is: a request of the same id is the same request.
+    pub id: String,
+    /// When the node took it.
+    pub requested_at: Timestamp,
 }
 
 /// How far a deletion is.
@@ -245,6 +259,17 @@ pub trait Backend: Send {
         uid: Option<&str>,
         status: Option<&[u8]>,
     ) -> Result<(), BackendError>;
+
+    /// Hands an operation to whoever owns the object, in place of one that the owner did not take
+    /// yet. The object and its status stay as they are, and nothing comes back as a signal.
+    ///
+    /// # Errors
+    /// Recoverable `absent` when there is no such object; permanent `no-operations` where nobody
+    /// takes operations; temporary as for apply.
+    fn request_operation(&mut self, key: &ObjectKey, request: &OperationRequest) -> Result<(), BackendError> {
+        let message = format!("nobody takes {} of {key} here", request.operation);
+        Err(BackendError::permanent("no-operations", message))
+    }
 
     /// Tells the uid that the caller gave to an object that has none of its own. The backend
     /// says it in [`Found::uid`] as long as the object lives here, so that one that was deleted

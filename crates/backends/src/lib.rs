@@ -15,7 +15,8 @@ pub mod reconcile;
 pub mod signals;
 
 pub use backend::{
-    Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition, Problem,
+    Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, OperationRequest, Precondition,
+    Problem,
 };
 pub use embedded::{Embedded, Kept, Local};
 pub use folder::Folder;

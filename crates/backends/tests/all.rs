@@ -12,6 +12,7 @@ mod half_written_manifest_keeps_the_last;
 mod hostile_manifests;
 mod local_changes_are_put_right;
 mod one_object_in_two_files;
+mod operations_lie_beside_manifests;
 mod own_writes_do_not_echo;
 mod rsync_behaves;
 mod status_is_a_subresource;

@@ -119,6 +119,7 @@ fn objects_of(mode: Mode) -> Result<Vec<(ObjectKey, Vec<u8>)>, BenchError> {
             folder: None,
             mismatch: Mismatch::default(),
             max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+            operations: Vec::new(),
         };
         objects.push((ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy)?));
     }

@@ -2,7 +2,8 @@
 
 use model::Fields;
 use model::object::{FOREIGN_KINDS, KINDS};
-use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::replication::{Mismatch, Mode, ObjectOperation, SyncPolicy};
+use model::work::{ActionRefusal, OperationTarget, RefusalCode};
 
 /// The modes, by their words.
 pub const MODES: [(&str, Mode); 3] =
@@ -113,6 +114,35 @@ pub fn folder(path: &str) -> Result<(), Unsuitable> {
     }
 }
 
+/// Whether what a release says of synchronization allows an operation on an object. The control
+/// plane asks here before it takes a task in, and the node before it begins one; the node's answer
+/// counts (SYN-5).
+///
+/// # Errors
+/// Why not.
+pub fn allows(
+    policy: Option<&SyncPolicy>,
+    operation: ObjectOperation,
+    object: &OperationTarget,
+) -> Result<(), ActionRefusal> {
+    let refused = |code, message: String| Err(ActionRefusal { code, message });
+    let Some(policy) = policy.filter(|policy| policy.mode == Mode::Autonomous) else {
+        let mode = mode_word(policy.map_or(Mode::Off, |policy| policy.mode));
+        let message = format!("only objects of an autonomous node take operations; this one is {mode}");
+        return refused(RefusalCode::NotAutonomous, message);
+    };
+    if !policy.operations.contains(&operation) {
+        let message = format!("`sync` of the release does not allow the operation {operation}");
+        return refused(RefusalCode::OperationNotAllowed, message);
+    }
+    if !policy.kinds.contains(&object.kind) {
+        let kind: String = object.kind.chars().take(MAX_KIND).collect();
+        let message = format!("`sync` of the release does not name the kind {kind:?}");
+        return refused(RefusalCode::KindNotSynchronized, message);
+    }
+    Ok(())
+}
+
 /// The word for a mode.
 pub fn mode_word(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, known)| *known == mode).map_or("off", |(word, _)| word)
@@ -127,6 +157,10 @@ pub fn fields(policy: &SyncPolicy) -> Fields {
         ("mismatch".to_owned(), mismatch.map_or("recreate", |(word, _)| word).to_owned()),
         ("max_delete".to_owned(), format!("{}%", policy.max_delete_percent)),
     ]);
+    if !policy.operations.is_empty() {
+        let words: Vec<&str> = policy.operations.iter().map(|operation| operation.as_str()).collect();
+        fields.insert("operations".to_owned(), words.join(", "));
+    }
     fields.extend(policy.folder.clone().map(|folder| ("folder".to_owned(), folder)));
     fields
 }

@@ -26,12 +26,16 @@ pub enum WhomError {
     /// It means nobody.
     #[error("no enrolled node matches {0:?}")]
     Nobody(String),
+    /// It means several, and one is wanted.
+    #[error("{0:?} means more than one node")]
+    NotOne(String),
 }
 
 impl Told for WhomError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             WhomError::Selector { .. } => "`muster help selectors` shows how nodes are named".to_owned(),
+            WhomError::NotOne(_) => "name one node by its hostname or id".to_owned(),
             WhomError::Nobody(_) => {
                 "`muster node list` shows all; `*` stops at a dot (`**` does not); quote a selector"
                     .to_owned()

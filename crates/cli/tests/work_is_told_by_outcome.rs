@@ -159,7 +159,7 @@ fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
         Outcome::Exited { code: 1 },
         Outcome::Signalled { signal: 9 },
         Outcome::TimedOut,
-        Outcome::Refused { message: "no delegation allows it".to_owned() },
+        Outcome::Refused { code: Default::default(), message: "no delegation allows it".to_owned() },
         Outcome::Failed { message: "no such program".to_owned() },
         Outcome::Expired,
         Outcome::Unknown,
@@ -178,7 +178,7 @@ fn exit_codes_say_what_a_task_came_to() {
     assert_eq!(exit(&task.summary.progress, &nodes), Exit::SomeFailed);
     let all = Progress { total: 2, succeeded: 2, ..Progress::default() };
     assert_eq!(exit(&all, &nodes[..2]), Exit::Ok);
-    let refused = || Outcome::Refused { message: String::new() };
+    let refused = || Outcome::Refused { code: Default::default(), message: String::new() };
     let progress = Progress { total: 2, failed: 2, ..Progress::default() };
     let both = [ended("web-1", refused()), ended("web-2", refused())];
     assert_eq!(exit(&progress, &both), Exit::Refused);

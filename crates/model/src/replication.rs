@@ -16,6 +16,37 @@ pub enum Mode {
     Autonomous,
 }
 
+/// What an operator may ask of an object whose source of truth is its node (SYN-5). It reaches
+/// whoever owns the object there, and never changes the object itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObjectOperation {
+    /// Make the world so as the object says.
+    Sync,
+    /// Look anew at what the object says and at how the world is.
+    Refresh,
+}
+
+impl ObjectOperation {
+    /// All of them, by their words.
+    pub const ALL: [(&str, ObjectOperation); 2] =
+        [("sync", ObjectOperation::Sync), ("refresh", ObjectOperation::Refresh)];
+
+    /// Its word in a fleet repo, on the command line and in operation files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ObjectOperation::Sync => "sync",
+            ObjectOperation::Refresh => "refresh",
+        }
+    }
+}
+
+impl std::fmt::Display for ObjectOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// What to do when an object comes under another uid than the one here (SYN-7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -168,6 +199,9 @@ pub struct SyncPolicy {
     /// Orphans beyond this share of the replica, in percent, are deleted only on an
     /// operator's word.
     pub max_delete_percent: u8,
+    /// What operators may ask of the node's objects; only in autonomous mode.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<ObjectOperation>,
 }
 
 impl SyncPolicy {

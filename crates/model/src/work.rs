@@ -1,5 +1,6 @@
 //! Work: actions that the control plane asks for, the delegations of a release that allow
-//! them, and what becomes of them (OPS-2, LIF-5).
+//! them, and what becomes of them (OPS-2, LIF-5). Operations on objects are allowed by the
+//! release's leave to synchronize instead (SYN-5).
 //!
 //! An action is an object of kind `Action` in the set that the control plane authors for a
 //! node, under the action's id as name and uid. It stays there until the node's log holds its
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::replication::ObjectOperation;
+use crate::{Kind, ObjectKey, SectionKey, Timestamp};
 
 /// The most bytes of a command's output that are kept, both streams together.
 pub const MAX_OUTPUT: u64 = 1024 * 1024;
@@ -116,6 +118,75 @@ pub enum Work {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
     },
+    /// Hand an operation to whoever owns an object on the node (SYN-2, SYN-5).
+    Operation {
+        /// What to do with it.
+        operation: ObjectOperation,
+        /// Which object.
+        object: OperationTarget,
+    },
+}
+
+/// The object that an operation is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationTarget {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl OperationTarget {
+    /// The key of the object.
+    pub fn key(&self) -> ObjectKey {
+        let section = SectionKey { kind: Kind::new(&self.kind), namespace: self.namespace.as_str().into() };
+        ObjectKey { section, name: self.name.as_str().into() }
+    }
+}
+
+impl std::fmt::Display for OperationTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let namespace = if self.namespace.is_empty() { "_" } else { &self.namespace };
+        write!(f, "{}/{namespace}/{}", self.kind, self.name)
+    }
+}
+
+/// Why an action is refused: for programs, as the message beside it is for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalCode {
+    /// No release that counts delegates it.
+    #[default]
+    NotDelegated,
+    /// The node has as many actions as it may have.
+    TooMany,
+    /// An operation on an object of a node that is not autonomous.
+    NotAutonomous,
+    /// The release does not allow the operation.
+    OperationNotAllowed,
+    /// The release does not synchronize objects of this kind.
+    KindNotSynchronized,
+    /// The object is not there.
+    ObjectAbsent,
+}
+
+/// A refused action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionRefusal {
+    /// Why, for programs.
+    pub code: RefusalCode,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl From<ActionRefusal> for Outcome {
+    fn from(refusal: ActionRefusal) -> Outcome {
+        Outcome::Refused { code: refusal.code, message: refusal.message }
+    }
 }
 
 /// What became of an action: facts in the node's log.
@@ -186,9 +257,12 @@ pub enum Outcome {
     TimedOut,
     /// An operator ended it, or a stop of the agent did.
     Cancelled,
-    /// No release delegates it.
+    /// The release does not allow it, or the node cannot take it.
     Refused {
-        /// Why.
+        /// Why, for programs.
+        #[serde(default)]
+        code: RefusalCode,
+        /// Why, for people.
         message: String,
     },
     /// It could not begin.
@@ -206,6 +280,8 @@ pub enum Outcome {
         /// The answer.
         result: serde_json::Value,
     },
+    /// The owner of the object has the operation.
+    HandedOver,
 }
 
 impl std::fmt::Display for Outcome {
@@ -215,11 +291,12 @@ impl std::fmt::Display for Outcome {
             Outcome::Signalled { signal } => write!(f, "ended by signal {signal}"),
             Outcome::TimedOut => f.write_str("took too long"),
             Outcome::Cancelled => f.write_str("cancelled"),
-            Outcome::Refused { message } => write!(f, "refused: {message}"),
+            Outcome::Refused { message, .. } => write!(f, "refused: {message}"),
             Outcome::Failed { message } => write!(f, "failed: {message}"),
             Outcome::Expired => f.write_str("did not begin in time"),
             Outcome::Unknown => f.write_str("unknown: the agent died while it ran"),
             Outcome::Answered { .. } => f.write_str("answered"),
+            Outcome::HandedOver => f.write_str("handed over"),
         }
     }
 }
@@ -237,6 +314,6 @@ impl std::fmt::Display for ActionEvent {
 impl Outcome {
     /// It is what was asked for.
     pub fn is_success(&self) -> bool {
-        matches!(self, Outcome::Exited { code: 0 } | Outcome::Answered { .. })
+        matches!(self, Outcome::Exited { code: 0 } | Outcome::Answered { .. } | Outcome::HandedOver)
     }
 }

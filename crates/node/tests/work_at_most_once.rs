@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, Order, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionRefusal, Order, Outcome, RefusalCode};
 use node::work::{At, Effect, Input, Leave, MAX_PARALLEL, Mark, Restored, Work};
 use proptest::prelude::*;
 
@@ -56,10 +56,10 @@ struct World {
     issued: BTreeMap<String, Order>,
 }
 
-fn allows(work: &model::work::Work) -> Result<Leave<()>, String> {
+fn allows(work: &model::work::Work) -> Result<Leave<()>, ActionRefusal> {
     match work {
         model::work::Work::Command { argv } if argv[0] == "/forbidden" => {
-            Err("no release delegates it".into())
+            Err(ActionRefusal { code: RefusalCode::NotDelegated, message: "no release delegates it".into() })
         }
         _ => Ok(Leave { permitted: (), timeout_secs: 60 }),
     }

@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, MAX_ARGS, MAX_OUTPUT, MAX_OUTPUT_CHUNK, Order, Outcome, Stream};
+use model::work::{
+    ActionEvent, ActionFact, ActionRefusal, MAX_ARGS, MAX_OUTPUT, MAX_OUTPUT_CHUNK, Order, Outcome,
+    RefusalCode, Stream,
+};
 use node::work::{
     At, DRAIN, Effect, FLUSH, Input, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_ORDER,
     MAX_PARALLEL, MAX_WAITING, Mark, OrderError, REFUSAL_EVERY, REFUSALS, RETRY, Restored, Stage, Work,
@@ -30,12 +33,14 @@ fn order(program: &str) -> Order {
     }
 }
 
-fn allows(work: &model::work::Work) -> Result<Leave<String>, String> {
+fn allows(work: &model::work::Work) -> Result<Leave<String>, ActionRefusal> {
     match work {
         model::work::Work::Command { argv } if argv[0].starts_with("/allowed") => {
             Ok(Leave { permitted: argv[0].clone(), timeout_secs: 30 })
         }
-        _ => Err("no release delegates it".into()),
+        _ => {
+            Err(ActionRefusal { code: RefusalCode::NotDelegated, message: "no release delegates it".into() })
+        }
     }
 }
 
@@ -179,7 +184,10 @@ fn the_shorter_time_counts() {
 fn only_what_is_delegated_begins_and_a_new_release_is_asked_again() {
     let mut bench = Bench::new();
     bench.put("no", order("/sbin/reboot"));
-    assert_eq!(bench.ends()["no"], Outcome::Refused { message: "no release delegates it".into() });
+    assert_eq!(
+        bench.ends()["no"],
+        Outcome::Refused { code: RefusalCode::NotDelegated, message: "no release delegates it".into() }
+    );
     for n in 0..MAX_PARALLEL + 1 {
         bench.put(&format!("{n}"), order("/allowed"));
     }

@@ -175,7 +175,7 @@ fn every_way_of_not_succeeding_is_counted() {
         Outcome::Signalled { signal: 9 },
         Outcome::TimedOut,
         Outcome::Cancelled,
-        Outcome::Refused { message: "x".repeat(5000) },
+        Outcome::Refused { code: Default::default(), message: "x".repeat(5000) },
         Outcome::Failed { message: String::new() },
         Outcome::Expired,
         Outcome::Unknown,

@@ -23,7 +23,7 @@ async fn what_is_plainly_not_delegated_is_refused_without_the_node() {
     let [node] = nodes.nodes.as_slice() else { panic!("{nodes:?}") };
     assert_eq!(node.stage, NodeStage::Ended);
     assert!(
-        matches!(&node.outcome, Some(Outcome::Refused { message }) if message.contains("rm")),
+        matches!(&node.outcome, Some(Outcome::Refused { message, .. }) if message.contains("rm")),
         "{node:?}"
     );
     assert!(operator.actions("web-1").await.is_empty());

@@ -339,7 +339,8 @@ fn reserves(body: &FactBody) -> u64 {
             | Outcome::Signalled { .. }
             | Outcome::TimedOut
             | Outcome::Unknown
-            | Outcome::Answered { .. } => 0,
+            | Outcome::Answered { .. }
+            | Outcome::HandedOver => 0,
             Outcome::Cancelled | Outcome::Refused { .. } | Outcome::Failed { .. } | Outcome::Expired => 2,
         },
         FactBody::Action(_) => 2,

@@ -115,7 +115,8 @@ fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let action = |event: ActionEvent| FactBody::Action(ActionFact { id: "t.n".into(), event });
     let ended = |outcome: Outcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
-    let refused = || ended(Outcome::Refused { message: "no release delegates it".into() });
+    let refused =
+        || ended(Outcome::Refused { code: Default::default(), message: "no release delegates it".into() });
     while log.append(refused(), now()).is_ok() {}
     assert!(log.bytes() <= 4000, "refusals fill the log");
     let (text, stream) = ("x".repeat(200), Stream::Stdout);

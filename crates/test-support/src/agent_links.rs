@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::delegated::DelegationGate;
+use agent::delegated::{DelegationGate, Permissions};
 use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use agent::sync::handler::AgentLinkHandler;
+use agent::sync::operations::OperationQueue;
 use agent::sync::reconciler::{ObjectReconciler, ReconcilerSetup};
 use agent::sync::sets::Sets;
 use agent::sync::view::View;
@@ -81,6 +82,7 @@ pub fn policy(mode: Mode, folder: Option<&str>) -> SyncPolicy {
         folder: folder.map(str::to_owned),
         mismatch: Default::default(),
         max_delete_percent: 100,
+        operations: Vec::new(),
     }
 }
 
@@ -101,7 +103,9 @@ impl Node {
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
-        let delegations = Arc::new(DelegationGate::new(delegations, Timestamp::default()));
+        let permissions = Permissions { delegations, sync: Some(policy.clone()) };
+        let operations = OperationQueue::default();
+        let delegations = Arc::new(DelegationGate::new(permissions, Timestamp::default()));
         let storage = Storage::start(durable.clone()).unwrap();
         let work = work::start(WorkSetup {
             storage,
@@ -111,6 +115,7 @@ impl Node {
             view: view.clone(),
             daemon: daemon.clone(),
             delegations: delegations.clone(),
+            operations: operations.clone(),
         })
         .unwrap();
         let reconciler = ObjectReconciler::start(ReconcilerSetup {
@@ -120,6 +125,7 @@ impl Node {
             view: view.clone(),
             root,
             policy: Some(policy.clone()),
+            operations,
         })
         .unwrap();
         Node { durable, sets, reconciler, work, view, daemon, inbox, delegations, policy }

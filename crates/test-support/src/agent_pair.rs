@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use catalog::module::{Declared, Params};
 use model::object::ObjectKey;
 use model::policy::Policy;
-use model::replication::{Mode, SyncPolicy, TransportPolicy};
+use model::replication::{Mode, ObjectOperation, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind};
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ pub fn says(mode: Mode, folder: Option<&str>, transport: TransportPolicy) -> Say
         folder: folder.map(str::to_owned),
         mismatch: Default::default(),
         max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+        operations: Vec::new(),
     };
     let policy = Policy { contact_secs: 1, jitter_percent: 0, transport, ..Policy::default() };
     Says { sync: (mode != Mode::Off).then_some(sync), policy, delegation: None, unreadable: false }
@@ -50,6 +51,12 @@ impl Says {
         let commands = commands.iter().map(|one| one.iter().map(ToString::to_string).collect());
         let delegation = self.delegation.get_or_insert_default();
         delegation.commands.extend(commands);
+        self
+    }
+
+    /// Operators may ask this of the node's objects.
+    pub fn operating(mut self, operations: &[ObjectOperation]) -> Says {
+        self.sync.as_mut().unwrap().operations.extend(operations);
         self
     }
 

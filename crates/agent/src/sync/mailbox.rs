@@ -1,9 +1,10 @@
 //! [`Mailbox`]: what waits for the reconciler.
 //!
-//! Each batch matters, and the link that sent it waits for what became of it. All else is a level:
+//! Each batch and operation matters, and who sent it waits for what became of it. All else is a level:
 //! a folder that changed a thousand times while it was being listed is listed once more.
 //!
-//! Invariants: posting never waits; at most [`MAX_BATCHES`] batches wait, and one more is refused.
+//! Invariants: posting never waits; at most [`MAX_BATCHES`] batches and [`MAX_OPERATIONS`]
+//! operations wait, and one more is refused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,9 +14,14 @@ use model::replication::SyncPolicy;
 use sync::link::{Batch, Outcome};
 use tokio::sync::oneshot;
 
+use super::operations::Operation;
+
 /// The most batches that wait. A link sends one at a time, and there is one link; those of links
 /// that ended may be there still.
 const MAX_BATCHES: usize = 8;
+
+/// The most operations that wait. Few run at a time; those that were given up may be there still.
+const MAX_OPERATIONS: usize = 16;
 
 /// A batch to be applied.
 pub(super) struct BatchRequest {
@@ -28,6 +34,7 @@ pub(super) struct BatchRequest {
 /// What the reconciler is to do.
 pub(super) enum ReconcilerEvent {
     Batch(BatchRequest),
+    Operation(Operation),
     /// Another release is held, which says this.
     Policy(SyncPolicy),
     /// Begin the own set in a new incarnation, and answer.
@@ -46,6 +53,7 @@ pub(super) enum ReconcilerEvent {
 #[derive(Default)]
 struct Waiting {
     batches: VecDeque<BatchRequest>,
+    operations: VecDeque<Operation>,
     policy: Option<SyncPolicy>,
     reincarnate: Vec<oneshot::Sender<()>>,
     approved: bool,
@@ -65,6 +73,9 @@ impl Waiting {
         }
         if let Some(request) = self.batches.pop_front() {
             return Some(ReconcilerEvent::Batch(request));
+        }
+        if let Some(operation) = self.operations.pop_front() {
+            return Some(ReconcilerEvent::Operation(operation));
         }
         if !self.reincarnate.is_empty() {
             return Some(ReconcilerEvent::Reincarnate(std::mem::take(&mut self.reincarnate)));
@@ -104,6 +115,17 @@ impl Mailbox {
                 return Err(request);
             }
             waiting.batches.push_back(request);
+            Ok(())
+        })
+    }
+
+    /// Posts an operation; gives it back when too many wait.
+    pub(super) fn operation(&self, operation: Operation) -> Result<(), Operation> {
+        self.post(|waiting| {
+            if waiting.closed || waiting.operations.len() >= MAX_OPERATIONS {
+                return Err(operation);
+            }
+            waiting.operations.push_back(operation);
             Ok(())
         })
     }
@@ -152,9 +174,10 @@ impl Mailbox {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        let Waiting { batches, policy, reincarnate, approved, in_sync, changed, closed } = self;
+        let Waiting { batches, operations, policy, reincarnate, approved, in_sync, changed, closed } = self;
         let levels = *approved || *changed || *closed;
-        batches.is_empty() && policy.is_none() && reincarnate.is_empty() && in_sync.is_none() && !levels
+        let queues = batches.is_empty() && operations.is_empty();
+        queues && policy.is_none() && reincarnate.is_empty() && in_sync.is_none() && !levels
     }
 }
 

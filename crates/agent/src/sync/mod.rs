@@ -6,7 +6,7 @@
 //! backend <-> | ObjectReconciler <--> Sets <--> Link <--> transport  | <-> control plane
 //!             |   (a thread)        (memory,     (a task of the      |
 //!             +------|---------------object log)--daemon's runtime)--+
-//!                    v ActionSink                        |  DaemonHandle
+//!                    v ActionSink, ^ OperationQueue      |  DaemonHandle
 //!                  work                                  v daemon
 //! ```
 //!
@@ -18,6 +18,7 @@ mod autonomous;
 pub mod handler;
 mod mailbox;
 mod managed;
+pub mod operations;
 mod place;
 pub mod posts;
 pub mod reconciler;
@@ -39,6 +40,7 @@ use crate::events::DaemonHandle;
 use crate::opening::Opener;
 use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
+use operations::OperationQueue;
 use reconciler::{ActionSink, ObjectReconciler, ReconcilerSetup};
 use sets::Sets;
 use transport::Links;
@@ -67,6 +69,8 @@ pub struct SyncSetup {
     pub root: PathBuf,
     /// Takes actions.
     pub actions: Arc<dyn ActionSink>,
+    /// Where operations on objects come from.
+    pub operations: OperationQueue,
     /// What the release that is held says.
     pub terms: watch::Receiver<ReleaseTerms>,
     /// Opens transports.
@@ -91,7 +95,8 @@ impl Synchronization {
     /// # Errors
     /// When the state cannot be used.
     pub fn start(setup: SyncSetup) -> Result<Synchronization, StartError> {
-        let SyncSetup { durable, sets, view, root, actions, mut terms, opener, daemon, seed } = setup;
+        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, opener, daemon, seed } =
+            setup;
         let policy = {
             let terms = terms.borrow_and_update();
             show_problems(&view, &terms);
@@ -104,6 +109,7 @@ impl Synchronization {
             view: view.clone(),
             root,
             policy,
+            operations,
         })?;
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(transport::Parts {

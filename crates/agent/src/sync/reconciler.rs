@@ -21,6 +21,7 @@ use sync::object;
 use tokio::sync::{oneshot, watch};
 
 use super::mailbox::{BatchRequest, Mailbox, ReconcilerEvent};
+use super::operations::OperationQueue;
 use super::sets::{Own, Sets};
 use super::view::{View, Watched};
 use crate::render::chain;
@@ -90,6 +91,8 @@ pub struct ReconcilerSetup {
     pub root: PathBuf,
     /// What the held release says.
     pub policy: Option<SyncPolicy>,
+    /// Where operations on objects come from.
+    pub operations: OperationQueue,
 }
 
 pub(super) struct Worker {
@@ -134,12 +137,12 @@ impl ObjectReconciler {
     /// # Errors
     /// When there is none to be had.
     pub fn start(setup: ReconcilerSetup) -> std::io::Result<ObjectReconciler> {
-        let mailbox = Arc::new(Mailbox::default());
+        let mailbox = setup.operations.mailbox();
         let first = Rules { number: 0, policy: off() };
         let (rules, current) = watch::channel(first);
         let reconciler =
             ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
-        let ReconcilerSetup { durable, sets, actions, view, root, policy } = setup;
+        let ReconcilerSetup { durable, sets, actions, view, root, policy, .. } = setup;
         let mut worker = Worker {
             durable,
             sets,
@@ -232,6 +235,7 @@ fn off() -> SyncPolicy {
         folder: None,
         mismatch: Mismatch::default(),
         max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+        operations: Vec::new(),
     }
 }
 
@@ -247,6 +251,7 @@ impl Worker {
                         self.read_again();
                     }
                 }
+                Some(ReconcilerEvent::Operation(operation)) => self.operation(operation),
                 Some(ReconcilerEvent::Changed) => self.look(),
                 Some(ReconcilerEvent::Policy(policy)) => self.switch(policy),
                 Some(ReconcilerEvent::Approved) => self.approved(),

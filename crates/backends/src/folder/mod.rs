@@ -6,6 +6,10 @@
 //! object lies beside its file as `FILE.status.json`; where a file holds several objects, as
 //! `FILE.KIND.NAMESPACE.NAME.status.json`. Local tools write it, and it is read as the status.
 //!
+//! An operation on an object lies beside its file as `FILE.operation.json` (and as
+//! `FILE.KIND.NAMESPACE.NAME.operation.json` in the same way) until the local tool that carries it
+//! out removes it. Muster writes it and never reads it.
+//!
 //! Invariants:
 //!
 //! - Nothing outside the folder is read or written, whatever links say.
@@ -33,7 +37,9 @@ use std::time::Instant;
 
 use model::ObjectKey;
 
-use crate::backend::{Applied, Apply, Backend, BackendError, Deleted, Found, Listing, Precondition};
+use crate::backend::{
+    Applied, Apply, Backend, BackendError, Deleted, Found, Listing, OperationRequest, Precondition,
+};
 use crate::signals::Signals;
 use state::State;
 
@@ -115,6 +121,11 @@ impl Backend for Folder {
     ) -> Result<(), BackendError> {
         self.started();
         self.lock().put_status(key, uid, status)
+    }
+
+    fn request_operation(&mut self, key: &ObjectKey, request: &OperationRequest) -> Result<(), BackendError> {
+        self.started();
+        self.lock().request_operation(key, request)
     }
 
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {

@@ -6,6 +6,8 @@ use crate::manifest::Format;
 
 /// What the name of a status adds to that of its manifest.
 const STATUS: &str = ".status.json";
+/// What the name of an operation adds to that of its object's manifest.
+const OPERATION: &str = ".operation.json";
 /// What hides a file that is being written; no other program writes such names.
 const TEMPORARY: &str = ".muster-new";
 /// Names of objects longer than this, in bytes, are shortened to a digest in file names:
@@ -24,7 +26,7 @@ pub(crate) enum Role {
 /// What the file at a path is; `None` when it is nothing here.
 pub(crate) fn role(path: &str) -> Option<Role> {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-    if name.starts_with('.') {
+    if name.starts_with('.') || name.ends_with(OPERATION) {
         None
     } else if name.ends_with(STATUS) {
         Some(Role::Status)
@@ -70,10 +72,19 @@ pub(crate) fn place(key: &ObjectKey, format: Format, attempt: usize) -> String {
 /// Where the status of an object may lie, the place where it is written first: beside its
 /// file, and named after the object where the file holds several, or has held.
 pub(crate) fn statuses(file: &str, key: &ObjectKey, alone: bool) -> Vec<String> {
+    beside(file, key, alone, STATUS)
+}
+
+/// Where an operation on an object may lie, in the same way.
+pub(crate) fn operations(file: &str, key: &ObjectKey, alone: bool) -> Vec<String> {
+    beside(file, key, alone, OPERATION)
+}
+
+fn beside(file: &str, key: &ObjectKey, alone: bool, suffix: &str) -> Vec<String> {
     let kind = key.section.kind.as_str().to_ascii_lowercase();
     let namespace = if key.section.namespace.is_empty() { "_" } else { &key.section.namespace };
-    let long = format!("{file}.{kind}.{namespace}.{}{STATUS}", short_name(&key.name));
-    if alone { vec![format!("{file}{STATUS}"), long] } else { vec![long] }
+    let long = format!("{file}.{kind}.{namespace}.{}{suffix}", short_name(&key.name));
+    if alone { vec![format!("{file}{suffix}"), long] } else { vec![long] }
 }
 
 fn short_name(name: &str) -> String {

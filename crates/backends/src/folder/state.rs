@@ -12,7 +12,9 @@ use super::names::{self, Role};
 use super::tree::{Look, Stamp};
 use super::view::{Due, Placed, Presence, Published, View};
 use super::write;
-use crate::backend::{Applied, Apply, BackendError, Deleted, Expect, Found, Listing, Precondition, Problem};
+use crate::backend::{
+    Applied, Apply, BackendError, Deleted, Expect, Found, Listing, OperationRequest, Precondition, Problem,
+};
 use crate::manifest::{self, Extras, Format, Manifest};
 use crate::signals::{Changes, Sender, Signal};
 
@@ -270,6 +272,9 @@ impl State {
         for status in names::statuses(&old.path, key, old.alone) {
             self.remove(&root, &status)?;
         }
+        for operation in names::operations(&old.path, key, old.alone) {
+            write::remove(&self.path, &root, &operation)?;
+        }
         Ok(Deleted::Gone)
     }
 
@@ -311,6 +316,27 @@ impl State {
         }
         self.view.status_changed(key);
         Ok(())
+    }
+
+    pub(crate) fn request_operation(
+        &mut self,
+        key: &ObjectKey,
+        request: &OperationRequest,
+    ) -> Result<(), BackendError> {
+        let root = self.root()?;
+        let Some(old) = self.view.object(key).cloned() else { return Err(BackendError::absent(key)) };
+        // The view keeps what vanished until it is settled.
+        if disk::stamp_of(&root, &old.path).is_ok_and(|stamp| stamp.is_none()) {
+            return Err(BackendError::absent(key));
+        }
+        let mut text = serde_json::to_vec(request)
+            .map_err(|error| BackendError::permanent("not-writable", error.to_string()))?;
+        text.push(b'\n');
+        let paths = names::operations(&old.path, key, old.alone);
+        let (path, other) = paths.split_first().ok_or_else(|| unwritable(key))?;
+        write::write(&self.path, &root, path, &text)?;
+        // Written when the file held other objects too, and not taken.
+        other.iter().try_for_each(|other| write::remove(&self.path, &root, other))
     }
 
     /// The folder, if it is the one that was looked at.

@@ -53,6 +53,9 @@ pub enum NotDelegated {
     /// The program is allowed, and not with these arguments.
     #[error("{0:?} is delegated, but not with these arguments")]
     Arguments(String),
+    /// An operation on an object.
+    #[error("no delegation allows operations on objects; `sync` of a release does")]
+    Operation,
     /// There is no program.
     #[error("the command is empty")]
     Empty,
@@ -127,6 +130,7 @@ pub fn allows(delegations: &[Delegation], work: &Work) -> Result<Permitted, NotD
         Work::Command { argv } => command(delegations, argv),
         Work::Action { name, args } => action(delegations, name, args),
         Work::Query { what, path } => query(delegations, what, path.as_deref()),
+        Work::Operation { .. } => Err(NotDelegated::Operation),
     }
 }
 

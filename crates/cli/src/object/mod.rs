@@ -4,6 +4,7 @@ mod apply;
 mod delete;
 mod fields;
 mod name;
+mod operation;
 mod read;
 mod show;
 mod status;
@@ -11,6 +12,7 @@ mod status;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use model::replication::ObjectOperation;
 use server::api::objects::Mapping;
 
 use crate::connect::Connect;
@@ -23,6 +25,7 @@ use crate::whom;
 pub use apply::{exit, results_text};
 pub use fields::{changes, fields};
 pub use name::{NameError, ObjectRef};
+use operation::OperationArgs;
 pub use read::{Given, Mistake, ReadError, Source, read};
 pub use show::{list, none, show};
 pub(crate) use status::known;
@@ -40,7 +43,8 @@ Examples:
   muster object get web-1.example.com Application/shop
   muster object delete web-1.example.com Application/shop
   muster object status                          who is behind or differs, why, what next
-  muster object resync web-1.example.com        compare everything anew";
+  muster object resync web-1.example.com        compare everything anew
+  muster object sync shop-1.example.com Application/shop     ask the object's owner to act";
 
 /// Arguments of `muster object`.
 #[derive(Args, Debug)]
@@ -121,6 +125,12 @@ enum ObjectVerb {
         #[arg(long)]
         yes: bool,
     },
+    /// Ask the owner of an object on an autonomous node to make the world as the object says
+    #[command(after_help = OPERATION_AFTER)]
+    Sync(OperationArgs),
+    /// Ask the owner of an object on an autonomous node to look anew at it
+    #[command(after_help = OPERATION_AFTER)]
+    Refresh(OperationArgs),
     /// Show how synchronization fares, and what to do where it does not
     #[command(after_help = "Ends with 3 when a node is out of sync, or two agents use one identity.")]
     Status {
@@ -131,6 +141,13 @@ enum ObjectVerb {
         wrong: bool,
     },
 }
+
+const OPERATION_AFTER: &str = "\
+The node's release must allow it: `operations` in `sync` of the fleet repo. The object is not
+changed. The operation is done for Muster when the owner of the object has it: what came of it
+there, the object's status says.
+
+Ends with 0 when it was handed over, 3 when it could not be, 5 when the node refused it.";
 
 const APPLY_AFTER: &str = "\
 Every mistake in the manifests is told at once, and then nothing is sent.
@@ -232,6 +249,10 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
         }
         ObjectVerb::Resync { selector, approve_deletions, yes } => {
             status::resync(connect, selector, *approve_deletions, *yes, screen).await
+        }
+        ObjectVerb::Sync(args) => operation::request(connect, ObjectOperation::Sync, args, screen).await,
+        ObjectVerb::Refresh(args) => {
+            operation::request(connect, ObjectOperation::Refresh, args, screen).await
         }
         ObjectVerb::Status { selector, wrong } => {
             status::status(connect, selector.as_deref(), *wrong, screen).await

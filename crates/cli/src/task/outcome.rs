@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::work::Outcome;
+use model::work::{Outcome, RefusalCode};
 use plane::work::{NodeStage, Progress, Summary, TaskState};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
@@ -85,15 +85,14 @@ fn of_outcome(task: &str, node: &str, outcome: &Outcome) -> (String, Mark, Optio
     let look = || Some(format!("muster task output {task} {node}"));
     let (mark, next) = match outcome {
         Outcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
+        Outcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),
         Outcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
         Outcome::Exited { .. } | Outcome::Signalled { .. } | Outcome::Failed { .. } => (Mark::Bad, look()),
         Outcome::TimedOut => {
             (Mark::Bad, Some("--timeout gives it longer, up to what its delegation allows".to_owned()))
         }
         Outcome::Cancelled => (Mark::Warn, None),
-        Outcome::Refused { .. } => {
-            (Mark::Bad, Some("what may be asked is in `delegations` of the fleet repo".to_owned()))
-        }
+        Outcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
         Outcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
         Outcome::Unknown => (
             Mark::Bad,
@@ -103,6 +102,19 @@ fn of_outcome(task: &str, node: &str, outcome: &Outcome) -> (String, Mark, Optio
         ),
     };
     (outcome.to_string(), mark, next)
+}
+
+/// Where it is said what a node may be asked for.
+fn allowed_where(code: RefusalCode) -> &'static str {
+    match code {
+        RefusalCode::NotDelegated => "what may be asked is in `delegations` of the fleet repo",
+        RefusalCode::TooMany => "cancel tasks that wait there, or wait for them",
+        RefusalCode::NotAutonomous => "make the object so with `muster object apply`",
+        RefusalCode::OperationNotAllowed | RefusalCode::KindNotSynchronized => {
+            "what may be asked of objects is in `sync` of the fleet repo"
+        }
+        RefusalCode::ObjectAbsent => "muster object list shows what the node has",
+    }
 }
 
 /// How a task stands, in one line.

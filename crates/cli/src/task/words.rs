@@ -15,6 +15,7 @@ pub(crate) fn in_words(work: &Work) -> String {
             let path = path.as_ref().map(|path| format!(" {path}")).unwrap_or_default();
             format!("query {what}{path}")
         }
+        Work::Operation { operation, object } => format!("{operation} {object}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, MAX_TIMEOUT_SECS, Order, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionRefusal, MAX_TIMEOUT_SECS, Order, Outcome, RefusalCode};
 
 use super::output::Output;
 use super::pace::Pace;
@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Says whether a held release lets something be done, and if not, why.
-pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, String>;
+pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, ActionRefusal>;
 
 /// The actions of a node.
 #[derive(Debug)]
@@ -267,9 +267,9 @@ impl<P: Clone> Work<P> {
         }
         let expires = order.expires;
         if !order.cancel
-            && let Err(message) = self.admits(&order, allows)
+            && let Err(refusal) = self.admits(&order, allows)
         {
-            return self.end_unbegun(id, Outcome::Refused { message }, expires, at, effects);
+            return self.end_unbegun(id, refusal.into(), expires, at, effects);
         }
         self.arrivals += 1;
         self.queue.insert(self.arrivals, id.clone());
@@ -277,12 +277,13 @@ impl<P: Clone> Work<P> {
     }
 
     /// Whether a new order may wait for its turn.
-    fn admits(&self, order: &Order, allows: Allows<'_, P>) -> Result<(), String> {
+    fn admits(&self, order: &Order, allows: Allows<'_, P>) -> Result<(), ActionRefusal> {
+        let too_many = |message| Err(ActionRefusal { code: RefusalCode::TooMany, message });
         if self.waiting.len() >= MAX_WAITING {
-            return Err(format!("more than {MAX_WAITING} actions wait on this node"));
+            return too_many(format!("more than {MAX_WAITING} actions wait on this node"));
         }
         if self.marks.len() >= MAX_MARKS {
-            return Err(format!("more than {MAX_MARKS} actions are remembered on this node"));
+            return too_many(format!("more than {MAX_MARKS} actions are remembered on this node"));
         }
         allows(&order.work).map(|_| ())
     }
@@ -314,14 +315,14 @@ impl<P: Clone> Work<P> {
     }
 
     fn judge_waiting(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
-        let refused: Vec<(String, String)> = self
+        let refused: Vec<(String, ActionRefusal)> = self
             .waiting
             .iter()
             .filter_map(|(id, waiting)| Some((id.clone(), allows(&waiting.order.work).err()?)))
             .collect();
-        for (id, message) in refused {
+        for (id, refusal) in refused {
             let Some(order) = self.drop_waiting(&id) else { continue };
-            self.end_unbegun(id, Outcome::Refused { message }, order.expires, at, effects);
+            self.end_unbegun(id, refusal.into(), order.expires, at, effects);
         }
     }
 
@@ -336,9 +337,9 @@ impl<P: Clone> Work<P> {
         // Another release may be held by now.
         let leave = match allows(work) {
             Ok(leave) => leave,
-            Err(message) => {
+            Err(refusal) => {
                 self.active.remove(id);
-                return self.end(id.to_owned(), Outcome::Refused { message }, 0, None, effects);
+                return self.end(id.to_owned(), refusal.into(), 0, None, effects);
             }
         };
         let timeout = Duration::from_secs((*timeout_secs).min(leave.timeout_secs).max(1));
@@ -494,8 +495,8 @@ impl<P: Clone> Work<P> {
             let Some(order) = self.drop_waiting(&id) else { return };
             let expires = bounded(order.expires, at);
             match allows(&order.work) {
-                Err(message) => {
-                    self.end_unbegun(id, Outcome::Refused { message }, expires, at, effects);
+                Err(refusal) => {
+                    self.end_unbegun(id, refusal.into(), expires, at, effects);
                 }
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
@@ -538,7 +539,7 @@ fn bounded(expires: Timestamp, at: At) -> Timestamp {
 
 /// What is said for people has a bound: an order that cannot be read may be quoted in it.
 fn shortened(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Refused { message } | Outcome::Failed { message } = &mut outcome {
+    if let Outcome::Refused { message, .. } | Outcome::Failed { message } = &mut outcome {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     }
     outcome

@@ -1,9 +1,10 @@
 //! Work on the node: what becomes of the actions that the control plane asks for (OPS-2,
-//! LIF-5). One machine runs commands, named actions and queries.
+//! LIF-5). One machine runs commands, named actions, queries and operations on objects (SYN-5).
 //!
 //! Pure: [`Work::handle`] turns an [`Input`] into [`Effect`]s; the shell carries them out
 //! in their order and reports back. What a node may be asked for is judged by a function
-//! that the shell gives: over the delegations of the release that is held at that moment.
+//! that the shell gives: over the delegations, and for operations over the leave to synchronize,
+//! of the release that is held at that moment.
 //!
 //! Invariants:
 //!

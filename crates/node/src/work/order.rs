@@ -55,7 +55,7 @@ pub fn order_of(content: &[u8]) -> Result<Order, OrderError> {
                 return Err(OrderError::Nul);
             }
         }
-        Work::Query { .. } => {}
+        Work::Query { .. } | Work::Operation { .. } => {}
     }
     Ok(order)
 }

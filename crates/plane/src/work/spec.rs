@@ -228,5 +228,7 @@ pub(super) fn check_work(work: &Work) -> Result<(), SpecError> {
             ("file", Some(path)) if path.starts_with('/') => Ok(()),
             _ => Err(SpecError::Query(what.chars().take(40).collect())),
         },
+        // What is no object's name is no object of the node's either.
+        Work::Operation { .. } => Ok(()),
     }
 }

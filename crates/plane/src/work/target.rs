@@ -165,7 +165,7 @@ fn kept(outcome: Outcome) -> Outcome {
     };
     match outcome {
         Outcome::Answered { .. } => Outcome::Answered { result: serde_json::Value::Null },
-        Outcome::Refused { message } => Outcome::Refused { message: clip(message) },
+        Outcome::Refused { code, message } => Outcome::Refused { code, message: clip(message) },
         Outcome::Failed { message } => Outcome::Failed { message: clip(message) },
         other => other,
     }

@@ -1,14 +1,14 @@
 //! `sync:` of `fleet.yaml`: which objects are synchronized with which nodes, and how.
 
 use catalog::sync::{self, MISMATCHES, MODES, Unsuitable};
-use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::replication::{Mismatch, Mode, ObjectOperation, SyncPolicy};
 
 use super::fleet::percent;
 use super::whom::{self, Whom};
 use crate::shape::{Reading, near_or_all};
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const KEYS: [&str; 6] = ["nodes", "mode", "kinds", "folder", "mismatch", "max_delete"];
+const KEYS: [&str; 7] = ["nodes", "mode", "kinds", "folder", "mismatch", "max_delete", "operations"];
 /// The most entries.
 const MAX_ENTRIES: usize = 100;
 
@@ -48,8 +48,9 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Sync
         folder: None,
         mismatch: Mismatch::default(),
         max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+        operations: Vec::new(),
     };
-    let (mut mode, mut said_mode, mut said_kinds) = (None, false, false);
+    let (mut mode, mut said_mode, mut said_kinds, mut said_operations) = (None, false, false, None);
     let entries = reading.map(node, &what);
     for (key, value) in entries {
         match key.value.as_str() {
@@ -70,6 +71,10 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Sync
                 let share = percent(reading, value, "max_delete", 100, "25%");
                 policy.max_delete_percent = share.and_then(|share| u8::try_from(share).ok()).unwrap_or(0);
             }
+            "operations" => {
+                said_operations = Some(key.at);
+                policy.operations = operations(reading, value);
+            }
             _ => reading.unknown_key(key, &KEYS, "an entry of sync"),
         }
     }
@@ -86,6 +91,9 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Sync
             "name the kinds in the order in which they are applied, as in `kinds: [AppProject, Application]`";
         reading.missing_key(name.at, &what, "kinds", help);
     }
+    if let Some(at) = said_operations {
+        takes_operations(reading, at, mode, &policy);
+    }
     policy.mode = mode.unwrap_or_default();
     SyncDecl { name: name.clone(), nodes, policy: Some(policy) }
 }
@@ -97,6 +105,41 @@ fn says_nothing(reading: &mut Reading<'_>, entries: &[(Spanned<String>, Node)]) 
             .error("E074", key.at, format!("`{}` says nothing where the mode is off", key.value))
             .help("drop it, or say another mode");
     }
+}
+
+/// What is asked of an object goes to its owner: the node, beside the object's manifest.
+fn takes_operations(reading: &mut Reading<'_>, at: At, mode: Option<Mode>, policy: &SyncPolicy) {
+    if mode == Some(Mode::Managed) {
+        reading
+            .error(
+                "E074",
+                at,
+                "`operations` are for autonomous nodes: here the control plane owns the objects",
+            )
+            .help("drop it; `muster object apply` makes objects so as they are to be");
+    } else if mode == Some(Mode::Autonomous) && policy.folder.is_none() {
+        reading
+            .error("E074", at, "`operations` are handed over in a folder, and this entry has none")
+            .help("name the folder of the manifests, as in `folder: /srv/manifests`");
+    }
+}
+
+fn operations(reading: &mut Reading<'_>, node: &Node) -> Vec<ObjectOperation> {
+    let mut operations = Vec::new();
+    for text in reading.texts(node, "operations") {
+        let Some((_, operation)) = ObjectOperation::ALL.iter().find(|(word, _)| *word == text.value) else {
+            let help = near_or_all(&text.value, ObjectOperation::ALL.iter().map(|(word, _)| *word));
+            reading.error("E017", text.at, format!("there is no operation `{}`", text.value)).help(help);
+            continue;
+        };
+        if operations.contains(operation) {
+            let message = format!("the operation `{}` stands here twice", text.value);
+            reading.error("E008", text.at, message).help("keep one of the two");
+            continue;
+        }
+        operations.push(*operation);
+    }
+    operations
 }
 
 /// One of a few words.

@@ -81,9 +81,8 @@ impl Actor {
     /// Nodes of which it is plain that they would refuse are answered here; then it begins.
     async fn begin(&mut self) -> Vec<Effect> {
         let mut inputs = Vec::new();
-        for (node, why) in super::select::refusals(&self.plane, &self.task).await {
-            let outcome = Outcome::Refused { message: why };
-            inputs.push(Input::Ended { node, outcome, duration_ms: 0 });
+        for (node, refusal) in super::select::refusals(&self.plane, &self.task).await {
+            inputs.push(Input::Ended { node, outcome: refusal.into(), duration_ms: 0 });
         }
         inputs.push(Input::Begin);
         self.handle(inputs)

@@ -366,5 +366,6 @@ fn outcome_word(outcome: &Outcome) -> &'static str {
         Outcome::Expired => "expired",
         Outcome::Unknown => "unknown",
         Outcome::Answered { .. } => "answered",
+        Outcome::HandedOver => "handed-over",
     }
 }

@@ -1,9 +1,11 @@
-//! Whom a selector means, and of whom it is plain that nothing delegates the work.
+//! Whom a selector means, and of whom it is plain that nothing allows the work.
 
 use std::sync::Arc;
 
+use catalog::delegation::NotDelegated;
 use lang::Value;
 use lang::selector::{Selector, Subject, Verdict};
+use model::work::{ActionRefusal, RefusalCode, Work};
 use model::{Digest, NodeId};
 use plane::work::{NodeStage, Reach, Task};
 use store::StoreError;
@@ -12,6 +14,7 @@ use wire::{Code, Problem};
 use super::reach;
 use crate::answer::store_problem;
 use crate::api::work::Selected;
+use crate::grants::Granted;
 use crate::index::Slot;
 use crate::state::ControlPlane;
 
@@ -134,21 +137,25 @@ pub(crate) fn ids(nodes: &[Arc<Slot>], expected: Option<usize>) -> Result<Vec<No
 }
 
 /// The targets for which neither the set that they are pointed to nor the one that they hold
-/// delegates the work, and why. Where that is not known the node judges alone; it does in
+/// allows the work, and why. Where that is not known the node judges alone; it does in
 /// any case.
-pub(super) async fn refusals(plane: &ControlPlane, task: &Task) -> Vec<(NodeId, String)> {
+pub(super) async fn refusals(plane: &ControlPlane, task: &Task) -> Vec<(NodeId, ActionRefusal)> {
     let mut refused = Vec::new();
     for (node, _) in task.nodes().iter().filter(|(_, work)| work.stage == NodeStage::Waiting) {
         match refusal(plane, task, node).await {
-            Ok(Some(why)) => refused.push((node.clone(), why)),
+            Ok(Some(refusal)) => refused.push((node.clone(), refusal)),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%node, %error, "what is delegated cannot be read"),
+            Err(error) => tracing::warn!(%node, %error, "what the release allows cannot be read"),
         }
     }
     refused
 }
 
-async fn refusal(plane: &ControlPlane, task: &Task, node: &NodeId) -> Result<Option<String>, StoreError> {
+async fn refusal(
+    plane: &ControlPlane,
+    task: &Task,
+    node: &NodeId,
+) -> Result<Option<ActionRefusal>, StoreError> {
     let Some(slot) = plane.index.get(node) else { return Ok(None) };
     let (_, _, pointed) = about(plane, &slot);
     let held = slot.lock().node.held.as_ref().map(|held| held.root);
@@ -156,10 +163,21 @@ async fn refusal(plane: &ControlPlane, task: &Task, node: &NodeId) -> Result<Opt
     let mut why = None;
     for root in [Some(pointed), held.filter(|held| *held != pointed)].into_iter().flatten() {
         let Some(granted) = plane.grants.of(&root).await? else { return Ok(None) };
-        match catalog::delegation::allows(&granted.delegations, &task.spec().work) {
-            Ok(_) => return Ok(None),
-            Err(error) => why = why.or_else(|| Some(error.to_string())),
+        match allowed(&granted, &task.spec().work) {
+            Ok(()) => return Ok(None),
+            Err(refusal) => why = why.or(Some(refusal)),
         }
     }
     Ok(why)
+}
+
+/// Whether what a set grants allows the work: an operation on an object by its leave to
+/// synchronize, all else by its delegations.
+fn allowed(granted: &Granted, work: &Work) -> Result<(), ActionRefusal> {
+    if let Work::Operation { operation, object } = work {
+        return catalog::sync::allows(granted.sync.as_deref(), *operation, object);
+    }
+    let refused =
+        |error: NotDelegated| ActionRefusal { code: RefusalCode::NotDelegated, message: error.to_string() };
+    catalog::delegation::allows(&granted.delegations, work).map(drop).map_err(refused)
 }

@@ -56,6 +56,7 @@ pub fn policy(mode: Mode) -> (ObjectKey, Vec<u8>) {
         folder: None,
         mismatch: Default::default(),
         max_delete_percent: 25,
+        operations: Vec::new(),
     };
     (ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy).unwrap())
 }

@@ -22,6 +22,7 @@ pub fn sync_object(mode: Mode, kinds: &[&str]) -> (ObjectKey, Vec<u8>) {
         folder: None,
         mismatch: Mismatch::default(),
         max_delete_percent: 25,
+        operations: Vec::new(),
     };
     (ObjectKey::of(Kind::SYNC, "sync"), serde_json::to_vec(&policy).unwrap())
 }

@@ -1,0 +1,74 @@
+//! Operations on objects, on their way to whoever owns the objects (SYN-2, SYN-5).
+//!
+//! ```text
+//! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner
+//!      ^--------------- Answer: handed over, refused, failed --+
+//! ```
+//!
+//! Invariants: the release allowed the operation before it is posted here; posting never waits;
+//! each posted operation is answered once, unless the reconciler ends before.
+
+use std::sync::Arc;
+
+use backends::{BackendError, OperationRequest};
+use model::ObjectKey;
+use model::replication::Mode;
+use model::work::{Outcome, RefusalCode};
+
+use super::mailbox::Mailbox;
+use super::reconciler::Worker;
+
+/// Hears what became of an operation.
+pub type Answer = Box<dyn FnOnce(Outcome) + Send>;
+
+/// An operation that waits for the reconciler.
+pub(super) struct Operation {
+    pub(super) key: ObjectKey,
+    pub(super) request: OperationRequest,
+    pub(super) answer: Answer,
+}
+
+/// The way of operations to the reconciler. It may be made before the reconciler is, and does not
+/// keep the reconciler going. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct OperationQueue(Arc<Mailbox>);
+
+impl OperationQueue {
+    /// Has an operation handed to the owner of an object.
+    ///
+    /// # Errors
+    /// When it cannot wait there, in words; then `answer` hears nothing.
+    pub fn post(&self, key: ObjectKey, request: OperationRequest, answer: Answer) -> Result<(), String> {
+        let posted = self.0.operation(Operation { key, request, answer });
+        posted.map_err(|_| "too many operations wait on this node, or it stops".to_owned())
+    }
+
+    pub(super) fn mailbox(&self) -> Arc<Mailbox> {
+        self.0.clone()
+    }
+}
+
+impl Worker {
+    /// Hands an operation to the owner of its object.
+    pub(super) fn operation(&mut self, operation: Operation) {
+        let Operation { key, request, answer } = operation;
+        answer(self.hand_over(&key, &request));
+    }
+
+    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
+        // The release that allowed it may be one that this thread does not go by yet.
+        let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
+        let Some(backend) = self.backend.as_mut().filter(|_| current) else {
+            let why = self.no_place.clone();
+            let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
+            return Outcome::Failed { message };
+        };
+        match backend.request_operation(key, request) {
+            Ok(()) => Outcome::HandedOver,
+            Err(BackendError::Recoverable { message, .. }) => {
+                Outcome::Refused { code: RefusalCode::ObjectAbsent, message }
+            }
+            Err(error) => Outcome::Failed { message: error.to_string() },
+        }
+    }
+}
