@@ -6,8 +6,8 @@ use server::api::Summary;
 use store::Release;
 use trust::Header;
 
-use crate::args::Connect;
 use crate::clock::{ago, now, short};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::screen::Screen;
@@ -151,9 +151,10 @@ fn show(view: &ReleaseView) -> String {
             short(header.freshness()),
             short(std::time::Duration::from_secs(contact)),
             fallbacks.join(", "),
+            header.requires.join(", "),
         ]
     };
     let rows: Vec<Vec<String>> = view.headers.iter().map(row).collect();
-    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS"], &rows));
+    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS", "REQUIRES"], &rows));
     out
 }

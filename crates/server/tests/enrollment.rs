@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Duration;
 
 use model::NodeId;
@@ -13,7 +11,7 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
-use support::{Fleet, new_key, now, refuses};
+use test_support::fleet::{Fleet, new_key, now, refuses};
 use trust::token::{self, MAX_UNBOUND_LIFE};
 use wire::Code;
 use x509_parser::prelude::*;
@@ -172,7 +170,7 @@ async fn a_hostname_and_a_key_belong_to_one_active_node() {
     node.survives().await;
     // Once it is removed, both are free again, and its certificate opens nothing.
     let _: server::api::NodeView = fleet.operator().await.delete("/v1/nodes/web-1").await.unwrap();
-    refuses(node.check_in(&support::quiet()).await, Code::UnknownNode);
+    refuses(node.check_in(&test_support::fleet::quiet()).await, Code::UnknownNode);
     fleet.enroll(&fleet.token("web-1"), "web-1", &new_key()).await.unwrap();
     fleet.enroll(&fleet.token("web-2"), "web-2", &node.key).await.unwrap();
 }
