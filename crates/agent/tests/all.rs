@@ -5,6 +5,8 @@ mod a_missing_folder_is_named;
 mod a_stop_says_what_is_left;
 mod actions_run_at_most_once;
 mod an_autonomous_folder_goes_up;
+mod durable_formats_are_kept;
+mod earlier_state_is_set_aside;
 mod killed_at_every_point;
 mod malicious_control_plane;
 mod no_accepted_event_is_lost;

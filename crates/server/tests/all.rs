@@ -5,6 +5,7 @@ mod actions_are_not_behind;
 mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;
 mod delta_on_the_wire;
+mod durable_formats_are_kept;
 mod enrollment;
 mod files_are_private;
 mod links_carry_both_ways;
