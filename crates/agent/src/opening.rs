@@ -13,7 +13,6 @@ use net::client::{ClientError, Http1};
 use streams::open::{self, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::LinkTransport;
-use tokio::sync::Mutex;
 use wire::Problem;
 use wire::cloudevents::Origin;
 use wire::signature::Target;
@@ -78,13 +77,13 @@ impl From<open::OpenError> for OpenError {
 /// Opens the transports of one node.
 #[derive(Clone)]
 pub struct Opener {
-    session: Arc<Mutex<Session>>,
+    session: Arc<Session>,
     hostname: Hostname,
 }
 
 impl Opener {
     /// Opens over the connection of this session, or beside it.
-    pub fn new(session: Arc<Mutex<Session>>, hostname: Hostname) -> Opener {
+    pub fn new(session: Arc<Session>, hostname: Hostname) -> Opener {
         Opener { session, hostname }
     }
 
@@ -95,12 +94,12 @@ impl Opener {
 
     /// A session with a connection of its own.
     pub async fn beside(&self) -> Session {
-        self.session.lock().await.beside()
+        self.session.beside()
     }
 
     /// The control planes in turn: the next try goes to the next one.
     pub async fn next_url(&self) {
-        self.session.lock().await.next_url();
+        self.session.next_url();
     }
 
     /// A bidirectional gRPC stream, over the connection that calls go over too.
@@ -108,7 +107,7 @@ impl Opener {
     /// # Errors
     /// [`OpenError`] says whether another transport may do better.
     pub async fn grpc(&self, link: &str) -> Result<LinkTransport, OpenError> {
-        let mut client = self.session.lock().await.client().await?.clone();
+        let mut client = self.session.client().await?;
         Ok(self.dialer(link).grpc(&mut client).await?)
     }
 
@@ -125,11 +124,7 @@ impl Opener {
     }
 
     async fn http1(&self) -> Result<Http1, OpenError> {
-        let (url, tls) = {
-            let session = self.session.lock().await;
-            (session.url().clone(), session.tls().clone())
-        };
-        Http1::dial(&url, &tls).await.map_err(|error| match error {
+        Http1::dial(self.session.url(), self.session.tls()).await.map_err(|error| match error {
             ClientError::Dial { .. } | ClientError::Name(_) => OpenError::Reach(Box::new(error.into())),
             other => OpenError::TransportKind(crate::render::chain(&other)),
         })
@@ -147,12 +142,13 @@ impl Opener {
         instance: &str,
         have: Option<&Cursor>,
     ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
-        let mut session = self.beside().await;
+        let session = self.beside().await;
         let signer = session.signer().clone();
-        let mut client = session.client().await?.clone();
+        let mut client = session.client().await?;
         let last = have.map(cursor_text);
         let last = last.as_deref();
         let dialer = self.dialer(link);
+        let _under_way = signer.begin();
         let sign = |target: Target<'_>| signer.sign(target);
         let opened = match dialer.sse(&mut client, instance, last, sign).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use agent::opening::Opener;
+use agent::release::ReleaseTerms;
 use agent::session::Session;
 use agent::sync::transport::{Links, Parts};
 use http::request::Parts as Head;
@@ -72,16 +73,17 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(own.public().as_bytes());
-    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url()], tls, id, own)));
+    let session = Arc::new(Session::new(vec![control.url()], tls, id, own));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
+    let policy = Policy { transport, ..Policy::default() };
     let links = Links::start(Parts {
         opener: Opener::new(session, hostname),
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),
         view: node.view.clone(),
         daemon: node.daemon.clone(),
-        policy: watch::channel(Policy { transport, ..Policy::default() }).1,
+        terms: watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1,
         instance: "i1".to_owned(),
         seed: 1,
     });

@@ -103,6 +103,8 @@ codes! {
         "Check the disk of the control plane: full or read-only. Nothing was accepted that is not durable."
     ReleaseRefused "release_refused" 422 "The release is refused"
         "The detail says which check it failed."
+    FeatureMissing "feature_missing" 422 "The release requires a feature that this control plane does not have"
+        "Upgrade the control plane, then the agents, then publish again. `muster diff` shows what the release requires."
     HeadMoved "head_moved" 409 "Another release was published meanwhile"
         "Run `muster publish` again: it starts from the new head."
     Incomplete "incomplete" 409 "Pieces of the release are missing"

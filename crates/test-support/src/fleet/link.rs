@@ -123,13 +123,14 @@ pub async fn linked(member: &Member, mode: Mode, instance: &str, handler: &Arc<M
 /// A hello of a node, by hand.
 pub fn hello(mode: Mode, instance: &str) -> Hello {
     Hello {
-        versions: (1, 1),
+        versions: sync::frame::VERSIONS,
         capabilities: Capabilities::ALL,
         role: Role::Agent,
         mode,
         instance: instance.to_owned(),
         head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
         have: None,
+        after: None,
     }
 }
 
