@@ -24,7 +24,7 @@ use model::{Channel, FleetId, Selection, Timestamp};
 use trust::Header;
 use trust::release::Fallback;
 
-pub use walk::{Below, Built, Content, Piece};
+pub use walk::{Below, Built, Content, ReleaseChunk};
 
 use crate::resolver::Changed;
 use crate::specialize::{NodeSpec, Specialized};
