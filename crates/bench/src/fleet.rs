@@ -168,6 +168,7 @@ async fn release(
             selection: root,
             freshness_secs: 7 * 24 * 3600,
             fallbacks: Vec::new(),
+            requires: Vec::new(),
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);

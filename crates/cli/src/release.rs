@@ -151,9 +151,10 @@ fn show(view: &ReleaseView) -> String {
             short(header.freshness()),
             short(std::time::Duration::from_secs(contact)),
             fallbacks.join(", "),
+            header.requires.join(", "),
         ]
     };
     let rows: Vec<Vec<String>> = view.headers.iter().map(row).collect();
-    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS"], &rows));
+    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS", "REQUIRES"], &rows));
     out
 }

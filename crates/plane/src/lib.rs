@@ -17,5 +17,5 @@ pub mod work;
 
 pub use budget::Budget;
 pub use heads::{Head, Heads};
-pub use node::{NodeState, SetWanted, Step};
+pub use node::{NodeState, ReportedRefusal, SetWanted, Step};
 pub use replay::Window;

@@ -61,8 +61,17 @@ pub struct NodeState {
     /// Work waits that wants a stream.
     pub work_waits: bool,
     /// The last refusal that it reported since it adopted something.
-    pub refusal: Option<Box<str>>,
+    pub refusal: Option<Box<ReportedRefusal>>,
     pointed: Option<(u64, Option<Pointed>)>,
+}
+
+/// A refusal of the release that the node is pointed to, as the node reported it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedRefusal {
+    /// Its stable code.
+    pub code: Box<str>,
+    /// What was wrong, for people.
+    pub message: Box<str>,
 }
 
 /// What status needs of the last reported run.
@@ -250,7 +259,10 @@ impl NodeState {
             match &fact.body {
                 FactBody::Run(report) => self.summary = self.summary.after(report),
                 FactBody::Adopted { .. } => self.refusal = None,
-                FactBody::Refused { message, .. } => self.refusal = Some(clip(message).into()),
+                FactBody::Refused { code, message } => {
+                    let (code, message) = (clip(code).into(), clip(message).into());
+                    self.refusal = Some(Box::new(ReportedRefusal { code, message }));
+                }
                 FactBody::Started { .. }
                 | FactBody::Repaired { .. }
                 | FactBody::Action(_)

@@ -145,7 +145,7 @@ fn a_refusal_is_shown_until_it_no_longer_holds() {
     node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
     let fleet = heads(1, vec![new.clone()]);
     node.check_in(holding(Some(held(&old, "a"))), &fleet, CREATED);
-    assert_eq!(node.refusal.as_deref(), Some("stale"));
+    assert_eq!(node.refusal.as_ref().map(|refusal| &*refusal.message), Some("stale"));
     // A move of the pointer alone is no fact; that the node holds it says enough.
     node.check_in(holding(Some(held(&new, "a"))), &fleet, CREATED);
     assert_eq!(node.refusal, None);

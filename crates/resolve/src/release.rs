@@ -22,6 +22,7 @@ use model::selection::{MAX_PATTERNS, PatternEntry};
 use model::trie::{Leaf, Trie};
 use model::{Channel, FleetId, Selection, Timestamp};
 use trust::Header;
+use trust::feature::FEATURES;
 use trust::release::Fallback;
 
 pub use walk::{Below, Built, Content, ReleaseChunk};
@@ -97,6 +98,7 @@ pub struct Stamp {
 /// Never for a release that [`Builder::build`] gave.
 pub fn headers(built: &Built, stamp: &Stamp) -> Result<BTreeMap<Channel, Header>, ReleaseError> {
     let selection = built.root()?;
+    let requires = built.requires(FEATURES);
     let header = |(name, policy): (&String, &ChannelPolicy)| {
         let channel = policy.channel.clone();
         let freshness = built.shared.settings.get(name).map_or(0, |settings| settings.freshness_secs);
@@ -109,6 +111,7 @@ pub fn headers(built: &Built, stamp: &Stamp) -> Result<BTreeMap<Channel, Header>
             selection,
             freshness_secs: freshness.into(),
             fallbacks: stamp.fallbacks.get(&channel).cloned().unwrap_or_default(),
+            requires: requires.clone(),
         };
         (channel, header)
     };

@@ -15,6 +15,7 @@ use model::work::Delegation;
 use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, Stamp};
 use resolve::{Changed, Specialized, Tree};
+use trust::feature::Feature;
 use trust::release::Fallback;
 
 const FLEET: &str = "format: 1\nname: test\nchannels:\n  stable: {contact: 5m, jitter: 10%, freshness: 24h}\n  edge: {contact: 1h, freshness: 7d, metered: true}\ndefaults: {channel: stable}\n";
@@ -214,4 +215,17 @@ fn an_empty_fleet_is_a_release_too() {
     let (chunks, contents) = walk(&built);
     assert_eq!((chunks.len(), contents.len()), (1, 0));
     assert_eq!(built.selection(), &Selection::default());
+}
+
+#[test]
+fn a_release_requires_what_it_uses() {
+    const TABLE: &[Feature] = &[
+        Feature { name: "z-files", resource_types: &["file"] },
+        Feature { name: "a-files", resource_types: &["symlink", "file"] },
+        Feature { name: "units", resource_types: &["unit"] },
+    ];
+    let fleet = resolve::check(&tree()).unwrap();
+    let built = built(fleet.specialize());
+    assert_eq!(built.requires(TABLE), ["a-files", "z-files"], "sorted, and nothing that is not used");
+    assert!(built.requires(trust::feature::FEATURES).is_empty(), "every agent has what this fleet uses");
 }

@@ -10,6 +10,7 @@ use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads};
 use store::{CommitError, NewRelease};
+use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
 use trust::{Beacon, Header, SigningKey};
 use wire::{Code, Problem};
@@ -135,6 +136,11 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
         let header: Header = verified(plane, document)?;
         if header.channel != *channel || header.fleet != plane.trust.fleet {
             return Err(refused("a header is of another channel or fleet"));
+        }
+        if let Some(missing) = feature::missing(&header.requires, FEATURES) {
+            let detail =
+                format!("release {} requires {missing}, which this control plane does not have", header.seq);
+            return Err(Problem::new(Code::FeatureMissing, detail));
         }
         if header.created > now().plus(SLACK) {
             return Err(refused("a header is dated in the future; check the clock of who signed it"));

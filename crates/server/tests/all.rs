@@ -24,6 +24,7 @@ mod sync_status_is_honest;
 mod tasks_do_what_is_delegated;
 mod tasks_survive_a_restart;
 mod tls_is_1_3_mutual;
+mod what_releases_require_is_shown;
 mod work_fits_on_a_full_node;
 mod work_waits_asks_for_a_stream;
 mod workflows_pass_gates;

@@ -99,6 +99,7 @@ impl Publisher {
                 selection: selection.root().unwrap(),
                 freshness_secs: FRESH.as_secs(),
                 fallbacks,
+                requires: Vec::new(),
             };
             let signed = sign(&header, &[&self.key]).unwrap();
             let head = Arc::new(Head {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::TrustTime;
 use crate::document::TrustDocument;
+use crate::feature::{self, Feature, MAX_REQUIRES};
 use crate::release::{Beacon, Fallback, Header};
 use crate::signed::{self, VerifyError};
 
@@ -42,6 +43,8 @@ pub struct Judge<'a> {
     pub time: TrustTime,
     /// How patterns match.
     pub matches: Matches<'a>,
+    /// The features that this build has.
+    pub features: &'a [Feature],
 }
 
 /// An offer that may be adopted.
@@ -57,6 +60,9 @@ pub struct Adopted {
     pub floor: Floor,
 }
 
+/// The code of a release that needs what the node's build lacks ([`Refusal::Requires`]).
+pub const REQUIRES_CODE: &str = "release_requires";
+
 /// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -66,6 +72,14 @@ pub enum Refusal {
     /// The beacon's signature does not hold, or it speaks of another release.
     #[error("the beacon is refused: {0}")]
     Beacon(String),
+    /// The release needs what this build does not have.
+    #[error("release {seq} requires {missing}, which this agent does not have; install a newer muster-agent")]
+    Requires {
+        /// The release offered.
+        seq: u64,
+        /// The features that are missing, for people.
+        missing: String,
+    },
     /// The release is of another fleet.
     #[error("the release is of fleet {theirs}, this node is of {ours}")]
     OtherFleet {
@@ -138,6 +152,7 @@ impl Refusal {
             Refusal::Header(VerifyError::Unsigned) => "release_unsigned",
             Refusal::Header(_) => "release_signature",
             Refusal::Beacon(_) => "beacon_signature",
+            Refusal::Requires { .. } => REQUIRES_CODE,
             Refusal::OtherFleet { .. } => "release_other_fleet",
             Refusal::OtherChannel { .. } => "release_other_channel",
             Refusal::Older { .. } => "release_older",
@@ -151,12 +166,14 @@ impl Refusal {
     }
 }
 
-/// Decides on an offer: signatures, fleet, channel, number, date, freshness, proof.
+/// Decides on an offer: signatures, what it requires, fleet, channel, number, date, freshness, proof.
 ///
 /// # Errors
 /// The first [`Refusal`] found; nothing of the offer may be used then.
 pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
     let header: Header = signed::verify(&offer.header, &by.trust.release).map_err(Refusal::Header)?;
+    // Before anything else of it: what a feature adds may change what the rest means.
+    check_requires(&header, by.features)?;
     let digest = signed::digest(&offer.header);
     let beacon = match &offer.beacon {
         Some(beacon) => Some(verify_beacon(beacon, &header, &digest, by.trust)?),
@@ -188,6 +205,16 @@ pub fn verify_beacon(
         && beacon.seq == header.seq
         && beacon.header == *digest;
     if same { Ok(beacon) } else { Err(Refusal::Beacon("it speaks of another release".to_owned())) }
+}
+
+fn check_requires(header: &Header, features: &[Feature]) -> Result<(), Refusal> {
+    if header.requires.len() > MAX_REQUIRES {
+        return Err(Refusal::Malformed(format!("it requires more than {MAX_REQUIRES} features")));
+    }
+    match feature::missing(&header.requires, features) {
+        Some(missing) => Err(Refusal::Requires { seq: header.seq, missing }),
+        None => Ok(()),
+    }
 }
 
 fn check_identity(header: &Header, offer: &Offer, by: Judge<'_>) -> Result<(), Refusal> {

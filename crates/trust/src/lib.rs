@@ -7,6 +7,7 @@
 pub mod adopt;
 pub mod clock;
 pub mod document;
+pub mod feature;
 pub mod key;
 pub mod release;
 pub mod signed;

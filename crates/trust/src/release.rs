@@ -33,6 +33,11 @@ pub struct Header {
     /// Earlier releases that a node may be pointed back to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<Fallback>,
+    /// Names of the [features](crate::feature) that an agent must have to take this release, at
+    /// most [`MAX_REQUIRES`](crate::feature::MAX_REQUIRES), sorted. An agent that lacks one
+    /// refuses the release; what every agent has is not named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
 }
 
 /// An earlier release that a header allows to go back to.

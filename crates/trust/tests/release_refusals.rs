@@ -11,7 +11,9 @@ use common::{
 use model::exchange::Offer;
 use model::time::SLACK;
 use model::{Digest, Timestamp};
+use trust::adopt::{Judge, judge};
 use trust::clock::TrustTime;
+use trust::feature::Feature;
 use trust::signed::{digest, sign};
 use trust::{Adopted, Floor, Header, Refusal};
 
@@ -236,4 +238,36 @@ fn one_flipped_bit_never_adopts_anything_else() {
         // Only the name of the beacon's field can go: then there is no beacon.
         assert!(adopted <= "beacon".len() * 8, "{hostname}: {adopted} flips were not noticed");
     }
+}
+
+#[test]
+fn what_it_requires() {
+    const KNOWN: &[Feature] = &[Feature { name: "waves", resource_types: &[] }];
+    let requiring = |names: &[&str]| {
+        let requires = names.iter().map(|name| (*name).to_owned()).collect();
+        offer(&Header { requires, ..header(5) }, "web-1")
+    };
+    let verdict = |names: &[&str]| judged_with(&requiring(names), KNOWN);
+    assert_eq!(code(verdict(&[])), "adopted");
+    assert_eq!(code(verdict(&["waves"])), "adopted");
+    let refusal = verdict(&["mesh", "waves", "gates"]).unwrap_err();
+    assert_eq!(refusal.code(), "release_requires");
+    assert!(refusal.to_string().contains("requires mesh, gates, which"), "{refusal}");
+    let many: Vec<String> = (0..65).map(|number| format!("f{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(code(verdict(&many)), "release_malformed");
+    // Long lists are cut where people read them.
+    let refusal = verdict(&many[..64]).unwrap_err().to_string();
+    assert!(refusal.contains("f7 and 56 more"), "{refusal}");
+    // Nothing of it may be read before: not the beacon, not the proof.
+    let mut odd = requiring(&["mesh"]);
+    odd.entry.root = Digest::of(b"another");
+    assert_eq!(code(judged_with(&odd, KNOWN)), "release_requires");
+}
+
+fn judged_with(offer: &Offer, features: &[Feature]) -> Result<Adopted, Refusal> {
+    let (trust, hostname) = (common::trust(), "web-1".parse().unwrap());
+    let (floor, time) = (Floor::default(), at(CREATED));
+    let matches = &trust::adopt::takes;
+    judge(offer, Judge { trust: &trust, hostname: &hostname, floor: &floor, time, matches, features })
 }

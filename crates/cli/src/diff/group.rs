@@ -7,6 +7,7 @@ use model::Fields;
 use model::delta::{Delta, render};
 use resolve::release::Built;
 use serde::Serialize;
+use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
 use super::line::Line;
@@ -38,6 +39,9 @@ pub struct Compared {
     pub observe: usize,
     /// Patterns that get something else and classify no enrolled node.
     pub patterns: usize,
+    /// Features that agents must have to take the new release.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
     /// The biggest first.
     pub groups: Vec<Group>,
 }
@@ -121,7 +125,8 @@ pub async fn group(
     let patterns = population.changed.len() - change;
     let observing = groups.iter().filter(|group| group.observe && !group.pattern);
     let observe = observing.map(|group| group.count).sum();
-    Ok(Compared { from, nodes, same: nodes.saturating_sub(change), change, observe, patterns, groups })
+    let (same, requires) = (nodes.saturating_sub(change), built.requires(FEATURES));
+    Ok(Compared { from, nodes, same, change, observe, patterns, requires, groups })
 }
 
 /// Binds every node; those are alike whose differences read alike.

@@ -29,6 +29,7 @@ pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group};
 pub use line::Line;
 pub use one::GroupError;
+pub(crate) use text::required;
 
 const AFTER: &str = "\
 Nodes to which the same happens are one group; the first of them shows it, resource by

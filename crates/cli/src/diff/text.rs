@@ -7,7 +7,7 @@ use crate::screen::{Mark, Screen};
 
 /// Prints a comparison: totals, then group by group, the biggest first.
 pub fn text(compared: &Compared, screen: Screen) -> String {
-    let Compared { from, nodes, same, change, observe, patterns, groups } = compared;
+    let Compared { from, nodes, same, change, observe, patterns, requires, groups } = compared;
     let from = from.map_or_else(|| "nothing".to_owned(), |seq| format!("r{seq}"));
     if compared.is_same() {
         return format!("{from} -> this repo   {nodes} nodes: all the same\n");
@@ -20,6 +20,7 @@ pub fn text(compared: &Compared, screen: Screen) -> String {
     };
     let mut out =
         format!("{from} -> this repo   {nodes} nodes: {same} same, {change} change{observing}{unused}\n");
+    out.push_str(&required(requires));
     for group in groups {
         out.push('\n');
         out.push_str(&one(group, screen));
@@ -30,6 +31,15 @@ pub fn text(compared: &Compared, screen: Screen) -> String {
         out.push_str(&format!("\n... {more} more, in groups beyond the first {MAX_SHOWN}\n"));
     }
     out
+}
+
+/// The line that names what agents must have; nothing when all have it.
+pub fn required(requires: &[String]) -> String {
+    if requires.is_empty() {
+        return String::new();
+    }
+    let requires = requires.join(", ");
+    format!("it requires {requires}: a node whose agent lacks that refuses it and keeps what it holds\n")
 }
 
 fn one(group: &Group, screen: Screen) -> String {

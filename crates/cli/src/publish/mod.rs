@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
+use trust::feature::FEATURES;
 
 use crate::clock::{bytes, now};
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
+use crate::diff::required;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{Changes, Folder, Seen, Watch};
@@ -138,7 +140,9 @@ fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> St
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }
-    format!("{from}: {}", changes_of(changed, prepared.nodes, prepared.patterns))
+    let required = required(&prepared.built.requires(FEATURES));
+    let required = if required.is_empty() { required } else { format!("; {}", required.trim_end()) };
+    format!("{from}: {}{required}", changes_of(changed, prepared.nodes, prepared.patterns))
 }
 
 fn changes_of(changed: &Comparison, nodes: usize, patterns: usize) -> String {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use server::Credentials;
 use server::api::{Beacons, Commit, HeadView, Summary};
 use tokio::task::JoinError;
+use trust::feature::FEATURES;
 use trust::signed::VerifyError;
 use trust::{Beacon, Header, SigningKey, signed};
 use wire::Code;
@@ -319,8 +320,8 @@ impl Publisher {
         verified.collect()
     }
 
-    /// Exactly this is published already: selection, channels, freshness and, if one is asked
-    /// for, the label.
+    /// Exactly this is published already: selection, channels, freshness, required features
+    /// and, if one is asked for, the label.
     fn is_published(&self, prepared: &Prepared, label: Option<&str>) -> Result<bool, PublishError> {
         if self.head.selection != Some(prepared.built.root()?) {
             return Ok(false);
@@ -330,7 +331,9 @@ impl Publisher {
         let freshness: BTreeMap<Channel, u64> =
             headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();
         let labelled = label.is_none() || headers.values().all(|header| header.label.as_deref() == label);
-        Ok(labelled && freshness == prepared.built.freshness_secs())
+        let requires = prepared.built.requires(FEATURES);
+        let required = headers.values().all(|header| header.requires == requires);
+        Ok(labelled && required && freshness == prepared.built.freshness_secs())
     }
 
     async fn commit(&mut self, prepared: &Prepared, label: Option<String>) -> Result<u64, PublishError> {

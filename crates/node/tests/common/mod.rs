@@ -47,6 +47,7 @@ impl Release {
             selection: selection.root().unwrap(),
             freshness_secs: FRESH.as_secs(),
             fallbacks: vec![],
+            requires: vec![],
         };
         let contents = modules.iter().map(|content| (*content).to_owned()).collect();
         Release { header, set, selection, contents }

@@ -56,6 +56,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
         selection: selection.root().unwrap(),
         freshness_secs: FRESH_SECS,
         fallbacks: vec![],
+        requires: vec![],
     };
     let signed = sign(&header, &[&release_key()]).unwrap();
     Arc::new(Head {

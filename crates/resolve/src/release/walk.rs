@@ -1,13 +1,15 @@
 //! [`Built`], and walking it: chunks and contents, made when they are asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use catalog::module::Resource;
 use model::chunk::{self, Chunk};
 use model::policy::Policy;
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
 use model::{Channel, Digest, Kind, SectionKey, Selection};
+use trust::feature::Feature;
 
 use super::ReleaseError;
 use super::shared::Shared;
@@ -72,6 +74,20 @@ impl Built {
     /// What the release was built from.
     pub fn fleet(&self) -> &Specialized {
         &self.fleet
+    }
+
+    /// Names of the features that agents must have to take this release, sorted: those of
+    /// `features` that something in it uses.
+    pub fn requires(&self, features: &[Feature]) -> Vec<String> {
+        let uses = |feature: &Feature| {
+            let needs = |resource: &Resource| feature.resource_types.contains(&resource.kind.as_str());
+            let modules = self.shared.modules.values();
+            modules
+                .map(|shared| &shared.module)
+                .any(|module| module.resources.iter().any(needs) || module.handlers.iter().any(needs))
+        };
+        let used = features.iter().filter(|feature| uses(feature)).map(|feature| feature.name.to_owned());
+        used.collect::<BTreeSet<String>>().into_iter().collect()
     }
 
     /// Seconds between contacts, by channel.

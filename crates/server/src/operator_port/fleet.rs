@@ -8,6 +8,7 @@ use model::status::Word;
 use model::{Incarnation, Timestamp};
 use plane::{Heads, NodeState};
 use store::RunFilter;
+use trust::adopt::REQUIRES_CODE;
 use wire::{Code, Problem};
 
 use super::query::Query;
@@ -66,7 +67,7 @@ fn cause(node: &NodeState, word: Word, heads: &Heads) -> Option<String> {
         Word::New => Some("enrolled, no run reported yet".to_owned()),
         Word::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
         Word::Changing => match &node.refusal {
-            Some(refusal) => Some(refusal.to_string()),
+            Some(refusal) => Some(refusal.message.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Word::Diverged | Word::Relapsed => Some(format!(
@@ -79,8 +80,13 @@ fn cause(node: &NodeState, word: Word, heads: &Heads) -> Option<String> {
     }
 }
 
-fn next_step(word: Word, node: &str) -> String {
+fn next_step(node: &NodeState, word: Word) -> String {
+    let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
+    let node = &node.hostname;
     match word {
+        Word::Changing if refusal == Some(REQUIRES_CODE) => {
+            format!("install a newer muster-agent on {node}")
+        }
         Word::Converged => String::new(),
         Word::Offline | Word::Unreachable => format!("on {node}: systemctl status muster-agent"),
         Word::Unassigned => "add an entry to nodes.yaml, then muster publish".to_owned(),
@@ -128,7 +134,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         let key =
             if matches!(word, Word::Offline | Word::Unreachable) { String::new() } else { cause.clone() };
         let (hostname, since) = (entry.node.hostname.clone(), entry.node.summary.since);
-        let next = next_step(word, hostname.as_str());
+        let next = next_step(&entry.node, word);
         let view = causes.entry((word, key)).or_insert_with(|| CauseView {
             word,
             cause,

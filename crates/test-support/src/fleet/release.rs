@@ -134,6 +134,7 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         selection: selection.root().unwrap(),
         freshness_secs: plan.freshness.as_secs(),
         fallbacks: Vec::new(),
+        requires: Vec::new(),
     };
     let header = signed::sign(&header, &[key]).unwrap();
     let summary = Summary {

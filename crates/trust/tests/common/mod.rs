@@ -9,6 +9,7 @@ use model::trie::Trie;
 use model::{Digest, Entry, Hostname, Selection, Timestamp};
 use trust::adopt::{Judge, judge, takes};
 use trust::clock::TrustTime;
+use trust::feature::FEATURES;
 use trust::release::Fallback;
 use trust::signed::{digest, sign};
 use trust::{Adopted, Beacon, Floor, Header, Refusal, SigningKey, Slots, TrustDocument};
@@ -60,6 +61,7 @@ pub fn header(seq: u64) -> Header {
         selection: selection().root().unwrap(),
         freshness_secs: FRESH.as_secs(),
         fallbacks: vec![],
+        requires: vec![],
     }
 }
 
@@ -92,5 +94,8 @@ pub fn at(clock: Timestamp) -> TrustTime {
 /// What web-1, or another, says to an offer.
 pub fn judged(offer: &Offer, hostname: &str, floor: &Floor, time: TrustTime) -> Result<Adopted, Refusal> {
     let (trust, hostname) = (trust(), name(hostname));
-    judge(offer, Judge { trust: &trust, hostname: &hostname, floor, time, matches: &takes })
+    judge(
+        offer,
+        Judge { trust: &trust, hostname: &hostname, floor, time, matches: &takes, features: FEATURES },
+    )
 }
