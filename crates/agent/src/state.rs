@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
 use converge::kinds::Prior;
-use converge::{Entry, Ledger, Pending, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
@@ -239,7 +239,7 @@ pub struct Durable {
     pending: Slot<Pending>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
-    ledger: Mutex<Journal<ResourceId, Entry>>,
+    ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
     repairs: Mutex<Vec<String>>,
