@@ -149,7 +149,7 @@ impl Signer {
     }
 }
 
-/// A call that is under way until the value is dropped.
+/// A call under way; dropping it ends it.
 pub struct UnderWay<'a>(&'a Signer);
 
 impl Drop for UnderWay<'_> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use model::condition::SyncState;
 use server::api::objects::{Apply, Became, Mapping, ObjectName};
 
 use crate::steps::{Demo, OBSERVER, StepError};
@@ -72,10 +73,10 @@ impl Demo<'_> {
         let known = async || {
             let view = operator.object(name).await?;
             let sync = operator.all_sync(Some(node)).await?.pop();
-            let state = sync.map(|sync| sync.state).unwrap_or_default();
+            let state = sync.map_or(SyncState::Other, |sync| sync.condition.state);
             let status = view.status.as_ref().is_some_and(|status| status.get("visitors").is_some());
-            Ok(match (status, state.as_str()) {
-                (true, "in-sync") => Ok(view),
+            Ok(match (status, state) {
+                (true, SyncState::InSync) => Ok(view),
                 (status, state) => Err(format!("its status is here: {status}; {node} is {state}")),
             })
         };

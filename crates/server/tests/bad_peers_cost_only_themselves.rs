@@ -181,7 +181,7 @@ async fn two_agents_with_one_identity_are_told_apart() {
     assert!(ended.message.contains("duplicate_identity"), "{ended:?}");
     let syncs: server::api::objects::SyncsView =
         fleet.operator().await.get("/v1/sync?match=edge-1").await.unwrap();
-    assert!(syncs.nodes[0].duplicate, "and operators see it");
+    assert_eq!(syncs.nodes[0].condition.reason, "duplicate_identity", "and operators see it");
     link.stop().await;
 }
 

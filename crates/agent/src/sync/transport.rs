@@ -11,7 +11,7 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn};
 use model::log::Cursor;
 use model::policy::Policy;
-use model::replication::TransportKind;
+use model::replication::{Mode, TransportKind};
 use model::{Kind, Timestamp};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
@@ -234,7 +234,12 @@ impl Manager {
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
                 signal = self.signals.next() => self.take(signal),
-                Ok(()) = self.rules.changed() => self.reconnect.at_once(self.now()),
+                Ok(()) = self.rules.changed() => {
+                    // Under other rules, and after a start, nothing is known to be in sync before
+                    // a link compared it (CNV-3, SYN-6).
+                    self.requested |= self.rules.borrow().policy.mode != Mode::Off;
+                    self.reconnect.at_once(self.now());
+                }
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
                 () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
@@ -253,7 +258,10 @@ impl Manager {
     fn take(&mut self, signal: LinkSignal) {
         match signal {
             LinkSignal::Requested => self.requested = true,
-            LinkSignal::Reached => self.reconnect.reached(self.now()),
+            LinkSignal::Reached => {
+                self.view.set(|view| view.contact = Some(now()));
+                self.reconnect.reached(self.now());
+            }
             LinkSignal::Policy(policy) => {
                 let transport = policy.transport;
                 if transport != self.policy.transport {
@@ -453,6 +461,9 @@ impl Manager {
             self.view.problem(LINKS, None);
             self.transports.worked(transport_kind);
             self.requested &= handler.quiet().is_none() && closing != Closing::Idle;
+        }
+        if closing == Closing::Rules {
+            self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
         if ended.code == "mode" || ended.message.starts_with("mode:") {
             // The control plane points to another release than the one held here.

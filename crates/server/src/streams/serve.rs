@@ -396,7 +396,7 @@ async fn is_second(opening: &Opening, openings: &StreamAdmission) -> bool {
     let alive =
         instance.is_some_and(|incarnation| openings.was_replaced(incarnation)) || old.incarnations().await;
     if alive {
-        opening.plane.hub.duplicate(node);
+        opening.plane.hub.sync_index().duplicate_seen(node);
         let hostname = opening.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }
