@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backends::embedded::Kept;
+use backends::embedded::StoredObject;
 use backends::reconcile::Wanted;
 use backends::{Backend, Embedded, Folder, Signals};
 use model::replication::Mode;
@@ -103,7 +103,7 @@ impl Reconciler {
     }
 
     /// What the embedded backend had: the replica, or the own set.
-    fn kept(&self) -> Result<Vec<Kept>, String> {
+    fn kept(&self) -> Result<Vec<StoredObject>, String> {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
         let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
@@ -120,7 +120,13 @@ impl Reconciler {
                 let Some(content) = content else { continue };
                 let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
                 let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
-                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
+                kept.push(StoredObject {
+                    key: key.clone(),
+                    uid,
+                    source_uid,
+                    spec: content.bytes,
+                    status: None,
+                });
             }
         }
         Ok(kept)
