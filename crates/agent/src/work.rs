@@ -18,7 +18,7 @@ use host::{Command, End, Event, Host, Program, RunError, Streaming};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{
-    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Stream, Work as Asked,
+    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Stream, Work as ActionWork,
 };
 use model::{ObjectKey, Timestamp, work};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
@@ -202,7 +202,7 @@ impl WorkHandle {
     }
 }
 
-/// Starts the thread. What was begun before and has no end is said to be unknown first.
+/// Starts the thread. What was begun before and has no end is reported as unknown first.
 ///
 /// # Errors
 /// When the state cannot be read.
@@ -270,9 +270,9 @@ fn at(signer: &Signer, newest: Timestamp) -> At {
     At { now, trusted: trusted.now() }
 }
 
-fn allows(held: &Delegations, asked: &Asked) -> Result<Leave<Job>, ActionRefusal> {
+fn allows(held: &Delegations, asked: &ActionWork) -> Result<Leave<Job>, ActionRefusal> {
     let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
-    if let Asked::Operation { operation, object } = asked {
+    if let ActionWork::Operation { operation, object } = asked {
         catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
         let permitted = Job::Operation(*operation, object.key());
         return Ok(Leave { permitted, timeout_secs: OPERATION_SECS });
@@ -281,7 +281,7 @@ fn allows(held: &Delegations, asked: &Asked) -> Result<Leave<Job>, ActionRefusal
         delegation::allows(&held.delegations, asked).map_err(|error| refused(error.to_string()))?;
     let timeout_secs = permitted.timeout_secs;
     let job = match asked {
-        Asked::Query { what, .. } => {
+        ActionWork::Query { what, .. } => {
             let ask = Ask::of(what, permitted.path.as_deref());
             let unknown = || refused(format!("this agent does not know the query {what:?}"));
             Job::Query(ask.ok_or_else(unknown)?)
@@ -545,14 +545,14 @@ impl Worker {
     }
 }
 
-/// Whether a file is the agent's own: keys and what others told it. Nobody is shown those.
+/// Whether a file is the agent's own: keys and what others sent it. Nobody is shown those.
 fn is_own(own: Option<&str>, real: &str) -> bool {
     own.is_some_and(|own| Path::new(real).starts_with(own))
 }
 
 /// Whether a release lets a file be shown, by where it really lies.
 fn shows(delegations: &[Delegation], real: &str) -> bool {
-    let asked = Asked::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
+    let asked = ActionWork::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
     delegation::allows(delegations, &asked).is_ok()
 }
 

@@ -18,6 +18,6 @@ pub use backend::{
     Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, OperationRequest, Precondition,
     Problem,
 };
-pub use embedded::{Embedded, Kept, Local};
+pub use embedded::{Embedded, Local, StoredObject};
 pub use folder::Folder;
 pub use signals::{Changes, Signal, Signals};

@@ -15,11 +15,11 @@
 //! its adoption.
 
 mod autonomous;
+mod backend;
 pub mod handler;
 mod mailbox;
 mod managed;
 pub mod operations;
-mod place;
 pub mod posts;
 pub mod reconciler;
 pub mod sets;
@@ -43,7 +43,7 @@ use crate::state::{Durable, StateError, fresh_incarnation};
 use operations::OperationQueue;
 use reconciler::{ActionSink, ObjectReconciler, ReconcilerSetup};
 use sets::Sets;
-use transport::Links;
+use transport::{Links, LinksSetup};
 use view::View;
 
 /// Why synchronization cannot begin.
@@ -112,7 +112,7 @@ impl Synchronization {
             operations,
         })?;
         let instance = fresh_incarnation()?.to_string();
-        let links = Links::start(transport::Parts {
+        let links = Links::start(LinksSetup {
             opener,
             sets,
             reconciler: reconciler.clone(),

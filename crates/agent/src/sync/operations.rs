@@ -16,7 +16,7 @@ use model::replication::Mode;
 use model::work::{Outcome, RefusalCode};
 
 use super::mailbox::Mailbox;
-use super::reconciler::Worker;
+use super::reconciler::Reconciler;
 
 /// Hears what became of an operation.
 pub type Answer = Box<dyn FnOnce(Outcome) + Send>;
@@ -48,7 +48,7 @@ impl OperationQueue {
     }
 }
 
-impl Worker {
+impl Reconciler {
     /// Hands an operation to the owner of its object.
     pub(super) fn operation(&mut self, operation: Operation) {
         let Operation { key, request, answer } = operation;
@@ -59,7 +59,7 @@ impl Worker {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
         let Some(backend) = self.backend.as_mut().filter(|_| current) else {
-            let why = self.no_place.clone();
+            let why = self.no_backend.clone();
             let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
             return Outcome::Failed { message };
         };
