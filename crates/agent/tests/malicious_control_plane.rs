@@ -16,7 +16,7 @@ use control::{Control, Daemon, key, now, until};
 use model::exchange::{Held, Offer, SetOffer};
 use model::log::FactBody;
 use model::selection::Entry;
-use model::{Digest, Edit, Hostname, NodeId, Timestamp};
+use model::{Digest, Edit, Hostname, Timestamp};
 use trust::token::KeySource;
 use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, signed};
 
@@ -124,7 +124,7 @@ fn join(control: &Control, state: &Path, root: &Path) {
     let own = key(1);
     let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
     let membership = Membership {
-        node_id: NodeId::of_key(own.public().as_bytes()),
+        node_id: own.public().node_id(),
         servers: vec![control.url.clone()],
         ca_pem: control.ca.cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),

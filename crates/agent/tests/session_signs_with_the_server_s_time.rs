@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use agent::session::{CallError, Session};
 use control::{AsSent, Control, Reply, json, key, now, problem};
 use http::request::Parts;
+use model::Timestamp;
 use model::exchange::{Acked, Report};
 use model::log::Cursor;
 use model::time::SLACK;
-use model::{NodeId, Timestamp};
 use net::client::ClientError;
 use net::tls::ClientKey;
 use wire::signature::{self, SignatureError, Target};
@@ -58,9 +58,8 @@ impl Server {
 fn session(control: &Control) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let seed = key.seed();
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
-    Session::new(vec![control.url.clone()], tls, NodeId::of_key(key.public().as_bytes()), key)
+    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    Session::new(vec![control.url.clone()], tls, key.public().node_id(), key)
 }
 
 async fn report(session: &mut Session) -> Result<Acked, CallError> {
@@ -161,9 +160,8 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     drop(dead);
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let seed = key.seed();
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
-    let id = NodeId::of_key(key.public().as_bytes());
+    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    let id = key.public().node_id();
     let mut session = Session::new(vec![nobody, control.url.clone()], tls, id, key);
     let first = report(&mut session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");

@@ -60,7 +60,7 @@ impl FleetIndex {
     /// Fills the index from the store's records.
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
         for record in records {
-            match PublicKey::from_bytes(&record.public_key) {
+            match record.public_key.parse::<PublicKey>() {
                 Ok(key) => self.insert(restored(record, key)),
                 Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
             }

@@ -15,5 +15,5 @@ pub mod token;
 
 pub use adopt::{Adopted, Floor, Refusal};
 pub use document::{Slots, TrustDocument};
-pub use key::{PublicKey, SigningKey};
+pub use key::{KeyAlgorithm, PublicKey, SigningKey};
 pub use release::{Beacon, Header};

@@ -90,7 +90,7 @@ codes! {
     KeyTaken "key_taken" 409 "An active node has this key"
         "Two machines hold one key, or the node was enrolled under another name. Remove the state directory of the copy, then join."
     BadCsr "bad_csr" 400 "The certificate request cannot be used"
-        "It must be signed by the node's ed25519 key."
+        "It must be signed by the node's own key, ed25519 or ecdsa-p256."
     NotReady "not_ready" 503 "The control plane has not loaded its signed artifacts"
         "It answers again in a few seconds; the agent retries by itself. Before the first `muster publish` there is nothing to load."
     Busy "busy" 503 "The control plane has more work than it can hold"

@@ -18,7 +18,7 @@ fn key() -> SigningKey {
 }
 
 fn node() -> NodeId {
-    NodeId::of_key(key().public().as_bytes())
+    key().public().node_id()
 }
 
 fn headers(signed: &OpeningHeaders) -> HeaderMap {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::exchange::{CheckIn, Held};
 use model::selection::PatternEntry;
 use model::trie::Trie;
-use model::{Channel, Digest, Entry, Hostname, NodeId, Selection, Timestamp};
+use model::{Channel, Digest, Entry, Hostname, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::{Head, Heads, NodeState};
 use trust::signed::{digest, sign};
@@ -78,7 +78,7 @@ pub fn heads(version: u64, of: Vec<Arc<Head>>) -> Heads {
 
 pub fn node(hostname: &str) -> NodeState {
     let key = SigningKey::from_seed(&[7; 32]).public();
-    NodeState::new(NodeId::of_key(key.as_bytes()), name(hostname), key, CREATED)
+    NodeState::new(key.node_id(), name(hostname), key, CREATED)
 }
 
 /// A check-in that says what is held.

@@ -144,8 +144,7 @@ impl Fleet {
 
     /// A node with the certificate of an answer.
     pub fn member(&self, hostname: &str, key: SigningKey, answer: &EnrollAnswer) -> Member {
-        let seed = key.seed();
-        let tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, ClientKey::Seed(&seed)).unwrap();
+        let tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, ClientKey::Node(&key)).unwrap();
         let (id, hostname) = (answer.node_id.clone(), hostname.parse().unwrap());
         Member { id, hostname, key, cert_pem: answer.cert_pem.clone(), tls, url: self.url() }
     }
@@ -157,7 +156,7 @@ impl Fleet {
         hostname: &str,
         key: &SigningKey,
     ) -> Result<EnrollAnswer, Problem> {
-        let csr_pem = net::issue::node_request(&key.seed(), &hostname.parse().unwrap()).unwrap();
+        let csr_pem = net::issue::node_request(&key, &hostname.parse().unwrap()).unwrap();
         self.enroll_with(token, hostname, &csr_pem).await
     }
 

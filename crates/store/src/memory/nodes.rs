@@ -130,7 +130,7 @@ pub(super) fn run_record(record: &FactRecord) -> Option<RunRecord> {
 fn known(node: &Node) -> Known {
     Known {
         hostname: node.record.hostname.clone(),
-        public_key: node.record.public_key,
+        public_key: node.record.public_key.clone(),
         active: node.record.removed.is_none(),
         cert_used: node.record.cert_used,
         nonce: node.nonce.clone(),

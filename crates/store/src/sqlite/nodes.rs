@@ -41,7 +41,7 @@ fn before(db: &Connection, node: &NewNode, token: &TokenUse) -> Result<Before> {
     let same_id = query::one(db, READ, SAME_ID, [node.node_id.as_str()], |row| {
         Ok(Known {
             hostname: row.get::<_, Text<_>>(0)?.0,
-            public_key: row.get::<_, Bytes32>(1)?.0,
+            public_key: row.get(1)?,
             active: row.get(2)?,
             cert_used: row.get(3)?,
             nonce: row.get(4)?,
@@ -77,7 +77,7 @@ fn record(
             change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce])?;
         }
         Enrolled::New => {
-            let key = node.public_key.as_slice();
+            let key = &node.public_key;
             let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce];
             change(db, "record a node", NEW, row)?;
             if known {
@@ -136,7 +136,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     Ok(NodeRecord {
         node_id: row.get::<_, Text<_>>(0)?.0,
         hostname: row.get::<_, Text<_>>(1)?.0,
-        public_key: row.get::<_, Bytes32>(2)?.0,
+        public_key: row.get(2)?,
         enrolled: Timestamp(row.get(3)?),
         removed: row.get::<_, Option<i64>>(4)?.map(Timestamp),
         cert_not_before: Timestamp(row.get(5)?),

@@ -15,7 +15,7 @@ CREATE TABLE node (
     no INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     hostname TEXT NOT NULL,
-    public_key BLOB NOT NULL,
+    public_key TEXT NOT NULL,
     enrolled INTEGER NOT NULL,
     removed INTEGER,
     cert_not_before INTEGER NOT NULL,
