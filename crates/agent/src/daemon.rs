@@ -96,13 +96,13 @@ impl Daemon {
         let sync = Synchronization::start(sync::Parts {
             durable: durable.clone(),
             host: host.clone(),
-            signer,
+            signer: signer.clone(),
             opener: Opener::new(session.clone(), membership.hostname.clone()),
             daemon: handle.clone(),
             seed,
         })?;
         let sync = Arc::new(sync);
-        let exchange = Exchange::new(session.clone(), sync.clone(), durable.clone(), handle.clone());
+        let exchange = Exchange::new(session.clone(), signer, sync.clone(), durable.clone(), handle.clone());
         let daemon = Daemon {
             node,
             durable,
@@ -253,7 +253,8 @@ impl Daemon {
         let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..said };
         self.flushing = true;
         let exchange = self.exchange.clone();
-        tokio::spawn(async move { exchange.flush(message).await });
+        let newest = self.node.newest_header();
+        tokio::spawn(async move { exchange.flush(message, newest).await });
     }
 
     fn say_started(&mut self) {
@@ -341,7 +342,8 @@ impl Daemon {
         let bare = CheckIn { traits: None, full: false, pushed: None, ..message.clone() };
         self.said = Some(bare);
         let exchange = self.exchange.clone();
-        tokio::spawn(async move { exchange.check_in(message).await });
+        let newest = self.node.newest_header();
+        tokio::spawn(async move { exchange.check_in(message, newest).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
+use model::canonical::CanonicalError;
+use model::exchange::Signed;
 use model::time::SLACK;
 use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
@@ -15,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use streams::open::Opener;
 use trust::SigningKey;
+use trust::seen::Seen;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
@@ -90,6 +93,19 @@ impl Signer {
     pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
         let (now, number) = self.next();
         signature::sign(target, &self.node, &self.key, now, number)
+    }
+
+    /// Signs what the node has seen.
+    ///
+    /// # Errors
+    /// Never for a number within 2^53.
+    pub fn sign_seen(&self, seen: &Seen) -> Result<Signed, CanonicalError> {
+        seen.sign(&self.key)
+    }
+
+    /// The node's id.
+    pub fn node(&self) -> &NodeId {
+        &self.node
     }
 
     /// Opens a link of this name, once.

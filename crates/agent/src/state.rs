@@ -341,6 +341,12 @@ impl Durable {
         locked(&self.log).pending(count, bytes).map_err(spool("read the log"))
     }
 
+    /// The last fact that was written, sent or not.
+    pub fn log_head(&self) -> Cursor {
+        let log = locked(&self.log);
+        Cursor { incarnation: log.incarnation().clone(), seq: log.last() }
+    }
+
     /// How many facts wait.
     pub fn facts_waiting(&self) -> u64 {
         let log = locked(&self.log);

@@ -8,7 +8,7 @@ mod real;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use real::{Host, Prefix, Server, text, write, write_repo};
+use real::{Host, Prefix, Server, text, until, write, write_repo};
 use trust::{KeyAlgorithm, SigningKey};
 
 /// Written by `ssh-keygen -t ecdsa -b 256 -N ''`; used nowhere else.
@@ -38,6 +38,7 @@ fn its_own_key_and_its_ssh_host_key() {
     own.until_read("etc/hello", "hello web-1\n");
     server.until_word("web-1", "converged");
     assert_eq!(server.node("web-1")["fingerprint"], key.public().fingerprint());
+    until("what it has seen is signed and kept", || (server.node("web-1")["seen"]["seq"] == 1).then_some(()));
 
     let ssh = Host::new(dir, "web-2", &Prefix::new());
     private(&ssh.path("etc/ssh/ssh_host_ecdsa_key"), SSH_KEY);

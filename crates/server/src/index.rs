@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::{Hostname, NodeId};
-use plane::NodeState;
+use plane::{KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
@@ -145,6 +145,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.run = record.run;
     node.cursor = record.cursor;
     node.traits = record.traits;
+    node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
     node.push = record.push;
     node.summary.streak = record.streak;
     if let Some(run) = record.last_run {

@@ -103,6 +103,9 @@ pub struct NodeRecord {
     /// The digest of its traits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<Digest>,
+    /// Its newest `seen` document, verified by who stored it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Signed>,
     /// A push that it has not yet confirmed (DLT-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<u64>,

@@ -10,6 +10,7 @@ pub mod document;
 pub mod feature;
 pub mod key;
 pub mod release;
+pub mod seen;
 pub mod signed;
 pub mod token;
 

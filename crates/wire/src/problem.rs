@@ -99,6 +99,8 @@ codes! {
         "Check the disk of the control plane: full or read-only. Nothing was accepted that is not durable."
     ReleaseRefused "release_refused" 422 "The release is refused"
         "The detail says which check it failed."
+    SeenRefused "seen_refused" 422 "The node's `seen` document is not believed"
+        "The document is not signed by the node's own key, or is of another node. Restart the agent; if it stays, see whether another machine uses this node's certificate."
     FeatureMissing "feature_missing" 422 "The release requires a feature that this control plane does not have"
         "Upgrade the control plane, then the agents, then publish again. `muster diff` shows what the release requires."
     HeadMoved "head_moved" 409 "Another release was published meanwhile"

@@ -143,6 +143,7 @@ fn stream() -> Vec<Said> {
                 traits: None,
                 full: false,
                 pushed: None,
+                seen: None,
             })),
         ),
         (
@@ -155,6 +156,7 @@ fn stream() -> Vec<Said> {
                 push: None,
                 stream_requested: false,
                 want_traits: false,
+                want_seen: false,
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

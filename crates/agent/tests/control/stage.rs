@@ -94,6 +94,7 @@ impl Play {
             push: None,
             stream_requested: false,
             want_traits: false,
+            want_seen: false,
         })
     }
 }

@@ -91,6 +91,7 @@ pub fn holding(held: Option<Held>) -> CheckIn {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }
 }
 

@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
-use model::exchange::{Answer, CheckIn};
+use model::exchange::{Answer, CheckIn, Held};
+use model::log::Cursor;
 use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::Client;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::{Config, Credentials, EnrollInfo, Running, posture};
 use tempfile::TempDir;
+use trust::seen::Seen;
 use trust::token::{Claims, KeySource};
 use trust::{SigningKey, token};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
@@ -281,6 +283,12 @@ impl Member {
         self.send(request).await
     }
 
+    /// What this node says it has seen when it holds a release and wrote so many facts.
+    pub fn seen(&self, held: &Held, facts: u64) -> Seen {
+        let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: facts };
+        Seen { node: self.id.clone(), header: held.header, seq: held.seq, log_head, at: now() }
+    }
+
     /// After an attack the same control plane still answers a good check-in.
     pub async fn survives(&self) {
         self.check_in(&quiet()).await.expect("a good check-in is answered");
@@ -297,6 +305,7 @@ pub fn quiet() -> CheckIn {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }
 }
 

@@ -159,6 +159,7 @@ fn recorded(new: NewNode, nonce: String, old: Option<Node>, enrolled: Enrolled, 
         streak: 0,
         cursor: None,
         traits: traits.as_ref().map(|traits| traits.digest),
+        seen: None,
         push: None,
     };
     let record = match again {

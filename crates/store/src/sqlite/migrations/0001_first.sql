@@ -85,6 +85,13 @@ CREATE TABLE traits (
     body TEXT NOT NULL
 ) STRICT;
 
+-- The newest document of type `seen` that the node signed.
+CREATE TABLE seen (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    received INTEGER NOT NULL,
+    document TEXT NOT NULL
+) STRICT;
+
 -- `touched`: put, or reported as present.
 CREATE TABLE chunk (
     no INTEGER PRIMARY KEY,
