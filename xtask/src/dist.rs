@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::{Outcome, run};
 
 /// What is shipped: the package, its binary, the profile that it is built with.
-const SHIPPED: [(&str, &str, &str); 2] = [("cli", "muster", "release"), ("agent", "muster-agent", "agent")];
+const SHIPPED: [(&str, &str, &str); 2] =
+    [("muster", "muster", "release"), ("agent", "muster-agent", "agent")];
 
 /// Where they lie side by side, as they expect each other.
 pub fn place(root: &Path) -> PathBuf {

@@ -3,9 +3,6 @@
 //! `noop_run STATE ROOT FILES`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,6 +10,7 @@ use std::time::{Duration, Instant};
 use agent::clock::now;
 use agent::machine::Machine;
 use agent::runner::Runner;
+use agent::storage::Storage;
 use converge::Mode;
 use node::RunOrder;
 use sha2::{Digest as _, Sha256};
@@ -24,16 +22,17 @@ fn main() {
     let (state, root) = (PathBuf::from(&args[1]), PathBuf::from(&args[2]));
     let count: usize = args[3].parse().unwrap();
     std::fs::create_dir_all(root.join("etc/bench")).unwrap();
-    support::join(&state, &root, false);
-    let mut module = support::module("bench");
+    test_support::agent_state::join(&state, &root, false);
+    let mut module = test_support::agent_state::module("bench");
     for number in 0..count {
         let path = format!("/etc/bench/file-{number:04}.conf");
-        module.resources.push(support::file(&path, &format!("setting = {number}\n")));
+        module.resources.push(test_support::agent_state::file(&path, &format!("setting = {number}\n")));
     }
-    support::adopt(&state, 1, vec![module]);
-    let machine = Machine::open(&support::place(&state, &root, false)).unwrap();
+    test_support::agent_state::adopt(&state, 1, vec![module]);
+    let machine = Machine::open(&test_support::agent_state::place(&state, &root, false)).unwrap();
     let adoption = machine.durable.adoption().unwrap().unwrap();
-    let runner = Runner::new(machine.kinds.clone(), machine.durable.clone(), "host.test".to_owned());
+    let storage = Storage::start(machine.durable.clone()).unwrap();
+    let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let options = providers::traits::Options { version: "bench".to_owned() };
     let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
     let order = RunOrder { seq: 1, root: adoption.root, intended: true };

@@ -1,107 +1,131 @@
-//! [`Exchange`]: check-ins, one at a time, over the open stream or by a call of their own.
+//! [`Exchange`]: check-ins, over the open stream or by a request of their own.
 //!
-//! Acknowledgements of facts may not overtake one another: what one exchange came to is with
-//! the daemon before the next one begins.
+//! ```text
+//! node's check-in  --> stream, when it is open and free ----+--> DaemonEvent::Answered
+//!                  \-> else a request of its own -----------+
+//! delivery of facts -> stream, when it is open and free -------> DaemonEvent::Flushed
+//! ```
+//!
+//! Invariants: nothing here waits for the disk or for another exchange; the facts that go are
+//! durable; each answer comes with how far facts were acknowledged when it was asked for, so that
+//! answers may overtake one another.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::Digest;
-use model::exchange::{Answer, CheckIn};
-use model::log::{MAX_FACT_BYTES, MAX_FACTS};
+use model::exchange::{Answer, CheckIn, Signed};
+use model::log::Cursor;
 use node::{Input, Witness};
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 use trust::seen::Seen;
 use wire::route;
 
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::render::chain;
-use crate::session::{CallError, Session, Signer};
-use crate::state::Durable;
+use crate::session::{CallError, Session};
+use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
 pub struct Exchange {
-    session: Arc<Mutex<Session>>,
-    signer: Arc<Signer>,
+    session: Arc<Session>,
     sync: Arc<Synchronization>,
-    durable: Arc<Durable>,
+    storage: Storage,
     daemon: DaemonHandle,
-    /// One exchange at a time; and what the control plane has of the `seen` document.
-    turn: Mutex<Witness>,
+    /// A link answers one check-in at a time; who finds it taken does not wait.
+    stream: Semaphore,
+    /// Locked for moments only.
+    witness: Mutex<Witness>,
 }
 
 impl Exchange {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
-        session: Arc<Mutex<Session>>,
-        signer: Arc<Signer>,
+        session: Arc<Session>,
         sync: Arc<Synchronization>,
-        durable: Arc<Durable>,
+        storage: Storage,
         daemon: DaemonHandle,
     ) -> Exchange {
-        Exchange { session, signer, sync, durable, daemon, turn: Mutex::default() }
+        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
     }
 
-    /// Puts the facts that wait into a check-in, and the `seen` document if it says something new.
-    fn load(&self, message: &mut CheckIn, newest: Option<(Digest, u64)>, witness: &mut Witness) {
+    /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
+    /// says how far facts are acknowledged.
+    fn load(&self, message: &mut CheckIn, newest: Option<(Digest, u64)>) -> u64 {
+        let waiting = self.storage.facts();
+        if let Some((header, seq)) = newest {
+            let log_head = Cursor { incarnation: waiting.incarnation.clone(), seq: waiting.last };
+            message.seen = self.witnessed(header, seq, log_head);
+        }
         // The log may have begun a new incarnation since the start.
-        message.incarnation = self.durable.incarnation();
-        match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
-            Ok(facts) => message.facts = facts,
-            Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
+        message.incarnation = waiting.incarnation;
+        message.facts = waiting.facts;
+        waiting.acked
+    }
+
+    fn witnessed(&self, header: Digest, seq: u64, log_head: Cursor) -> Option<Signed> {
+        let signer = self.session.signer();
+        let seen = Seen { node: signer.node().clone(), header, seq, log_head, at: signer.server_time() };
+        match self.witness().next(seen, |seen| signer.sign_seen(seen)) {
+            Ok(document) => document,
+            Err(error) => {
+                tracing::warn!(%error, "what the node has seen cannot be signed");
+                None
+            }
         }
-        let Some((header, seq)) = newest else { return };
-        let (node, log_head) = (self.signer.node().clone(), self.durable.log_head());
-        let seen = Seen { node, header, seq, log_head, at: self.signer.server_time() };
-        match witness.next(seen, |seen| self.signer.sign_seen(seen)) {
-            Ok(document) => message.seen = document,
-            Err(error) => tracing::warn!(%error, "what was seen cannot be signed"),
+    }
+
+    fn witness(&self) -> MutexGuard<'_, Witness> {
+        self.witness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks in over the stream; `None`: there is none that is free, or no answer came.
+    async fn over_stream(&self, message: &CheckIn) -> Option<Answer> {
+        let _turn = self.stream.try_acquire().ok()?;
+        if !self.sync.is_open() {
+            return None;
         }
+        let answer = self.sync.check_in(message.clone()).await?;
+        self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        Some(answer)
     }
 
     /// Checks in for the node, and tells the daemon what came of it.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
-        let mut witness = self.turn.lock().await;
-        self.load(&mut message, newest, &mut witness);
-        if self.sync.is_open()
-            && let Some(answer) = self.sync.check_in(message.clone()).await
-        {
-            witness.answered(answer.want_seen);
-            return self.daemon.send(DaemonEvent::Input(Input::Answered(Box::new(answer)))).await;
+        let acked_before = self.load(&mut message, newest);
+        if let Some(answer) = self.over_stream(&message).await {
+            return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let mut session = self.session.lock().await;
-        let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
-        self.daemon.send(DaemonEvent::Input(Input::ServerTime(session.server_time()))).await;
-        let input = match answer {
+        let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
+        self.daemon.send(DaemonEvent::Input(Input::ServerTime(self.session.server_time()))).await;
+        let event = match answer {
             Ok(answer) => {
                 self.sync.reached();
-                witness.answered(answer.want_seen);
-                Input::Answered(Box::new(answer))
+                self.witness().answered(message.seen.as_ref(), answer.want_seen);
+                DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {
                 let why = chain(&error);
                 tracing::info!(why, "no check-in");
-                Input::Unreachable(why)
+                DaemonEvent::Input(Input::Unreachable(why))
             }
         };
-        self.daemon.send(DaemonEvent::Input(input)).await;
+        self.daemon.send(event).await;
     }
 
     /// Delivers the facts that wait over the open stream, and tells the daemon how far they
     /// came. `message` says the rest.
     pub async fn flush(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
-        let mut witness = self.turn.lock().await;
-        self.load(&mut message, newest, &mut witness);
-        let answer = if message.facts.is_empty() { None } else { self.sync.check_in(message.clone()).await };
+        let acked_before = self.load(&mut message, newest);
         let nothing = message.facts.is_empty();
+        let answer = if nothing { None } else { self.over_stream(&message).await };
         let event = match answer {
             Some(answer) => {
-                witness.answered(answer.want_seen);
-                let more = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
-                DaemonEvent::Flushed { acked: answer.acked, contact: more }
+                let contact = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
+                DaemonEvent::Flushed { acked: answer.acked, acked_before, contact }
             }
             // The node's own check-in carries them.
-            None => DaemonEvent::Flushed { acked: None, contact: !nothing },
+            None => DaemonEvent::Flushed { acked: None, acked_before, contact: !nothing },
         };
         self.daemon.send(event).await;
     }

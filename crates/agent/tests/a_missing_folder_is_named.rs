@@ -5,15 +5,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod handlers;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use handlers::{Node, block_on, eventually, item, manifest, policy};
 use model::replication::Mode;
 use spool::Disk;
 use streams::MemoryLinkHandler;
+use test_support::agent_links::{Node, block_on, item, manifest, policy};
+use test_support::wait::eventually;
 
 const FOLDER: &str = "/srv/of/manifests";
 const PLACE: &str = "folder /srv/of/manifests";
@@ -53,7 +52,8 @@ fn it_is_made_once_and_not_again() {
         drop(one);
         // Unmounted, so to say.
         std::fs::rename(&folder, temp.path().join("away")).unwrap();
-        let again = handlers::restarted(temp.path(), || node(temp.path(), Mode::Managed)).await;
+        let again =
+            test_support::agent_links::restarted(temp.path(), || node(temp.path(), Mode::Managed)).await;
         eventually("the node names its folder", || problem(&again).contains("No such file")).await;
         let newer = source();
         newer.put(item("a"), "u-a", manifest("a", "two"), 2);

@@ -4,18 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod handlers;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use handlers::{Node, block_on, doomed, eventually, killed, policy};
 use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
 use spool::Disk;
 use streams::MemoryLinkHandler;
+use test_support::agent_links::{Node, block_on, doomed, killed, policy};
+use test_support::wait::eventually;
 
 const MOST_POINTS: u64 = 300;
 const SCRIPT: &str = "echo ran >> $MUSTER_ROOT/ran";
@@ -122,7 +121,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
     block_on(async {
         let temp = tempfile::tempdir().unwrap();
         let node = Node::start(temp.path(), Disk::new(), policy(Mode::Off, None), delegations());
-        let (delegated, source) = (node.delegated.clone(), source(command(SCRIPT)));
+        let (delegated, source) = (node.delegations.clone(), source(command(SCRIPT)));
         let (durable, is_durable) = std::sync::mpsc::channel();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
         let adopting = std::thread::spawn(move || {
@@ -139,7 +138,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
         assert!(outcomes(&node).is_empty() && runs(temp.path()) == 0);
         go_on.send(()).unwrap();
         adopting.join().unwrap();
-        node.work.held();
+        node.work.release_changed();
         eventually("it is answered", || !outcomes(&node).is_empty()).await;
         assert!(matches!(outcomes(&node)[0], Outcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0);
@@ -154,7 +153,7 @@ fn no_query_shows_the_agent_s_own_files() {
         // The state directory lies below the host's root, as on a host.
         std::os::unix::fs::symlink(temp.path(), temp.path().join("root")).unwrap();
         std::fs::write(temp.path().join("plain"), "to be seen").unwrap();
-        drop(handlers::open(temp.path(), Disk::new()));
+        drop(test_support::agent_links::open(temp.path(), Disk::new()));
         std::fs::write(temp.path().join("state/identity.key"), "secret").unwrap();
         let all = QuerySpec::File { paths: vec!["/**".to_owned()] };
         let delegations = vec![Delegation { queries: vec![all], ..Delegation::default() }];

@@ -4,12 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::path::PathBuf;
 
-use joined::{Daemon, Pair, says, until};
 use model::replication::{Mode, TransportPolicy};
+use test_support::agent_pair::{Daemon, Pair, says};
+use test_support::wait::until;
 
 fn manifest(name: &str, text: &str) -> String {
     format!(

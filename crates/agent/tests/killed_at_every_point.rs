@@ -5,10 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod support;
-
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use agent::machine::Machine;
@@ -17,7 +14,8 @@ use agent::verbs::run_once;
 use converge::Mode;
 use model::log::FactBody;
 use spool::{Disk, FaultAction, Faults, Point};
-use support::{adopt, file, handler, join, module, place, verify};
+use test_support::agent_state::{adopt, file, handler, join, module, place, verify};
+use test_support::children::test_beside;
 
 const POINT: &str = "MUSTER_TEST_KILL_AT";
 const STATE: &str = "MUSTER_TEST_STATE";
@@ -66,8 +64,7 @@ fn prepare(state: &Path, root: &Path) {
 /// Runs the apply in a process of its own; true when it was killed.
 fn killed(state: &Path, root: &Path, point: u64) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+    let output = test_beside("child")
         .env(POINT, point.to_string())
         .env(STATE, state)
         .env(ROOT, root)

@@ -4,21 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
+use std::path::PathBuf;
 
-use std::path::{Path, PathBuf};
-
-use agent::identity::Membership;
-use agent::state::StateDir;
-use control::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, make, plan};
-use control::{Control, Daemon, key, now, until};
 use model::exchange::{Held, Offer, SetOffer};
 use model::log::FactBody;
 use model::selection::Entry;
-use model::{Digest, Edit, Hostname, Timestamp};
-use trust::token::KeySource;
-use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, signed};
+use model::{Digest, Edit, Timestamp};
+use test_support::scripted::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, join, make, plan};
+use test_support::scripted::{Control, Daemon, key, now};
+use test_support::wait::until;
+use trust::{Beacon, Header, signed};
 
 /// A joined host with its daemon, and the control plane that it calls.
 struct Scene {
@@ -42,7 +37,7 @@ impl Scene {
         let daemon = Daemon::start(&state, &root);
         let scene = Scene { stage, daemon, root, _control: control, _dir: dir };
         // Before its first contact it may not take a signal yet.
-        until("the first contact", || (scene.stage.play().check_ins > 0).then_some(())).await;
+        until("the first contact", async || (scene.stage.play().check_ins > 0).then_some(())).await;
         scene.adopts(&plan(5, "five\n")).await;
         scene
     }
@@ -61,7 +56,7 @@ impl Scene {
             play.contents.extend(made.contents);
             play.offer = Some(made.offer);
         }
-        until(&format!("release {} is adopted and converged on", plan.seq), || {
+        until(&format!("release {} is adopted and converged on", plan.seq), async || {
             self.daemon.nudge();
             let held = self.stage.play().held.clone().is_some_and(|held| held.header == header);
             (held && self.motd() == plan.motd).then_some(())
@@ -94,14 +89,14 @@ impl Scene {
             });
             refused.collect::<Vec<_>>()
         };
-        until(&format!("{what}: refused"), || {
+        until(&format!("{what}: refused"), async || {
             self.daemon.nudge();
             (!refusals().is_empty()).then_some(())
         })
         .await;
         // Offered again and again, it is the same news.
         let contacts = self.stage.play().check_ins + 3;
-        until("three more contacts", || {
+        until("three more contacts", async || {
             self.daemon.nudge();
             (self.stage.play().check_ins >= contacts).then_some(())
         })
@@ -117,33 +112,6 @@ impl Scene {
         assert_eq!(self.motd(), "five\n", "{what}");
         assert!(self.daemon.is_alive());
     }
-}
-
-fn join(control: &Control, state: &Path, root: &Path) {
-    let hostname: Hostname = "web-1".parse().unwrap();
-    let own = key(1);
-    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
-    let membership = Membership {
-        node_id: own.public().node_id(),
-        servers: vec![control.url.clone()],
-        ca_pem: control.ca.cert_pem().to_owned(),
-        cert_pem: control.certificate(&own, &hostname),
-        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
-        hostname,
-        key: KeySource::Own,
-        root: Some(root.to_owned()),
-        allow_exec: false,
-    };
-    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
-    write_key(&state.join("identity.key"), &own);
-}
-
-fn write_key(path: &Path, key: &SigningKey) {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).unwrap();
-    file.write_all(key.to_file().as_bytes()).unwrap();
 }
 
 /// Every way of making something up that the release key did not sign, or not for this node,
@@ -230,7 +198,7 @@ async fn what_the_release_key_did_not_sign_for_this_node_now_is_refused() {
     assert_eq!(codes.len(), 12, "every refusal that there is: {codes:?}");
     // An edit behind its back is healed by what it holds, whatever it is offered.
     std::fs::write(scene.root.join("etc/motd"), "by hand\n").unwrap();
-    until("healed", || {
+    until("healed", async || {
         scene.daemon.nudge();
         (scene.motd() == "five\n").then_some(())
     })
@@ -266,7 +234,7 @@ async fn a_spoiled_piece_is_not_used_and_not_kept() {
             play.offer = Some(made.offer);
             play.blobs_asked + 4
         };
-        until(&format!("{what}: asked for several times"), || {
+        until(&format!("{what}: asked for several times"), async || {
             scene.daemon.nudge();
             (scene.stage.play().blobs_asked >= asked).then_some(())
         })
@@ -292,7 +260,7 @@ async fn a_changed_content_in_the_answer_is_fetched_anew() {
         play.contents.extend(made.contents);
         play.offer = Some(made.offer);
     }
-    until("release 6 is converged on", || {
+    until("release 6 is converged on", async || {
         scene.daemon.nudge();
         let motd = scene.motd();
         assert!(!motd.contains("evil"));

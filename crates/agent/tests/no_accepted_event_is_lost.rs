@@ -5,18 +5,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod handlers;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use handlers::{Node, block_on, doomed, eventually, item, killed, manifest, open, policy};
 use model::replication::Mode;
 use model::{Digest, ObjectKey};
 use spool::Disk;
 use streams::MemoryLinkHandler;
 use sync::Side;
+use test_support::agent_links::{Node, block_on, doomed, item, killed, manifest, open, policy};
+use test_support::wait::eventually;
 
 const MOST_POINTS: u64 = 300;
 

@@ -3,10 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
-use joined::{Pair, item, says, until};
 use model::replication::{Mode, TransportPolicy};
+use test_support::agent_pair::{Pair, item, says};
+use test_support::wait::until;
 
 async fn over(transport: TransportPolicy, transport_kind: &str) {
     let says = says(Mode::Managed, None, transport).delegating(&[&["/bin/echo", "**"]]);

@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use agent::machine::Machine;
 use agent::verbs::run_once;
 use converge::Mode;
 use model::Action;
-use support::{adopt, file, join, module, place, resource};
+use test_support::agent_state::{adopt, file, join, module, place, resource};
 
 fn set() -> Vec<catalog::module::Module> {
     let mut base = module("base");

@@ -4,13 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use agent::session::{CallError, Session};
-use control::{AsSent, Control, Reply, json, key, now, problem};
 use http::request::Parts;
 use model::Timestamp;
 use model::exchange::{Acked, Report};
@@ -18,6 +14,7 @@ use model::log::Cursor;
 use model::time::SLACK;
 use net::client::ClientError;
 use net::tls::ClientKey;
+use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
 use wire::signature::{self, SignatureError, Target};
 use wire::{Code, Problem, route};
 
@@ -58,11 +55,11 @@ impl Server {
 fn session(control: &Control) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
-    Session::new(vec![control.url.clone()], tls, key.public().node_id(), key)
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    Session::new(vec![control.url()], tls, key.public().node_id(), key)
 }
 
-async fn report(session: &mut Session) -> Result<Acked, CallError> {
+async fn report(session: &Session) -> Result<Acked, CallError> {
     session.post(route::REPORT, &Report { incarnation: "i1".parse().unwrap(), facts: Vec::new() }).await
 }
 
@@ -74,9 +71,9 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
         *server.ahead_ms.lock().unwrap() = ahead;
         let seen = server.clone();
         let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
-        let mut session = session(&control);
+        let session = session(&control);
         for _ in 0..5 {
-            report(&mut session).await.unwrap();
+            report(&session).await.unwrap();
         }
         let refused = *server.refused.lock().unwrap();
         assert_eq!(refused, usize::from(ahead != 0), "{ahead} ms: it learns the time once");
@@ -114,14 +111,14 @@ async fn a_replay_s_refusal_says_where_to_go_on() {
         problem(&told)
     })
     .await;
-    let mut session = session(&control);
+    let session = session(&control);
     for _ in 0..3 {
-        report(&mut session).await.unwrap();
+        report(&session).await.unwrap();
     }
     assert_eq!(*asked.lock().unwrap(), 4, "it learns once");
     *highest.lock().unwrap() = u64::MAX - 1;
     for _ in 0..2 {
-        let refused = report(&mut session).await.unwrap_err();
+        let refused = report(&session).await.unwrap_err();
         assert!(matches!(&refused, CallError::Refused(problem) if problem.code == "replayed"), "{refused:?}");
     }
 }
@@ -139,9 +136,9 @@ async fn a_server_that_is_never_content_is_given_up() {
         problem(&told)
     })
     .await;
-    let mut session = session(&control);
+    let session = session(&control);
     for calls in 1..=3 {
-        let refused = report(&mut session).await.unwrap_err();
+        let refused = report(&session).await.unwrap_err();
         assert!(
             matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"),
             "{refused:?}"
@@ -160,12 +157,12 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     drop(dead);
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let tls = net::tls::client(control.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let id = key.public().node_id();
-    let mut session = Session::new(vec![nobody, control.url.clone()], tls, id, key);
-    let first = report(&mut session).await.unwrap_err();
+    let session = Session::new(vec![nobody, control.url()], tls, id, key);
+    let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {
-        report(&mut session).await.unwrap();
+        report(&session).await.unwrap();
     }
 }

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +12,7 @@ use agent::state::StateDir;
 use model::Timestamp;
 use model::log::FactBody;
 use net::issue::{Ca, NodeRequest, node_request};
-use support::{adopt, handler, join, module};
+use test_support::agent_state::{adopt, handler, join, module};
 use trust::token::KeySource;
 
 const DEADLINE: Duration = Duration::from_secs(60);

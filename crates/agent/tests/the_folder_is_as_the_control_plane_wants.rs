@@ -4,13 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
 use std::path::PathBuf;
 
-use joined::{Daemon, Pair, eventually, files, item, says, until};
 use model::replication::{Mode, TransportPolicy};
 use serde_json::json;
+use test_support::agent_pair::{Daemon, Pair, files, item, says};
+use test_support::wait::{eventually, until};
 
 const FOLDER: &str = "/srv/manifests";
 

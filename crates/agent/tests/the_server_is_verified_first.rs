@@ -4,20 +4,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod control;
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::join::{Asked, JoinError, join};
-use control::{Control, Reply, json, key, now, problem, reply};
 use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
 use net::issue::{Ca, NodeRequest};
+use test_support::scripted::{Control, Reply, json, key, now, problem, reply};
 use trust::token::{self, Claims, KeySource};
 use trust::{Slots, TrustDocument};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
@@ -128,7 +125,7 @@ fn mode(path: &Path) -> u32 {
 async fn a_server_under_another_ca_is_told_nothing() {
     let enrolls = Enrolls::default();
     let control = enrolls.start(|answer| json(&answer)).await;
-    let host = Host::new(&token(Digest::of(b"the CA that the token names"), &[&control.url]));
+    let host = Host::new(&token(Digest::of(b"the CA that the token names"), &[&control.url()]));
     let error = host.join().await.unwrap_err();
     let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };
     assert!(source.to_string().contains("does not show the CA that the token names"), "{source}");
@@ -140,7 +137,7 @@ async fn a_server_under_another_ca_is_told_nothing() {
 async fn a_server_of_another_name_is_told_nothing() {
     let enrolls = Enrolls::default();
     let control = enrolls.start_as(&["control.example"], |answer| json(&answer)).await;
-    let host = Host::new(&token(control.ca.digest(), &[&control.url]));
+    let host = Host::new(&token(control.ca().digest(), &[&control.url()]));
     let error = host.join().await.unwrap_err();
     assert!(matches!(error, JoinError::Reach(ClientError::Handshake { .. })), "{error:?}");
     assert_eq!(enrolls.asked(), 0, "nothing was sent");
@@ -165,7 +162,7 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
     ] {
         let enrolls = Enrolls::default();
         let control = enrolls.start(move |answer| json(&twist(answer))).await;
-        let host = Host::new(&token(control.ca.digest(), &[&control.url]));
+        let host = Host::new(&token(control.ca().digest(), &[&control.url()]));
         let error = host.join().await.unwrap_err();
         assert!(matches!(&error, JoinError::NotAsPromised(what) if *what == says), "{says}: {error:?}");
         host.has_not_joined();
@@ -185,7 +182,7 @@ async fn an_answer_that_cannot_be_read_is_no_membership() {
     for (what, answer) in cases {
         let enrolls = Enrolls::default();
         let control = enrolls.start(move |_| answer.clone()).await;
-        let host = Host::new(&token(control.ca.digest(), &[&control.url]));
+        let host = Host::new(&token(control.ca().digest(), &[&control.url()]));
         let error = host.join().await.expect_err(what);
         if what == "a refusal" {
             assert!(
@@ -235,8 +232,8 @@ async fn a_promised_answer_joins_also_after_a_lost_reply_and_over_another_url() 
             json(&EnrollAnswer { ca_pem: promised.lock().unwrap().clone(), ..answer })
         })
         .await;
-    *ca_pem.lock().unwrap() = control.ca.cert_pem().to_owned();
-    let token = token(control.ca.digest(), &[&nobody, &control.url]);
+    *ca_pem.lock().unwrap() = control.ca().cert_pem().to_owned();
+    let token = token(control.ca().digest(), &[&nobody, &control.url()]);
     let host = Host::new(&token);
     assert!(matches!(host.join().await.unwrap_err(), JoinError::Answer(_)));
     host.has_not_joined();

@@ -4,24 +4,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod joined;
-
-use joined::{Pair, item, says, until};
 use model::replication::{Mode, TransportPolicy};
+use test_support::agent_pair::{Pair, item, says};
+use test_support::wait::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_one_is_refused_and_a_next_life_is_not() {
     let mut pair = Pair::new(&says(Mode::Managed, None, TransportPolicy::Grpc)).await;
     let first = pair.daemon();
     pair.apply(vec![item("a", "one")]).await;
-    until("the first one is in sync", async || (pair.status()["standing"] == "in sync").then_some(())).await;
+    until("the first one is in sync", async || {
+        (pair.status()["condition"]["cause"]["type"] == "in-sync").then_some(())
+    })
+    .await;
     // A clone of the machine: the same key in another directory.
     let clone = pair.dir.join("clone");
     std::fs::create_dir_all(&clone).unwrap();
     for name in ["identity.key", "membership.json", "adoption.json"] {
         std::fs::copy(pair.state().join(name), clone.join(name)).unwrap();
     }
-    for from in joined::files(&pair.state().join("content")) {
+    for from in test_support::agent_pair::files(&pair.state().join("content")) {
         let to = clone.join(from.strip_prefix(pair.state()).unwrap());
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(from, to).unwrap();

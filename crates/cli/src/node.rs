@@ -7,8 +7,8 @@ use server::api::objects::SyncView;
 use server::api::{NodeView, Push};
 use store::FactRecord;
 
-use crate::args::Connect;
 use crate::clock::{ago, now, short};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::object::{self, known};

@@ -6,8 +6,8 @@ use server::api::Summary;
 use store::Release;
 use trust::Header;
 
-use crate::args::Connect;
 use crate::clock::{ago, now, short};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::screen::Screen;

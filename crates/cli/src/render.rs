@@ -14,9 +14,9 @@ use model::{Digest, Fields};
 use resolve::Specialized;
 use serde::Serialize;
 
-use crate::args::Connect;
 use crate::bound::{self, NodeSet};
 use crate::check;
+use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};

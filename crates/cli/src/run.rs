@@ -7,8 +7,8 @@ use model::delta::render_edit;
 use model::{Action, Counts, NodeId, ResourceReport};
 use store::RunRecord;
 
-use crate::args::Connect;
 use crate::clock::{ago, now};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::screen::{Mark, Screen};

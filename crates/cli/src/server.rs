@@ -8,7 +8,7 @@ use serde::Serialize;
 use server::{Config, LogControl, Posture, Running, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::credentials::DATA_DIR;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};

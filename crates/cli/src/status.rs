@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use model::condition::SyncState;
 use model::status::Word;
 use serde::Serialize;
 use server::Posture;
 use server::api::{CauseView, StatusView};
 
-use crate::args::Connect;
 use crate::clock::{ago, now, short};
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{counted, known};
@@ -51,22 +52,22 @@ struct Whole {
     status: StatusView,
     /// How many nodes are in each state of synchronization.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    sync: BTreeMap<String, usize>,
+    sync: BTreeMap<SyncState, usize>,
 }
 
 /// How many nodes are in each state of synchronization; those that do not synchronize are
 /// left out.
-async fn sync(operator: &Operator) -> Result<BTreeMap<String, usize>, CallError> {
+async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, CallError> {
     let view = known(operator.sync(None, None, 1).await)?;
     let mut states = view.map(|view| view.states).unwrap_or_default();
-    states.remove("off");
+    states.remove(&SyncState::Off);
     Ok(states)
 }
 
 /// How synchronization fares, in one line; nothing where nothing synchronizes.
-pub fn sync_text(states: &BTreeMap<String, usize>, screen: Screen) -> String {
+pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String {
     let Some(said) = counted(states, screen) else { return String::new() };
-    let well = states.keys().all(|state| state == "in-sync");
+    let well = states.keys().all(|state| *state == SyncState::InSync);
     let next = if well { "" } else { "  (muster object status --wrong)" };
     format!("\nsynchronization: {said}{next}\n")
 }

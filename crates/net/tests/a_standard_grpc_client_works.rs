@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod generated;
-mod support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,8 +19,9 @@ use hyper::body::{Frame as BodyFrame, Incoming};
 use hyper_util::rt::TokioIo;
 use net::accept::Limits;
 use rustls_pki_types::ServerName;
-use support::{Server, soon};
 use sync::Frame;
+use test_support::tls_server::TlsServer;
+use test_support::wait::soon;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use wire::cloudevents::{MAX_UP, Origin, PREFIX, protobuf};
@@ -107,7 +106,9 @@ fn subscribe(body: Incoming, decoder: Decoder, gzip: bool) -> Pieces {
         let mut out = Vec::new();
         while let Some(message) = decoder.next().unwrap() {
             let answer = match protobuf::decode(&message, Some("web-1"), MAX_UP) {
-                Ok(Frame::Ping(ping)) => Frame::Pong(ping),
+                Ok(Frame::Ping(ping)) => {
+                    Frame::Pong(sync::frame::Pong { number: ping.number, head: ping.head })
+                }
                 Ok(other) => other,
                 Err(error) => {
                     let last = BodyFrame::trailers(Status::of(error.into()).headers());
@@ -121,8 +122,8 @@ fn subscribe(body: Incoming, decoder: Decoder, gzip: bool) -> Pieces {
 }
 
 /// A standard channel over the node's TLS.
-async fn channel(server: &Server) -> Channel {
-    let (tls, at) = (server.node(1), server.at);
+async fn channel(server: &TlsServer) -> Channel {
+    let (tls, at) = (server.node(1), server.address);
     let connect = tower::service_fn(move |_: http::Uri| {
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls));
         async move {
@@ -149,7 +150,7 @@ fn event(name: &str, data: &str) -> Event {
 
 #[tokio::test]
 async fn version_and_ping() {
-    let server = Server::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(Limits::default(), false, handle).await;
     let channel = channel(&server).await;
     let mut version = VersionClient::new(channel.clone());
     let spoken = soon(version.version(VersionRequest { lowest: 1, highest: 7 })).await.unwrap().into_inner();
@@ -166,7 +167,7 @@ async fn version_and_ping() {
 
 #[tokio::test]
 async fn subscribe_both_ways_packed_or_not() {
-    let server = Server::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(Limits::default(), false, handle).await;
     for gzip in [false, true] {
         let mut events = EventStreamClient::new(channel(&server).await);
         if gzip {
@@ -197,7 +198,7 @@ async fn subscribe_both_ways_packed_or_not() {
 
 #[tokio::test]
 async fn push_is_summed_up_and_a_bad_event_refused_by_name() {
-    let server = Server::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(Limits::default(), false, handle).await;
     let mut events = EventStreamClient::new(channel(&server).await);
     let good = futures_util::stream::iter([event("ping", ""), event("state-updated", ""), event("ping", "")]);
     let summary = soon(events.push(good)).await.unwrap().into_inner();

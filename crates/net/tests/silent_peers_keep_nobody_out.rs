@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,7 +17,7 @@ use tokio::net::TcpStream;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_good_client_gets_in_past_many_silent_ones() {
     let limits = Limits { handshakes: 4, ..Limits::default() };
-    let server = support::Server::start(limits, false, |_| async {
+    let server = test_support::tls_server::TlsServer::start(limits, false, |_| async {
         Response::new(Full::new(Bytes::from_static(b"here")))
     })
     .await;

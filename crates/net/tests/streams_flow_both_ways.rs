@@ -1,29 +1,23 @@
-//! SYN-1, IDN-4: a request's body goes on while its response comes; both ends name the TLS session alike.
+//! SYN-1: a request's body goes on while its response comes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use net::accept::{Connection, Limits};
 use net::client::Client;
 use net::stream::Piece;
-use support::{PATIENCE, Server, soon};
+use test_support::tls_server::TlsServer;
+use test_support::wait::{DEADLINE, soon};
 
 type Answer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
-/// `/binding` tells the session's name; everything else comes back as it came, with trailers.
+/// Everything comes back as it came, with trailers.
 async fn echo(request: Request<Incoming>) -> Answer {
     let connection = request.extensions().get::<Connection>().unwrap().clone();
     assert!(!connection.http1);
-    if request.uri().path() == "/binding" {
-        return Response::new(Full::new(Bytes::copy_from_slice(&connection.binding)).boxed());
-    }
     let pieces = futures_util::stream::unfold(Some(request.into_body()), |body| async {
         let mut body = body?;
         match body.frame().await {
@@ -41,16 +35,16 @@ async fn echo(request: Request<Incoming>) -> Answer {
     )))
 }
 
-fn request(server: &Server, path: &str) -> Request<()> {
+fn request(server: &TlsServer, path: &str) -> Request<()> {
     Request::post(format!("{}{path}", server.url)).body(()).unwrap()
 }
 
 #[tokio::test]
 async fn chunks_and_trailers_come_while_the_body_goes_on() {
-    let server = Server::start(Limits::default(), false, echo).await;
+    let server = TlsServer::start(Limits::default(), false, echo).await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
     let first = Bytes::from_static(b"first");
-    let mut stream = client.open_stream(request(&server, "/"), first.clone(), PATIENCE).await.unwrap();
+    let mut stream = client.open_stream(request(&server, "/"), first.clone(), DEADLINE).await.unwrap();
     assert_eq!(stream.response.status, 200);
     assert_eq!(soon(stream.receiver.next()).await.unwrap(), Some(Piece::Data(first)));
     for count in 0..200_u32 {
@@ -75,7 +69,7 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
 
 #[tokio::test]
 async fn a_sender_waits_while_nobody_reads() {
-    let server = Server::start(Limits::default(), false, |request: Request<Incoming>| async move {
+    let server = TlsServer::start(Limits::default(), false, |request: Request<Incoming>| async move {
         // The body is held, never read.
         let held = request.into_body();
         let pieces = futures_util::stream::once(async move {
@@ -87,7 +81,7 @@ async fn a_sender_waits_while_nobody_reads() {
     })
     .await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
-    let stream = client.open_stream(request(&server, "/"), Bytes::new(), PATIENCE).await.unwrap();
+    let stream = client.open_stream(request(&server, "/"), Bytes::new(), DEADLINE).await.unwrap();
     let mut sent = 0_usize;
     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
     let patience = std::time::Duration::from_millis(500);
@@ -95,18 +89,4 @@ async fn a_sender_waits_while_nobody_reads() {
         sent += chunk.len();
         assert!(sent < 2 * 1024 * 1024, "nothing holds the sender back");
     }
-}
-
-#[tokio::test]
-async fn both_ends_name_a_session_alike_and_every_session_otherwise() {
-    let server = Server::start(Limits::default(), false, echo).await;
-    let mut seen = BTreeSet::new();
-    for node in [1, 1, 2] {
-        let mut client = Client::dial(&server.url, server.node(node)).await.unwrap();
-        let ask = Request::get(format!("{}/binding", server.url)).body(Full::default()).unwrap();
-        let told = client.call(ask, 1024, PATIENCE).await.unwrap().into_body();
-        assert_eq!(&told[..], client.binding());
-        assert!(seen.insert(*client.binding()), "two sessions have one name");
-    }
-    assert!(!seen.contains(&[0; 32]));
 }

@@ -1,8 +1,6 @@
 //! SYN-1, WIR-6: where HTTP/2 does not get through, frames go over a WebSocket; it is bounded, counted, and ends with the server.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,7 +10,8 @@ use hyper::body::Incoming;
 use net::accept::{Connection, Limits};
 use net::client::{Client, ClientError, Http1, Upgraded};
 use net::websocket::{self, Bounds, Received, Receiver, Sender, WebSocketError};
-use support::{PATIENCE, Server, soon};
+use test_support::tls_server::TlsServer;
+use test_support::wait::{DEADLINE, soon};
 use wire::Code;
 
 const BOUNDS: Bounds = Bounds { read: 64 * 1024, write: 64 * 1024 };
@@ -76,9 +75,9 @@ fn request() -> Request<()> {
     Request::get("/v1/agent/stream").body(()).unwrap()
 }
 
-async fn dial(server: &Server, node: u8) -> Result<(Sender, Receiver), ClientError> {
+async fn dial(server: &TlsServer, node: u8) -> Result<(Sender, Receiver), ClientError> {
     let client = Http1::dial(&server.url, &server.node(node)).await?;
-    match client.upgrade(request(), BOUNDS, PATIENCE).await? {
+    match client.upgrade(request(), BOUNDS, DEADLINE).await? {
         Upgraded::Socket(socket) => Ok(socket.split()),
         Upgraded::Refused(response) => panic!("{response:?}"),
     }
@@ -86,7 +85,7 @@ async fn dial(server: &Server, node: u8) -> Result<(Sender, Receiver), ClientErr
 
 #[tokio::test]
 async fn messages_go_both_ways_packed_or_not() {
-    let server = Server::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(Limits::default(), true, handle).await;
     let (mut tx, mut rx) = dial(&server, 1).await.unwrap();
     for (size, gzip) in [(2, false), (2, true), (5000, true), (60_000, true), (60_000, false)] {
         let json = format!("\"{}\"", "x".repeat(size)).into_bytes();
@@ -104,10 +103,10 @@ async fn messages_go_both_ways_packed_or_not() {
 
 #[tokio::test]
 async fn messages_are_bounded_both_ways_and_as_unpacked() {
-    let server = Server::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(Limits::default(), true, handle).await;
     let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
     let wide = Bounds { write: 1024 * 1024, ..BOUNDS };
-    let Upgraded::Socket(socket) = client.upgrade(request(), wide, PATIENCE).await.unwrap() else {
+    let Upgraded::Socket(socket) = client.upgrade(request(), wide, DEADLINE).await.unwrap() else {
         panic!("refused")
     };
     let (mut tx, mut rx) = socket.split();
@@ -118,7 +117,7 @@ async fn messages_are_bounded_both_ways_and_as_unpacked() {
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1009, "too large".to_owned()));
     // Too large as sent.
     let client = Http1::dial(&server.url, &server.node(3)).await.unwrap();
-    let Upgraded::Socket(socket) = client.upgrade(request(), wide, PATIENCE).await.unwrap() else {
+    let Upgraded::Socket(socket) = client.upgrade(request(), wide, DEADLINE).await.unwrap() else {
         panic!("refused")
     };
     let (mut tx, mut rx) = socket.split();
@@ -132,12 +131,12 @@ async fn messages_are_bounded_both_ways_and_as_unpacked() {
 
 #[tokio::test]
 async fn http1_answers_nothing_but_the_upgrade() {
-    let server = Server::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(Limits::default(), true, handle).await;
     for (method, path) in [("GET", "/v1/agent/stream"), ("POST", "/v1/agent/checkin")] {
         // The headers of an upgrade are put in; POST cannot have one, and GET without a key neither.
         let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
-        let came = client.upgrade(request, BOUNDS, PATIENCE).await.unwrap();
+        let came = client.upgrade(request, BOUNDS, DEADLINE).await.unwrap();
         match (method, came) {
             ("GET", Upgraded::Socket(_)) => {}
             ("POST", Upgraded::Refused(response)) => {
@@ -149,12 +148,12 @@ async fn http1_answers_nothing_but_the_upgrade() {
     // HTTP/2 is still preferred by who speaks both.
     let mut client = Client::dial(&server.url, server.node(2)).await.unwrap();
     let ask = Request::get(format!("{}/", server.url)).body(Full::default()).unwrap();
-    assert_eq!(client.call(ask, 1024, PATIENCE).await.unwrap().into_body(), "h2");
+    assert_eq!(client.call(ask, 1024, DEADLINE).await.unwrap().into_body(), "h2");
 }
 
 #[tokio::test]
 async fn without_the_offer_there_is_no_http1() {
-    let server = Server::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(Limits::default(), false, handle).await;
     let refused = Http1::dial(&server.url, &server.node(1)).await.unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
 }
@@ -162,7 +161,7 @@ async fn without_the_offer_there_is_no_http1() {
 #[tokio::test]
 async fn a_socket_counts_as_a_connection_of_its_node_until_it_ends() {
     let limits = Limits { per_peer: 1, ..Limits::default() };
-    let server = Server::start(limits, true, handle).await;
+    let server = TlsServer::start(limits, true, handle).await;
     let (tx, rx) = dial(&server, 1).await.unwrap();
     assert!(dial(&server, 1).await.is_err(), "the node has its connection");
     let other = dial(&server, 2).await;
@@ -170,18 +169,18 @@ async fn a_socket_counts_as_a_connection_of_its_node_until_it_ends() {
     drop((tx, rx));
     let began = Instant::now();
     while dial(&server, 1).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "the place of a closed socket is not given back");
+        assert!(began.elapsed() < DEADLINE, "the place of a closed socket is not given back");
     }
 }
 
 #[tokio::test]
 async fn a_socket_is_told_when_the_server_stops_and_when_it_is_old() {
-    let server = Server::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(Limits::default(), true, handle).await;
     let (_tx, mut rx) = dial(&server, 1).await.unwrap();
     server.stop.send_replace(true);
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1001, "the server stops".to_owned()));
     let old = Limits { age: Duration::from_millis(200), ..Limits::default() };
-    let server = Server::start(old, true, handle).await;
+    let server = TlsServer::start(old, true, handle).await;
     let (_tx, mut rx) = dial(&server, 1).await.unwrap();
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1001, "the server stops".to_owned()));
 }
@@ -191,7 +190,7 @@ async fn a_socket_is_told_when_the_server_stops_and_when_it_is_old() {
 async fn a_socket_that_does_not_end_by_itself_is_cut() {
     let short = Duration::from_millis(200);
     let limits = Limits { per_peer: 1, age: short, ending: short, ..Limits::default() };
-    let server = Server::start(limits, true, |mut request: Request<Incoming>| async move {
+    let server = TlsServer::start(limits, true, |mut request: Request<Incoming>| async move {
         let (response, upgrade) = websocket::accept(&mut request, BOUNDS).unwrap();
         tokio::spawn(async move {
             let (_tx, mut rx) = upgrade.socket().await.unwrap().split();
@@ -204,21 +203,6 @@ async fn a_socket_that_does_not_end_by_itself_is_cut() {
     assert!(soon(rx.recv()).await.is_err(), "it is cut");
     let began = Instant::now();
     while dial(&server, 1).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "its place is not given back");
-    }
-}
-
-#[tokio::test]
-async fn a_session_over_http1_has_the_same_name_at_both_ends() {
-    let server = Server::start(Limits::default(), true, |request: Request<Incoming>| async move {
-        let binding = request.extensions().get::<Connection>().unwrap().binding;
-        Response::new(Full::new(Bytes::copy_from_slice(&binding)))
-    })
-    .await;
-    let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
-    let own = *client.binding();
-    match client.upgrade(request(), BOUNDS, PATIENCE).await.unwrap() {
-        Upgraded::Refused(response) => assert_eq!(&response.into_body()[..], own),
-        Upgraded::Socket(_) => panic!("that was no upgrade"),
+        assert!(began.elapsed() < DEADLINE, "its place is not given back");
     }
 }

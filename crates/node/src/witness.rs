@@ -13,8 +13,6 @@ pub struct Witness {
     signed: Option<(Seen, Signed)>,
     /// The control plane has what is in `signed`.
     delivered: bool,
-    /// The check-in under way carries it.
-    under_way: bool,
 }
 
 impl Witness {
@@ -27,7 +25,6 @@ impl Witness {
         seen: Seen,
         sign: impl FnOnce(&Seen) -> Result<Signed, CanonicalError>,
     ) -> Result<Option<Signed>, CanonicalError> {
-        self.under_way = false;
         let same = self.signed.as_ref().filter(|(known, _)| known.says_the_same(&seen));
         let document = match same {
             Some(_) if self.delivered => return Ok(None),
@@ -39,13 +36,13 @@ impl Witness {
                 document
             }
         };
-        self.under_way = true;
         Ok(Some(document))
     }
 
-    /// A check-in was answered; `wanted`: the control plane lacks the document.
-    pub fn answered(&mut self, wanted: bool) {
-        self.delivered = !wanted && (self.delivered || self.under_way);
-        self.under_way = false;
+    /// A check-in was answered that carried `sent`; `wanted`: the control plane lacks the newest
+    /// document. Check-ins may overlap, so that an answer counts for what its own request carried.
+    pub fn answered(&mut self, sent: Option<&Signed>, wanted: bool) {
+        let newest = self.signed.as_ref().map(|(_, document)| document);
+        self.delivered = !wanted && (self.delivered || (sent.is_some() && sent == newest));
     }
 }

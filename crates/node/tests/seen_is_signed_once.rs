@@ -40,20 +40,22 @@ fn it_travels_until_it_is_answered_and_again_when_it_is_asked_for() {
     // No answer came: the same bytes again, unsigned anew.
     assert_eq!(next(&mut witness, seen(1, 1, 5)).as_ref(), Some(&first));
     assert_eq!(signatures.get(), 1);
-    witness.answered(false);
+    witness.answered(Some(&first), false);
     for minute in 1..5 {
         assert_eq!(next(&mut witness, seen(1, 1, minute * 60)), None, "unchanged");
-        witness.answered(false);
+        witness.answered(None, false);
     }
     assert_eq!(signatures.get(), 1);
     // A fact and a release each say something new.
-    assert!(next(&mut witness, seen(1, 2, 400)).is_some());
-    witness.answered(false);
+    let late = next(&mut witness, seen(1, 2, 400));
     let newest = next(&mut witness, seen(2, 2, 500)).unwrap();
-    witness.answered(false);
+    // The answer to an earlier check-in says nothing of the newest document.
+    witness.answered(late.as_ref(), false);
+    assert_eq!(next(&mut witness, seen(2, 2, 550)).as_ref(), Some(&newest));
+    witness.answered(Some(&newest), false);
     assert_eq!((next(&mut witness, seen(2, 2, 600)), signatures.get()), (None, 3));
     // The control plane lost it.
-    witness.answered(true);
+    witness.answered(None, true);
     assert_eq!(next(&mut witness, seen(2, 2, 700)), Some(newest));
     assert_eq!(signatures.get(), 3);
 }

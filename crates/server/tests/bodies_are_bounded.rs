@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::exchange::{Answer, CheckIn};
 use model::log::{Fact, FactBody};
 use rustls_pki_types::ServerName;
-use support::{Fleet, Member, call, now, number, plain, quiet, refused, told};
+use test_support::fleet::{Fleet, Member, call, now, number, plain, quiet, refused, told};
 use wire::headers::{AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL_HEADER};
 use wire::{Code, body, route};
 
@@ -232,7 +230,7 @@ async fn ten_thousand_facts_are_refused_and_none_is_kept() {
     assert!(problem.detail.unwrap().contains("200 facts"));
     let report = model::exchange::Report { incarnation: "i1".parse().unwrap(), facts: facts(201) };
     let result: Result<model::exchange::Acked, _> = node.post(route::REPORT, &report).await;
-    support::refuses(result, Code::BodyTooLarge);
+    test_support::fleet::refuses(result, Code::BodyTooLarge);
     let kept: serde_json::Value = fleet.operator().await.get("/v1/nodes/web-1/facts").await.unwrap();
     assert_eq!(kept.as_array().unwrap().len(), 0);
     // As many as are allowed, all at once.
@@ -310,12 +308,12 @@ impl Peak {
     fn begin() -> Peak {
         // Sets the high-water mark back to what is resident now.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
-        Peak { before_kib: support::resident_kib() }
+        Peak { before_kib: test_support::fleet::resident_kib() }
     }
 
     #[track_caller]
     fn grew_less_than(&self, kib: u64) {
-        let grown = support::status_kib("VmHWM:").saturating_sub(self.before_kib);
+        let grown = test_support::fleet::status_kib("VmHWM:").saturating_sub(self.before_kib);
         assert!(grown < kib, "memory grew by {grown} KiB");
     }
 }

@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use http::Method;
 use model::exchange::{Answer, CheckIn, Held, SetOffer};
 use model::object::{MAX_INLINE, ObjectKey};
 use model::{Digest, Edit, Kind, ObjectSet};
 use server::api::{Push, Pushed};
-use support::release::{Made, Plan, make, module, params};
-use support::{Fleet, Member, call, quiet, refused, refuses, told};
+use test_support::fleet::release::{Made, Plan, make, module, params};
+use test_support::fleet::{Fleet, Member, call, quiet, refused, refuses, told};
 use wire::{Code, body, route};
 
 /// The most of a blob in one answer.
@@ -215,7 +213,7 @@ async fn a_long_poll_is_answered_when_there_is_something_to_say() {
 
 /// Waits until the node's call has arrived.
 async fn heard_of(fleet: &Fleet) {
-    support::wait::until("the node has called", || async {
+    test_support::wait::until("the node has called", || async {
         fleet.operator().await.node("web-1").await.last_seen
     })
     .await;
@@ -255,7 +253,7 @@ async fn a_node_gets_only_what_its_own_set_names() {
 }
 
 fn plan_root(plan: &Plan, hostname: &str) -> Digest {
-    make(plan, &support::new_key()).sets[hostname].root()
+    make(plan, &test_support::fleet::new_key()).sets[hostname].root()
 }
 
 fn held_of(fleet: &Fleet, plan: &Plan, hostname: &str) -> Held {

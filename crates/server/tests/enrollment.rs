@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Duration;
 
 use rcgen::{
@@ -12,8 +10,8 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
-use support::release::{Plan, make, params};
-use support::{Fleet, new_key, now, quiet, refuses};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, new_key, now, quiet, refuses};
 use trust::token::{self, MAX_UNBOUND_LIFE};
 use trust::{Header, KeyAlgorithm, SigningKey, signed};
 use wire::Code;
@@ -201,7 +199,7 @@ async fn a_hostname_and_a_key_belong_to_one_active_node() {
     node.survives().await;
     // Once it is removed, both are free again, and its certificate opens nothing.
     let _: server::api::NodeView = fleet.operator().await.delete("/v1/nodes/web-1").await.unwrap();
-    refuses(node.check_in(&support::quiet()).await, Code::UnknownNode);
+    refuses(node.check_in(&test_support::fleet::quiet()).await, Code::UnknownNode);
     fleet.enroll(&fleet.token("web-1"), "web-1", &new_key()).await.unwrap();
     fleet.enroll(&fleet.token("web-2"), "web-2", &node.key).await.unwrap();
 }

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use serde_json::json;
 use server::api::objects::{Apply, Became, Mapping, Results};
-use support::Fleet;
-use support::synced::{apply, managed, manifest, publish};
+use test_support::fleet::Fleet;
+use test_support::fleet::synced::{apply, managed, manifest, publish};
 use wire::Code;
 
 #[tokio::test]

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::{Arc, Mutex};
 
 use http::Method;
@@ -12,8 +10,8 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use server::api::LogLevel;
-use support::synced::{managed, manifest, publish};
-use support::{Fleet, Operator, refuses};
+use test_support::fleet::synced::{managed, manifest, publish};
+use test_support::fleet::{Fleet, Operator, refuses};
 use wire::Code;
 
 /// What the operator port says in plain text.
@@ -96,7 +94,7 @@ async fn scrapers_have_a_listener_of_their_own_when_it_is_asked_for() {
     let config = server::Config {
         metrics_address: Some(([127, 0, 0, 1], 0).into()),
         log: Some(log),
-        ..support::config(dir.path(), 0, 0)
+        ..test_support::fleet::config(dir.path(), 0, 0)
     };
     let running = server::start(config).await.unwrap();
     let address = running.metrics_address.unwrap();

@@ -4,11 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +16,8 @@ use model::log::{Fact, FactBody};
 use model::{Incarnation, Timestamp};
 use net::client::Client;
 use store::{FactRecord, SqliteStore, Store};
-use support::{Fleet, Member, quiet, told};
+use test_support::children::test_beside;
+use test_support::fleet::{Fleet, Member, quiet, told};
 use wire::{body, route};
 
 const DIR: &str = "MUSTER_TEST_DIR";
@@ -35,7 +34,7 @@ fn child() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let _running = server::start(support::config(Path::new(&dir), 0, 0)).await.unwrap();
+        let _running = server::start(test_support::fleet::config(Path::new(&dir), 0, 0)).await.unwrap();
         std::future::pending::<()>().await;
     });
 }
@@ -44,13 +43,8 @@ fn child() {
 async fn start(dir: &Path) -> (Child, net::ServerUrl) {
     let says = dir.join("enroll.json");
     std::fs::remove_file(&says).unwrap();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(DIR, dir)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let url = support::wait::until("the control plane has started", || async {
+    let child = test_beside("child").env(DIR, dir).stdout(Stdio::null()).spawn().unwrap();
+    let url = test_support::wait::until("the control plane has started", || async {
         let info: server::EnrollInfo = server::posture::read_json(&says).ok()?;
         Some(info.servers[0].clone())
     })
@@ -92,7 +86,9 @@ impl Reporter {
                 (route::REPORT, body::encode(&Report { incarnation: incarnation.clone(), facts }).unwrap())
             };
             let request = self.node.signed(Method::POST, path, bytes);
-            let Ok(response) = client.call(request, support::LIMIT, support::PATIENCE).await else {
+            let Ok(response) =
+                client.call(request, test_support::fleet::LIMIT, test_support::fleet::PATIENCE).await
+            else {
                 return self;
             };
             let acked = if checks_in {
@@ -122,7 +118,7 @@ async fn a_killed_control_plane_has_every_fact_that_it_acknowledged() {
         for reporter in reporters.drain(..) {
             at_work.spawn(reporter.report(url.clone(), incarnation.clone(), done.clone()));
         }
-        support::wait::until("enough facts are acknowledged", || async {
+        test_support::wait::until("enough facts are acknowledged", || async {
             (done.load(Ordering::Relaxed) >= FACTS_A_LIFE).then_some(())
         })
         .await;

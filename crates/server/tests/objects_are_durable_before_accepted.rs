@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use rusqlite::Connection;
 use serde_json::json;
 use server::api::objects::{Apply, Became, ObjectView, Results, Way};
-use support::synced::{apply, manifest, one_managed};
+use test_support::fleet::synced::{apply, manifest, one_managed};
 use wire::Code;
 
 #[tokio::test]
@@ -51,7 +49,7 @@ async fn only_what_is_said_counts() {
 async fn what_is_not_stored_is_refused_and_not_there() {
     let (fleet, mut operator, _node) = one_managed().await;
     let held = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
-    held.busy_timeout(support::PATIENCE).unwrap();
+    held.busy_timeout(test_support::fleet::PATIENCE).unwrap();
     held.execute_batch("BEGIN IMMEDIATE").unwrap();
     let results = operator.apply(vec![manifest("web-1", "shop", 1)]).await;
     held.execute_batch("ROLLBACK").unwrap();

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use serde_json::{Value, json};
 use server::api::objects::{Became, ObjectView};
-use support::synced::{manifest, one_managed};
+use test_support::fleet::synced::{manifest, one_managed};
 
 fn with_uid(name: &str, uid: &str) -> Value {
     let mut manifest = manifest("web-1", name, 1);

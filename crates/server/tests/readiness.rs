@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use http::{Method, header};
 use model::log::{Fact, FactBody};
 use rusqlite::Connection;
-use support::release::{Plan, make, params};
-use support::{Fleet, new_key, now, quiet, refused, refuses, told};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, new_key, now, quiet, refused, refuses, told};
 use trust::{Slots, TrustDocument};
 use wire::{Code, body, route};
 

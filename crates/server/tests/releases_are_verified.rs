@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,13 +11,13 @@ use model::chunk::Chunk;
 use model::exchange::Signed;
 use model::{Channel, Digest};
 use server::api::{Beacons, Chunks, Commit, pack_contents};
-use support::release::{CHANNEL, Made, Plan, make, module, params};
-use support::{Fleet, Operator, new_key, now, quiet, refuses};
+use test_support::fleet::release::{CHANNEL, Made, Plan, make, module, params};
+use test_support::fleet::{Fleet, Operator, new_key, now, quiet, refuses};
 use trust::{Beacon, Header, signed};
 use wire::{Code, Problem};
 
 /// A fleet whose one node is pointed to release 1.
-async fn fleet_at_release_1() -> (Fleet, support::Member, Made) {
+async fn fleet_at_release_1() -> (Fleet, test_support::fleet::Member, Made) {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("first")]);
@@ -33,7 +31,7 @@ fn second(fleet: &Fleet) -> Plan {
 }
 
 /// The node is pointed to release 1, and release 2, made well, is taken after all.
-async fn is_as_before(fleet: &Fleet, node: &support::Member, first: &Made) {
+async fn is_as_before(fleet: &Fleet, node: &test_support::fleet::Member, first: &Made) {
     let told = node.check_in(&quiet()).await.unwrap();
     assert_eq!(told.offer.unwrap().header, first.header, "the refused release points nobody");
     let made = make(&second(fleet), &fleet.release_key());

@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use model::exchange::{Acked, Answer, Report};
-use support::{Fleet, Member, call, new_key, now, number, quiet, refused, told};
+use test_support::fleet::{Fleet, Member, call, new_key, now, number, quiet, refused, told};
 use wire::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 use wire::{Code, body, route};
 

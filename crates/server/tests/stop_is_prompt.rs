@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::Fleet;
-use support::wait::eventually;
+use test_support::fleet::Fleet;
+use test_support::wait::eventually;
 
 /// Less than the bound within which connections may end by themselves.
 const PROMPT: Duration = Duration::from_secs(3);
@@ -29,7 +27,7 @@ async fn a_stop_does_not_wait_for_idle_connections() {
 #[tokio::test]
 async fn a_stop_is_heard_while_every_place_is_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let config = server::Config { connections: 1, ..support::config(dir.path(), 0, 0) };
+    let config = server::Config { connections: 1, ..test_support::fleet::config(dir.path(), 0, 0) };
     let running = server::start(config).await.unwrap();
     // A connection that says nothing takes the one place there is.
     let taken = tokio::net::TcpStream::connect(running.node_urls[0].authority()).await.unwrap();

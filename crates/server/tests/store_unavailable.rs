@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Arc;
 
 use http::{Method, header};
@@ -13,7 +11,7 @@ use model::log::{Fact, FactBody};
 use model::status::Word;
 use model::{Action, Counts, Digest, ResourceReport, RunReport};
 use rusqlite::Connection;
-use support::{Fleet, new_key, now, plain, quiet, refuses};
+use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
 use wire::enroll::EnrollRequest;
 use wire::{Code, Problem, body, route};
 
@@ -23,7 +21,7 @@ struct Held(Connection);
 impl Held {
     fn take(fleet: &Fleet) -> Held {
         let connection = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
-        connection.busy_timeout(support::PATIENCE).unwrap();
+        connection.busy_timeout(test_support::fleet::PATIENCE).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         Held(connection)
     }
@@ -96,12 +94,14 @@ async fn enrollments_beyond_the_bound_are_told_to_come_back() {
         let message = EnrollRequest { token: fleet.token(&host), hostname: host, csr_pem };
         let request = plain(&fleet.url(), route::ENROLL, body::encode(&message).unwrap());
         let mut client = fleet.anonymous().await;
-        asked.spawn(async move { client.call(request, support::LIMIT, support::PATIENCE).await.unwrap() });
+        asked.spawn(async move {
+            client.call(request, test_support::fleet::LIMIT, test_support::fleet::PATIENCE).await.unwrap()
+        });
     }
     // Those beyond the bound are answered at once, while the others wait.
     for _ in BOUND..ASKED {
         let response = asked.join_next().await.unwrap().unwrap();
-        let problem = support::refused(&response, Code::Busy);
+        let problem = test_support::fleet::refused(&response, Code::Busy);
         assert_eq!(response.status(), 503);
         assert!(response.headers().contains_key(header::RETRY_AFTER), "{problem}");
     }
@@ -141,8 +141,8 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     let message = CheckIn { facts, ..quiet() };
     let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
     let mut client = node.dial().await;
-    let call = tokio::spawn(async move { client.call(request, 1024, support::PATIENCE).await });
-    support::wait::until("the request has arrived", || async {
+    let call = tokio::spawn(async move { client.call(request, 1024, test_support::fleet::PATIENCE).await });
+    test_support::wait::until("the request has arrived", || async {
         fleet.operator().await.node("web-1").await.last_seen.filter(|seen| *seen > before)
     })
     .await;
@@ -152,12 +152,12 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         node.survives().await;
     }
     held.release();
-    support::wait::until("the fact is stored", || async {
+    test_support::wait::until("the fact is stored", || async {
         let facts: serde_json::Value = fleet.operator().await.get("/v1/nodes/web-1/facts").await.unwrap();
         (!facts.as_array().unwrap().is_empty()).then_some(())
     })
     .await;
-    let view = support::wait::until("the failure is counted", || async {
+    let view = test_support::wait::until("the failure is counted", || async {
         Some(fleet.operator().await.node("web-1").await).filter(|view| view.counts.is_some())
     })
     .await;

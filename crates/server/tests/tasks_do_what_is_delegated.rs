@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::work::{ActionEvent, Outcome, Stream};
 use plane::work::{NodeStage, TaskState};
 use serde_json::json;
 use server::api::work::{OutputView, Selected, TaskNodesView, TaskView};
-use support::release::params;
-use support::synced::{delegation, ended, labelled, one_managed, publish};
-use support::{Fleet, refuses};
+use test_support::fleet::release::params;
+use test_support::fleet::synced::{delegation, ended, labelled, one_managed, publish};
+use test_support::fleet::{Fleet, refuses};
 use wire::Code;
 
 #[tokio::test]
@@ -87,7 +85,7 @@ async fn selectors_see_labels_and_traits_and_say_what_they_cannot_see() {
     let mut operator = fleet.operator().await;
     let with = |region: &str| vec![labelled(&json!({"region": region})), delegation()];
     publish(&fleet, &mut operator, &[("web-1", with("eu")), ("web-2", with("us"))]).await;
-    let first = async |operator: &mut support::Operator, selector: &str| {
+    let first = async |operator: &mut test_support::fleet::Operator, selector: &str| {
         let selected: Selected =
             operator.post("/v1/selections", &json!({ "selector": selector })).await.unwrap();
         selected.first.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -160,5 +158,5 @@ async fn work_goes_to_nodes_that_synchronize_nothing() {
     node.survives().await;
     operator.begin("web-1", &["/bin/true"]).await;
     operator.actions_when("web-1", 1).await;
-    assert!(node.check_in(&support::quiet()).await.unwrap().stream_requested);
+    assert!(node.check_in(&test_support::fleet::quiet()).await.unwrap().stream_requested);
 }

@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::work::{ActionEvent, Outcome};
 use plane::work::{NodeStage, TaskState};
 use rusqlite::Connection;
 use server::api::work::TaskNodesView;
 use store::{SqliteStore, Store};
-use support::synced::{ended, exited, managed, one_managed, publish};
-use support::{Fleet, Member};
+use test_support::fleet::synced::{ended, exited, managed, one_managed, publish};
+use test_support::fleet::{Fleet, Member};
 
-async fn restart(fleet: &mut Fleet, nodes: &mut [&mut Member]) -> support::Operator {
+async fn restart(fleet: &mut Fleet, nodes: &mut [&mut Member]) -> test_support::fleet::Operator {
     fleet.stop().await;
     fleet.start_again().await;
     for node in nodes {
@@ -123,7 +121,7 @@ async fn put_again(fleet: &Fleet, node: &Member, actions: &[&str]) {
         (change, Some(sync::Content { bytes: bytes.clone(), trace: None, at: 0 }))
     });
     let write = sync::Write { ours: ours.collect(), ..sync::Write::default() };
-    store.sync_write(&node.id, write, support::now()).await.unwrap();
+    store.sync_write(&node.id, write, test_support::fleet::now()).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use net::issue::NodeRequest;
 use net::tls::ClientKey;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
-use support::{Fleet, Member, PATIENCE, call, new_key, now, plain, quiet, refused, refuses};
+use test_support::fleet::{Fleet, Member, PATIENCE, call, new_key, now, plain, quiet, refused, refuses};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::route::{self, Access, ROUTES};

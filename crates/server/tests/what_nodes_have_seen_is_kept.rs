@@ -2,12 +2,10 @@
 //! node over restarts, asks for one that it lacks, and refuses one that is not the node's own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::exchange::{CheckIn, Held, Signed};
 use model::log::{Fact, FactBody};
-use support::release::{Plan, make, params};
-use support::{Fleet, Member, now, quiet, refuses};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, Member, now, quiet, refuses};
 use trust::seen::Seen;
 use wire::Code;
 

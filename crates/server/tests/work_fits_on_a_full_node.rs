@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use model::work::Outcome;
 use server::api::work::TaskNodesView;
-use support::synced::{ended, manifest, one_managed};
+use test_support::fleet::synced::{ended, manifest, one_managed};
 
 /// Objects in one request.
 const TOGETHER: u64 = 7;

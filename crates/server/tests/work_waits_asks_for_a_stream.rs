@@ -3,32 +3,31 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use model::exchange::Answer;
 use server::api::objects::{Resynced, SyncsView};
-use support::synced::{managed, manifest};
-use support::{Fleet, Member, body_of, quiet};
+use test_support::fleet::synced::{managed, manifest};
+use test_support::fleet::{Fleet, Member, body_of, quiet};
 use wire::route;
 
 /// Shorter than the wait of a long poll in these tests.
 const PROMPT: Duration = Duration::from_secs(10);
 
 async fn poll(node: &Member, held: &model::exchange::Held, wait: u64) -> Answer {
-    let check_in = support::synced::holding(held.clone());
+    let check_in = test_support::fleet::synced::holding(held.clone());
     let path = format!("{}?wait={wait}", route::CHECKIN);
     let request = node.signed(http::Method::POST, &path, body_of(&check_in));
-    support::told(&node.send(request).await).unwrap()
+    test_support::fleet::told(&node.send(request).await).unwrap()
 }
 
-async fn one() -> (Fleet, support::Operator, Member, model::exchange::Held) {
+async fn one() -> (Fleet, test_support::fleet::Operator, Member, model::exchange::Held) {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let mut operator = fleet.operator().await;
-    let plan = support::release::Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &managed());
-    let made = support::release::make(&plan, &fleet.release_key());
+    let plan =
+        test_support::fleet::release::Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &managed());
+    let made = test_support::fleet::release::make(&plan, &fleet.release_key());
     operator.publish(&made).await.unwrap();
     node.check_in(&quiet()).await.unwrap();
     let held = made.held("web-1");

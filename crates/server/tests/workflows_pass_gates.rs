@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use plane::work::TaskState;
 use serde_json::json;
 use server::api::work::WorkflowView;
-use support::synced::{ended, exited, one_managed};
-use support::{Operator, refuses};
+use test_support::fleet::synced::{ended, exited, one_managed};
+use test_support::fleet::{Operator, refuses};
 use wire::Code;
 
 fn two_steps(gate: &serde_json::Value) -> serde_json::Value {

@@ -11,13 +11,16 @@ use serde::de::DeserializeOwned;
 
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Disk, Op};
+use crate::{Disk, FORMAT, Op, READABLE_FROM};
 
 /// The largest file that a [`Slot`] reads, in bytes.
 pub const MAX_SLOT: u64 = 16 * 1024 * 1024;
 /// The most damaged copies of one file that are kept; a further one replaces the newest,
 /// so the first evidence stays.
 pub const MAX_SET_ASIDE: u32 = 5;
+
+/// The first word of a state file.
+const STATE_WORD: &str = "muster-state";
 
 /// Replaces a file: after this, or after a crash in it, the file is either as before or
 /// has exactly these bytes and this mode, which it has before it is visible.
@@ -46,17 +49,23 @@ fn write_new(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 /// # Errors
 /// [`SpoolError::TooLarge`] when it has more than `max` bytes, and those of the disk.
 pub fn read_file(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
+    let bytes = read_up_to(path, max.saturating_add(1))?;
+    if bytes.as_ref().is_some_and(|bytes| bytes.len() as u64 > max) {
+        return Err(SpoolError::TooLarge { what: "a state file", limit: max });
+    }
+    Ok(bytes)
+}
+
+/// The first bytes of a file; `None` when there is none.
+pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(Op::Open, path, error)),
     };
     let mut bytes = Vec::new();
-    let read = file.take(max.saturating_add(1)).read_to_end(&mut bytes);
+    let read = file.take(most).read_to_end(&mut bytes);
     read.map_err(|error| failed(Op::Read, path, error))?;
-    if bytes.len() as u64 > max {
-        return Err(SpoolError::TooLarge { what: "a state file", limit: max });
-    }
     Ok(Some(bytes))
 }
 
@@ -69,7 +78,8 @@ pub struct Loaded<T> {
     pub set_aside: Option<PathBuf>,
 }
 
-/// One value in one file: a line with the checksum, then the value as JSON.
+/// One value in one file: a line `muster-state FORMAT READABLE-FROM SHA256`, then the value as
+/// JSON. The digest is of the line up to it and of the JSON.
 #[derive(Debug, Clone)]
 pub struct Slot<T> {
     disk: Disk,
@@ -87,7 +97,8 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
     /// Reads the value. A damaged file is set aside as `NAME.corrupt-N` (LIF-10).
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// [`SpoolError::TooNew`] when a newer version wrote what this one cannot read; the file is
+    /// left as it is (LIF-4). Those of the disk.
     pub fn load(&self) -> Result<Loaded<T>> {
         let bytes = match read_file(&self.path, MAX_SLOT) {
             Ok(None) => return Ok(Loaded { value: None, set_aside: None }),
@@ -96,8 +107,15 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
             Err(SpoolError::TooLarge { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
-        if let Some(value) = decode(&bytes) {
-            return Ok(Loaded { value: Some(value), set_aside: None });
+        if let Some((format, readable_from, json)) = open_envelope(&bytes) {
+            let value = serde_json::from_slice(json).ok();
+            if readable_from > FORMAT || (format > FORMAT && value.is_none()) {
+                let needed = if readable_from > FORMAT { readable_from } else { format };
+                return Err(SpoolError::TooNew { path: self.path.clone(), format, needed });
+            }
+            if value.is_some() {
+                return Ok(Loaded { value, set_aside: None });
+            }
         }
         let aside = set_aside(&self.disk, &self.path)?;
         Ok(Loaded { value: None, set_aside: Some(aside) })
@@ -110,7 +128,9 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
     pub fn store(&self, value: &T) -> Result<()> {
         let json = serde_json::to_vec(value)
             .map_err(|source| SpoolError::Encode { what: "a state file", source })?;
-        let mut bytes = format!("{}\n", Digest::of(&json)).into_bytes();
+        let head = format!("{STATE_WORD} {FORMAT} {READABLE_FROM} ");
+        let digest = Digest::of_parts([head.as_bytes(), &json]);
+        let mut bytes = format!("{head}{digest}\n").into_bytes();
         bytes.extend_from_slice(&json);
         if bytes.len() as u64 > MAX_SLOT {
             return Err(SpoolError::TooLarge { what: "a state file", limit: MAX_SLOT });
@@ -133,11 +153,20 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
     }
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+/// Format, readable-from and JSON of a state file; `None` when it is not what was written.
+fn open_envelope(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
     let newline = bytes.iter().position(|byte| *byte == b'\n')?;
-    let (checksum, json) = (&bytes[..newline], &bytes[newline + 1..]);
-    let checksum: Digest = std::str::from_utf8(checksum).ok()?.parse().ok()?;
-    (Digest::of(json) == checksum).then(|| serde_json::from_slice(json).ok()).flatten()
+    let (line, json) = (std::str::from_utf8(&bytes[..newline]).ok()?, &bytes[newline + 1..]);
+    let (head, digest) = line.split_at(line.rfind(' ')? + 1);
+    let mut words = head.trim_end().split(' ');
+    let (STATE_WORD, format, readable_from) = (words.next()?, words.next()?, words.next()?) else {
+        return None;
+    };
+    let is_sound = Digest::of_parts([head.as_bytes(), json]) == digest.parse::<Digest>().ok()?;
+    if !is_sound {
+        return None;
+    }
+    Some((format.parse().ok()?, readable_from.parse().ok()?, json))
 }
 
 /// Moves a damaged file out of the way, to `NAME.corrupt-N`; returns where it is now.

@@ -185,11 +185,6 @@ impl Disk {
         self.at(Op::Unlink, path, || fs::remove_file(path).or_else(absent_is_fine))
     }
 
-    /// Removes a directory with what is in it; fine if there is none.
-    pub(crate) fn unlink_dir(&self, path: &Path) -> Result<()> {
-        self.at(Op::Unlink, path, || fs::remove_dir_all(path).or_else(absent_is_fine))
-    }
-
     fn at<T>(&self, op: Op, path: &Path, run: impl FnOnce() -> io::Result<T>) -> Result<T> {
         if let Some(kind) = self.torn(op, path)? {
             return Err(failed(op, path, kind.into()));

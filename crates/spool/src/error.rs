@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::Digest;
 
-use crate::Op;
+use crate::{FORMAT, Op};
 
 /// The result of a durable operation.
 pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
@@ -81,6 +81,20 @@ pub enum SpoolError {
     Damaged {
         /// The file.
         path: PathBuf,
+    },
+    /// A newer version wrote this, and this version cannot read it. Nothing was changed.
+    #[error(
+        "{} has format {format}; reading it needs a version that reads format {needed}, and this one \
+         reads up to {FORMAT}: start the newer version again (nothing was changed)",
+        path.display()
+    )]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+        /// The format that a reader has to know.
+        needed: u32,
     },
     /// A value cannot be written as JSON.
     #[error("cannot encode {what}")]

@@ -1,21 +1,34 @@
-//! The node's durable state: atomic files, a log of facts, a keyed journal, blobs, the
+//! The node's durable state: atomic files, a log of facts, keyed journals, blobs, the
 //! objects that are synchronized.
+//!
+//! ```text
+//! FactLog   Journal   ObjectLog     indexes: what counts, and where it is
+//!     \        |        /
+//!      SegmentedLog                 batches of records, one fsync each      Slot   BlobStore
+//!            \________________________  Disk  _______________________________/______/
+//! ```
 //!
 //! Everything goes through a [`Disk`], so a test can stop the process or fail the disk at
 //! each single point. Invariants: what a call returned `Ok` for is there after `kill -9`
 //! and after power loss; what it returned an error for is not, or is there whole; damaged
-//! files are set aside and named to the caller, never a reason not to start (LIF-10).
+//! files are set aside and named to the caller, never a reason not to start (LIF-10); what a
+//! newer version wrote is read, or refused unharmed (LIF-4).
 
 pub mod atomic;
 pub mod blobs;
 mod disk;
 mod error;
-mod frame;
 pub mod journal;
 pub mod lock;
 pub mod log;
 pub mod objects;
-mod segment;
+mod segmented;
+
+/// The format that this version writes. A later version that writes something that this one
+/// cannot read has a higher one (docs/durable-formats.md).
+pub const FORMAT: u32 = 1;
+/// The oldest format whose readers understand what this version writes.
+pub const READABLE_FROM: u32 = 1;
 
 pub use atomic::{Loaded, Slot};
 pub use blobs::BlobStore;

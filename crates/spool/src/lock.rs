@@ -12,7 +12,7 @@ use crate::error::{Result, SpoolError};
 /// Name of the lock's file.
 const NAME: &str = "lock";
 
-/// The state directory is this process's alone as long as this incarnations; the kernel gives it
+/// The state directory is this process's alone as long as this lives; the kernel gives it
 /// back however the process ends.
 #[derive(Debug)]
 pub struct StateLock {

@@ -1,29 +1,38 @@
-//! [`FactLog`]: the node's facts, kept until they are acknowledged.
+//! [`FactLog`]: the node's facts, kept until they are acknowledged; an index over a segmented
+//! log.
+//!
+//! ```text
+//! position   1 2 3 4 5 6 7 8        rises for ever, is in each record
+//!            acked---^ ^-- pending
+//! number     position - offset      what the control plane sees, in one incarnation
+//! ```
+//!
+//! Each commit carries incarnation, offset and how far facts were acknowledged. Beginning anew
+//! is a commit with another incarnation and offset.
 
-mod recovery;
-
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
 use model::work::{ActionEvent, ActionFact, Outcome};
 use model::{Incarnation, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic::{Slot, free_name};
+use crate::Disk;
 use crate::error::{Result, SpoolError};
-use crate::segment::{self, Segment};
-use crate::{Disk, Op};
+use crate::segmented::{self, Batch, SegmentedLog};
 
 /// The most bytes of facts that wait, by default.
 pub const MAX_LOG: u64 = 64 * 1024 * 1024;
 /// The part of them that only facts other than runs may use, by default. As much again is kept
 /// from what actions say, but for what became of those that ran.
 pub const RESERVE: u64 = 8 * 1024 * 1024;
-/// A file of the log is followed by the next one from this size on, by default.
+/// A segment is followed by the next one from this size on, by default.
 pub const SEGMENT: u64 = 256 * 1024;
-/// Mode of the files made here.
-const MODE: u32 = 0o600;
+/// A commit, and a header where need be, take about so many bytes at most.
+const COMMIT_BYTES: u64 = 256;
+/// What an error calls a fact.
+const FACT: &str = "a fact";
 
 /// How much a log may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +42,7 @@ pub struct Limits {
     /// The part of them that only facts other than runs may use. As much again is kept from
     /// what the control plane can cause without end: output, beginnings and refusals of actions.
     pub reserve_bytes: u64,
-    /// A file is followed by the next one from this size on, in bytes.
+    /// A segment is followed by the next one from this size on, in bytes.
     pub segment_bytes: u64,
 }
 
@@ -57,24 +66,24 @@ pub struct Opened {
 /// durably, kept until acknowledged.
 #[derive(Debug)]
 pub struct FactLog {
-    disk: Disk,
-    directory: PathBuf,
+    log: SegmentedLog<State>,
     limits: Limits,
-    slot: Slot<State>,
     state: State,
-    /// In order; the last one is appended to.
-    segments: Vec<Segment>,
-    /// The last segment, while it may be appended to.
-    active: Option<File>,
-    /// A change of incarnation failed, so which one is on disk is not known for sure: it has to
-    /// be written again before anything is appended to this one.
-    unsure: bool,
+    /// The position of the last fact in each segment that has one.
+    lasts: BTreeMap<u64, u64>,
+    /// The position of the newest fact.
+    head: u64,
+    staged: Batch,
+    /// Facts in it.
+    staged_count: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct State {
     incarnation: Incarnation,
-    /// Everything up to this number was acknowledged.
+    /// A fact's number is its position less this.
+    offset: u64,
+    /// Everything up to this position was acknowledged.
     acked: u64,
 }
 
@@ -88,48 +97,29 @@ impl FactLog {
     /// twice, which is better than not at all.)
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// [`SpoolError::TooNew`], and those of the disk.
     pub fn open(disk: &Disk, directory: &Path, fresh: &Incarnation, limits: Limits) -> Result<Opened> {
-        disk.make_dir(directory)?;
-        let slot: Slot<State> = Slot::new(disk, directory.join("log.json"), MODE);
-        let loaded = slot.load()?;
-        let mut repairs: Vec<String> = Vec::new();
-        if let Some(aside) = loaded.set_aside {
-            repairs.push(format!("the log's state was damaged; it is now {}", aside.display()));
+        let (mut lasts, mut head) = (BTreeMap::new(), 0);
+        let segment = limits.segment_bytes;
+        let segmented::Opened { log, damaged } =
+            SegmentedLog::open(disk, directory, "facts", segment, &mut |location, payload| {
+                let Some((position, _)) = split(payload) else { return false };
+                head = position.max(head);
+                lasts.insert(location.segment, head);
+                true
+            })?;
+        let is_new = log.state().is_none();
+        let state = log.state().cloned();
+        let state = state.unwrap_or_else(|| State { incarnation: fresh.clone(), offset: 0, acked: 0 });
+        let head = head.max(state.acked);
+        let (staged, staged_count) = (Batch::default(), 0);
+        let mut log = FactLog { log, limits, state, lasts, head, staged, staged_count };
+        let mut repairs = Vec::new();
+        if !damaged.is_empty() {
+            repairs = log.repair(fresh, &damaged)?;
+        } else if is_new {
+            log.append_state(log.state.clone())?;
         }
-        let known = loaded.value;
-        let state = match &known {
-            Some(state) => state.clone(),
-            None => State { incarnation: recovery::abandoned(directory)?.unwrap_or(fresh.clone()), acked: 0 },
-        };
-        let mut log = FactLog {
-            disk: disk.clone(),
-            directory: directory.to_owned(),
-            limits,
-            slot,
-            state,
-            segments: vec![],
-            active: None,
-            unsure: false,
-        };
-        let found = log.read_segments()?;
-        if found.gap || (known.is_none() && !log.segments.is_empty()) {
-            log.restart(fresh)?;
-        } else if known.is_none() {
-            log.state.incarnation = fresh.clone();
-            log.slot.store(&log.state)?;
-        } else {
-            log.open_last()?;
-        }
-        for path in found.damaged {
-            let aside = free_name(&directory.join("facts"));
-            disk.rename(&path, &aside)?;
-            repairs.push(format!("facts were damaged; what is left of them is in {}", aside.display()));
-        }
-        if found.gap && repairs.is_empty() {
-            repairs.push("facts are missing from the log".into());
-        }
-        log.remove_other_lives()?;
         Ok(Opened { log, repairs })
     }
 
@@ -140,17 +130,17 @@ impl FactLog {
 
     /// Everything up to this number was acknowledged.
     pub fn acked(&self) -> u64 {
-        self.state.acked
+        self.state.acked - self.state.offset
     }
 
     /// The number of the newest fact; 0 when there was none.
     pub fn last(&self) -> u64 {
-        self.segments.last().map_or(self.state.acked, |segment| segment.last.max(self.state.acked))
+        self.head - self.state.offset
     }
 
-    /// The bytes that wait.
+    /// The bytes of all segments.
     pub fn bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
+        self.log.bytes()
     }
 
     /// Appends a fact; returns its number. Durable when it returns.
@@ -161,35 +151,61 @@ impl FactLog {
         self.append_many(vec![body], at).map(|_| self.last())
     }
 
-    /// Appends facts, all or none; returns their numbers. Durable when it returns.
+    /// Appends facts, all or none; returns their numbers. Durable when it returns, with what was
+    /// staged before.
+    ///
+    /// # Errors
+    /// As [`FactLog::stage`] and [`FactLog::commit`].
+    pub fn append_many(&mut self, bodies: Vec<FactBody>, at: Timestamp) -> Result<Vec<u64>> {
+        let numbers = self.stage(bodies, at)?;
+        self.commit()?;
+        Ok(numbers)
+    }
+
+    /// Puts facts beside those that the next [`FactLog::commit`] appends; returns the numbers
+    /// that they then have. They count for nothing before.
     ///
     /// # Errors
     /// [`SpoolError::LogFull`] when too much waits (actions first, then runs: other facts
-    /// have a reserve, and so has what became of an action that ran), [`SpoolError::TooLarge`] for a fact that no request could carry, and
-    /// those of the disk.
-    pub fn append_many(&mut self, bodies: Vec<FactBody>, at: Timestamp) -> Result<Vec<u64>> {
+    /// have a reserve, and so has what became of an action that ran), and
+    /// [`SpoolError::TooLarge`] for a fact that no request could carry. What was staged before
+    /// stays staged.
+    pub fn stage(&mut self, bodies: Vec<FactBody>, at: Timestamp) -> Result<Vec<u64>> {
         // Facts of several kinds at once go by the one with the most room.
-        let kept_from = bodies.iter().map(reserves).min().unwrap_or(0);
-        let first = self.last() + 1;
-        let mut bytes = Vec::new();
-        let mut numbers = Vec::with_capacity(bodies.len());
-        for (seq, body) in (first..).zip(bodies) {
-            let before = bytes.len();
-            segment::push(&mut bytes, &Fact { seq, at, body })?;
-            if bytes.len() - before > MAX_FACT_BYTES {
-                return Err(SpoolError::TooLarge { what: "a fact", limit: MAX_FACT_BYTES as u64 });
-            }
-            numbers.push(seq);
-        }
-        let reserve = self.limits.reserve_bytes.saturating_mul(kept_from);
+        let reserves = bodies.iter().map(reserves).min().unwrap_or(0);
+        let staged = self.staged.bytes.len();
+        let first = self.last() + self.staged_count + 1;
+        let numbers: Vec<u64> = (first..first + bodies.len() as u64).collect();
+        let facts = numbers.iter().zip(bodies).map(|(seq, body)| Fact { seq: *seq, at, body });
+        let reserve = self.limits.reserve_bytes.saturating_mul(reserves);
         let limit = self.limits.max_bytes.saturating_sub(reserve);
-        if self.bytes() + bytes.len() as u64 > limit {
-            return Err(SpoolError::LogFull { limit });
+        let pushed = facts.map(|fact| push(&mut self.staged, self.state.offset + fact.seq, &fact));
+        let pushed = pushed.collect::<Result<()>>().and_then(|()| {
+            let bytes = self.log.bytes() + self.staged.bytes.len() as u64 + COMMIT_BYTES;
+            if bytes > limit { Err(SpoolError::LogFull { limit }) } else { Ok(()) }
+        });
+        if let Err(error) = pushed {
+            self.staged.bytes.truncate(staged);
+            return Err(error);
         }
-        if let Some(last) = numbers.last() {
-            self.append_bytes(&bytes, first, *last)?;
-        }
+        self.staged_count += numbers.len() as u64;
         Ok(numbers)
+    }
+
+    /// Appends what was staged, all or none, with one fsync. Durable when it returns.
+    ///
+    /// # Errors
+    /// Those of the disk; nothing is staged any more, and nothing of it was appended, but after
+    /// a crash it may be there.
+    pub fn commit(&mut self) -> Result<()> {
+        let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
+        if count == 0 {
+            return Ok(());
+        }
+        let (segment, _) = self.log.append(&[&batch.bytes], self.state.clone(), self.log.first())?;
+        self.head += count;
+        self.lasts.insert(segment, self.head);
+        Ok(())
     }
 
     /// Facts that were not acknowledged, in order: at most so many, and so many bytes as
@@ -200,19 +216,19 @@ impl FactLog {
     pub fn pending(&self, max_facts: usize, max_bytes: usize) -> Result<Vec<Fact>> {
         let mut facts = Vec::new();
         let mut bytes = 0;
-        self.each_pending(&mut |seq, json| {
+        self.each_pending(&mut |position, json| {
             bytes += json.len();
             if facts.len() >= max_facts || (bytes > max_bytes && !facts.is_empty()) {
                 return Ok(false);
             }
-            facts.push(segment::decode(seq, json));
+            facts.push(decode(position - self.state.offset, json));
             Ok(true)
         })?;
         Ok(facts)
     }
 
     /// Everything up to `seq` is durable at the receiver. Durable here when it returns;
-    /// files that hold nothing else go.
+    /// segments that hold nothing else go.
     ///
     /// # Errors
     /// [`SpoolError::AckBeyond`] when there is no such fact here, and those of the disk.
@@ -221,23 +237,10 @@ impl FactLog {
         if seq > last {
             return Err(SpoolError::AckBeyond { acked: seq, last });
         }
-        if seq <= self.state.acked {
+        if seq <= self.acked() {
             return Ok(());
         }
-        let state = State { acked: seq, ..self.state.clone() };
-        self.slot.store(&state)?;
-        self.state = state;
-        while self.segments.first().is_some_and(|first| first.last <= seq) {
-            let done = self.segments.remove(0);
-            if self.segments.is_empty() {
-                self.active = None;
-            }
-            // What stays is found again at the next opening, and is below the cursor.
-            if let Err(error) = self.disk.unlink(&done.path) {
-                tracing::warn!(%error, "an acknowledged part of the log stays");
-            }
-        }
-        Ok(())
+        self.append_state(State { acked: self.state.offset + seq, ..self.state.clone() })
     }
 
     /// Begins a new incarnation with the facts that were not acknowledged, numbered from 1: when
@@ -247,8 +250,83 @@ impl FactLog {
     /// # Errors
     /// When the disk refuses; the log is then as before.
     pub fn begin_anew(&mut self, fresh: &Incarnation) -> Result<()> {
-        self.restart(fresh)?;
-        self.remove_other_lives()
+        if *fresh == self.state.incarnation {
+            return Err(SpoolError::SameIncarnation);
+        }
+        let acked = self.state.acked;
+        self.append_state(State { incarnation: fresh.clone(), offset: acked, acked })
+    }
+
+    /// Makes another state durable; segments without pending facts go.
+    fn append_state(&mut self, state: State) -> Result<()> {
+        let pending = self.lasts.iter().find(|(_, last)| **last > state.acked);
+        let newest = self.log.segments().last_key_value().map_or(self.log.first(), |(number, _)| *number);
+        let first = pending.map_or(newest, |(number, _)| *number);
+        self.log.append(&[], state.clone(), first)?;
+        self.lasts = self.lasts.split_off(&first);
+        self.state = state;
+        Ok(())
+    }
+
+    /// Writes what is sound anew, in a new incarnation, and sets the damaged segments aside.
+    fn repair(&mut self, fresh: &Incarnation, damaged: &[u64]) -> Result<Vec<String>> {
+        let mut batch = Batch::default();
+        let mut count = 0;
+        self.each_pending(&mut |_, json| {
+            count += 1;
+            push(&mut batch, self.head + count, &decode(count, json)).map(|()| true)
+        })?;
+        let state = State { incarnation: fresh.clone(), offset: self.head, acked: self.head };
+        let first = self.log.rotate();
+        let parts = [batch.bytes.as_slice()];
+        let (_, aside) = self.log.append_without(damaged, &parts, state.clone(), first)?;
+        (self.state, self.head) = (state, self.head + count);
+        self.lasts = BTreeMap::from([(first, self.head)]);
+        Ok(segmented::repairs("facts", self.log.directory(), &aside))
+    }
+
+    /// Gives position and JSON of each pending fact in order to `take`, until it says `false`.
+    fn each_pending(&self, take: &mut dyn FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
+        for (number, _) in self.lasts.iter().filter(|(_, last)| **last > self.state.acked) {
+            let goes_on = self.log.entries(*number, &mut |payload| match split(payload) {
+                Some((position, json)) if position > self.state.acked => take(position, json),
+                _ => Ok(true),
+            })?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the record of a fact: its position, then the fact as JSON. The position apart, so that
+/// opening a log need not read JSON.
+fn push(batch: &mut Batch, position: u64, fact: &Fact) -> Result<()> {
+    let length = batch.push(FACT, |out| {
+        out.extend_from_slice(&position.to_le_bytes());
+        serde_json::to_writer(out, fact)
+    })?;
+    if length as usize > MAX_FACT_BYTES {
+        return Err(SpoolError::TooLarge { what: FACT, limit: MAX_FACT_BYTES as u64 });
+    }
+    Ok(())
+}
+
+fn split(payload: &[u8]) -> Option<(u64, &[u8])> {
+    let (position, json) = payload.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*position), json))
+}
+
+/// The fact of a record. One that this version cannot read, because a newer one wrote it,
+/// keeps its number, so that those after it are not held up.
+fn decode(seq: u64, json: &[u8]) -> Fact {
+    match serde_json::from_slice::<Fact>(json) {
+        Ok(fact) => Fact { seq, ..fact },
+        Err(error) => {
+            let message = format!("fact {seq} was written by another version and cannot be read: {error}");
+            Fact { seq, at: Timestamp::default(), body: FactBody::Repaired { message } }
+        }
     }
 }
 
@@ -267,66 +345,5 @@ fn reserves(body: &FactBody) -> u64 {
         FactBody::Action(_) => 2,
         FactBody::Run(_) => 1,
         _ => 0,
-    }
-}
-
-/// Appending.
-impl FactLog {
-    fn append_bytes(&mut self, bytes: &[u8], first: u64, last: u64) -> Result<()> {
-        if self.unsure {
-            self.slot.store(&self.state)?;
-            self.unsure = false;
-        }
-        let full = self.segments.last().is_none_or(|segment| segment.bytes >= self.limits.segment_bytes);
-        if full || self.active.is_none() {
-            let (segment, file) = self.new_segment(first, bytes, last)?;
-            self.segments.push(segment);
-            self.active = Some(file);
-            return Ok(());
-        }
-        let (Some(segment), Some(file)) = (self.segments.last_mut(), self.active.as_mut()) else {
-            return Ok(());
-        };
-        let written = self
-            .disk
-            .write(Op::Append, file, &segment.path, bytes)
-            .and_then(|()| self.disk.sync(file, &segment.path));
-        if let Err(error) = written {
-            // What the file holds now is not known for sure, so it is not appended to any
-            // more. If the cut fails too, the next segment's first number says where this
-            // one ends.
-            let _ = self.disk.truncate(file, &segment.path, segment.bytes);
-            self.active = None;
-            return Err(error);
-        }
-        segment.bytes += bytes.len() as u64;
-        segment.last = last;
-        Ok(())
-    }
-
-    fn new_segment(&self, first: u64, bytes: &[u8], last: u64) -> Result<(Segment, File)> {
-        let incarnation = self.incarnation_path();
-        self.disk.make_dir(&incarnation)?;
-        let path = segment::path(&incarnation, first);
-        let make = || {
-            let mut file = self.disk.create(&path, MODE)?;
-            self.disk.write(Op::Append, &mut file, &path, bytes)?;
-            self.disk.sync(&file, &path)?;
-            self.disk.sync_dir(&incarnation)?;
-            Ok(file)
-        };
-        match make() {
-            Ok(file) => Ok((Segment { path, first, last, bytes: bytes.len() as u64 }, file)),
-            Err(error) => {
-                // If it stays, it is replaced by the next try, or found at the next
-                // opening as facts that were appended after all.
-                let _ = self.disk.unlink(&path);
-                Err(error)
-            }
-        }
-    }
-
-    fn incarnation_path(&self) -> PathBuf {
-        self.directory.join(self.state.incarnation.as_str())
     }
 }

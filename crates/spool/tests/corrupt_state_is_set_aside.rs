@@ -56,7 +56,7 @@ fn log_of_twelve(directory: &Path) -> Vec<PathBuf> {
     }
     log.ack(2).unwrap();
     drop(log);
-    let segments = files(&directory.join("one"));
+    let segments = files(directory);
     assert!(segments.len() >= 3);
     segments
 }
@@ -88,7 +88,9 @@ fn a_damaged_fact_costs_only_itself() {
             assert_eq!(numbers, (first..first + numbers.len() as u64).collect::<Vec<_>>(), "{when}");
             if opened.log.incarnation() == &incarnation("two") {
                 assert_eq!(opened.repairs.len(), 1, "{when}");
-                assert!(directory.path().join("facts.corrupt-1").exists(), "{when}");
+                // A commit that is lost may have been the one that let segments go.
+                let missing = opened.repairs[0].ends_with("missing");
+                assert!(missing || directory.path().join("facts.corrupt-1").exists(), "{when}");
             } else {
                 // Only a flipped length of the last record looks like an append cut short.
                 assert!(which > 0 || lost == 0, "{when}");
@@ -100,18 +102,18 @@ fn a_damaged_fact_costs_only_itself() {
 }
 
 #[test]
-fn a_log_without_its_state_begins_anew_with_what_is_there() {
-    for damage in [b"garbage".as_slice(), b""] {
+fn a_log_without_its_newest_state_begins_anew_with_what_is_there() {
+    for damage in [b"garbage".as_slice(), &[0xff; 4000]] {
         let directory = common::tempdir();
-        log_of_twelve(directory.path());
-        std::fs::write(directory.path().join("log.json"), damage).unwrap();
+        let segments = log_of_twelve(directory.path());
+        let last = segments.last().unwrap();
+        std::fs::write(last, [damage, &std::fs::read(last).unwrap()[100..]].concat()).unwrap();
         let opened = open(&Disk::new(), directory.path(), "two").unwrap();
         assert_eq!(opened.repairs.len(), 1);
         assert_eq!(opened.log.incarnation(), &incarnation("two"));
         let there = said_in(&opened.log);
-        assert!(there.len() >= 10, "{there:?}");
-        assert_eq!(there.last().unwrap(), "fact 12");
-        assert!(!directory.path().join("one").exists());
+        assert!(there.len() >= 9, "{there:?}");
+        assert!(segments.iter().all(|segment| !segment.exists()), "it goes on in a segment of its own");
     }
 }
 
@@ -155,24 +157,25 @@ fn a_damaged_journal_keeps_what_is_sound() {
     let directory = common::tempdir();
     let path = directory.path().join("ledger");
     let write = || {
-        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir_all(&path);
         let mut journal = Journal::<u32, String>::open(&Disk::new(), &path).unwrap().journal;
         for n in 0..5 {
             journal.put(n, format!("value {n}")).unwrap();
         }
     };
     write();
-    let length = std::fs::read(&path).unwrap().len();
+    let segment = path.join("00000000000000000001.segment");
+    let length = std::fs::read(&segment).unwrap().len();
     for at in 0..length * 4 / 5 {
         write();
-        flip(&path, at);
+        flip(&segment, at);
         let opened = Journal::<u32, String>::open(&Disk::new(), &path).unwrap();
         assert!(opened.journal.entries().len() >= 4, "flipped at {at}");
-        let aside = opened.set_aside.unwrap();
-        assert_eq!(std::fs::read(&aside).unwrap().len(), length);
+        assert_eq!(opened.repairs.len(), 1);
+        assert_eq!(std::fs::read(path.join("journal.corrupt-1")).unwrap().len(), length);
         let entries = opened.journal.entries().clone();
         drop(opened.journal);
         let again = Journal::<u32, String>::open(&Disk::new(), &path).unwrap();
-        assert_eq!((again.journal.entries(), again.set_aside), (&entries, None), "it is over");
+        assert_eq!((again.journal.entries(), again.repairs), (&entries, vec![]), "it is over");
     }
 }

@@ -18,7 +18,8 @@ use sync::{Side, Write};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "segment")).collect();
     paths.sort();
     paths
 }
@@ -135,7 +136,7 @@ fn a_missing_file_is_missed() {
 #[test]
 fn garbage_is_an_empty_log() {
     let directory = common::tempdir();
-    std::fs::write(directory.path().join("objects-00000000000000000001.log"), [0xff; 3000]).unwrap();
+    std::fs::write(directory.path().join("00000000000000000001.segment"), [0xff; 3000]).unwrap();
     let opened = open(&Disk::new(), directory.path(), "fresh").unwrap();
     assert_eq!(opened.repairs.len(), 1);
     assert_eq!(Sets::of(&opened), Sets::default());

@@ -108,7 +108,7 @@ fn check(directory: &Path, done: u64, when: &str) {
     assert!(log.acked() >= acked, "{when}: acknowledged up to {acked}");
 
     let opened = Journal::<u64, String>::open(&disk, &directory.join("ledger")).unwrap();
-    assert_eq!(opened.set_aside, None, "{when}");
+    assert_eq!(opened.repairs, Vec::<String>::new(), "{when}");
     let keys: Vec<u64> = opened.journal.entries().keys().copied().collect();
     let after = |step: u64| (step.saturating_sub(4).max(1)..=step).collect::<Vec<_>>();
     assert!(keys == after(done) || keys == after(done + 1), "{when}: the ledger has {keys:?}");

@@ -44,16 +44,16 @@ fn dead_weight_is_bounded_whatever_changes() {
             };
             log.write(&write).unwrap();
             sets = sets.after(&write);
-            let bound = 7 * log.live_bytes() / 2 + 6 * SMALL.file_bytes;
-            assert!(log.file_bytes() <= bound, "{pattern} {n}: {} of {bound}", log.file_bytes());
-            most = most.max(log.file_bytes());
+            let bound = 7 * log.live_bytes() / 2 + 6 * SMALL.segment_bytes;
+            assert!(log.bytes() <= bound, "{pattern} {n}: {} of {bound}", log.bytes());
+            most = most.max(log.bytes());
         }
         assert!(most > log.live_bytes());
         let opened = open(&Disk::new(), directory.path(), "unused").unwrap();
         assert_eq!(Sets::of(&opened), sets, "{pattern}");
         let on_disk: u64 =
             std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
-        assert_eq!(on_disk, opened.log.file_bytes());
+        assert_eq!(on_disk, opened.log.bytes());
     }
 }
 

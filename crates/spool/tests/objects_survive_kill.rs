@@ -88,7 +88,7 @@ fn killed_at_every_point() {
     let disk = Disk::new();
     script(&disk, directory.path(), &mut |_| {});
     check(directory.path(), STEPS, "not killed");
-    let first = directory.path().join("objects-00000000000000000001.log");
+    let first = directory.path().join("00000000000000000001.segment");
     assert!(!first.exists(), "nothing was moved out of the first file: this test shows little");
     for point in 0..disk.points() {
         let directory = common::tempdir();
@@ -110,10 +110,10 @@ fn killed_at_every_point() {
 #[test]
 fn every_cut_of_the_last_write_leaves_the_one_before() {
     let made = common::tempdir();
-    let limits = ObjectLimits { file_bytes: 1 << 20, ..SMALL };
+    let limits = ObjectLimits { segment_bytes: 1 << 20, ..SMALL };
     let mut log = ObjectLog::open(&Disk::new(), made.path(), &incarnation("unused"), limits).unwrap().log;
     log.write(&write(1)).unwrap();
-    let name = "objects-00000000000000000001.log";
+    let name = "00000000000000000001.segment";
     let whole = std::fs::read(made.path().join(name)).unwrap();
     log.write(&write(2)).unwrap();
     let longer = std::fs::read(made.path().join(name)).unwrap();

@@ -126,10 +126,9 @@ impl Durable {
     pub fn open_actions(&self) -> Result<(Journal<String, Mark>, bool), StateError> {
         let opened = Journal::open(&self.disk, &self.path.join("actions"));
         let opened = opened.map_err(spool("read the marks of actions"))?;
-        if let Some(aside) = &opened.set_aside {
-            self.repaired(format!("the marks of actions were damaged; they are now {}", aside.display()));
-        }
-        Ok((opened.journal, opened.set_aside.is_some()))
+        let damaged = !opened.repairs.is_empty();
+        opened.repairs.into_iter().for_each(|repair| self.repaired(repair));
+        Ok((opened.journal, damaged))
     }
 
     /// The state directory.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
+use model::condition::{SyncCause, SyncCondition};
 use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
 use sync::link::Counters;
@@ -42,8 +43,12 @@ pub struct SyncView {
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Where both directions stand, as of the last link: `in sync`, `behind`, and why not.
-    pub standing: String,
+    /// How both sets stand, as the last link saw them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<SyncCondition>,
+    /// When the control plane answered last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<Timestamp>,
     /// How the last link ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
@@ -64,6 +69,81 @@ pub struct SyncView {
     pub counts: Counts,
 }
 
+impl SyncView {
+    /// The link sees both sets so.
+    pub fn observed(&mut self, cause: SyncCause) {
+        let same = self.condition.take().filter(|before| before.cause.reason() == cause.reason());
+        let since = same.and_then(|before| before.since).or_else(|| Some(now()));
+        self.condition = Some(SyncCondition::new(cause, since));
+    }
+
+    /// What somebody on the host should know.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn show(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = catalog::sync::mode_word(self.mode);
+        match &self.folder {
+            Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
+            None => writeln!(f, "synchronization {mode}")?,
+        }
+        let transport = self.transport;
+        match (&self.link, self.since) {
+            (Some(link), Some(since)) => {
+                writeln!(f, "link           {link} since {since} (transport {transport})")?;
+            }
+            _ => writeln!(f, "link           none now (transport {transport})")?,
+        }
+        match self.contact {
+            Some(at) => writeln!(f, "last contact   {at}")?,
+            None => writeln!(f, "last contact   none since the agent started")?,
+        }
+        self.show_condition(node, f)?;
+        writeln!(
+            f,
+            "objects        {} from the control plane, {} own",
+            self.their_objects, self.own_objects
+        )?;
+        if let Some(held) = &self.held {
+            writeln!(f, "held back      {held}")?;
+        }
+        if self.actions_running + self.actions_waiting > 0 {
+            let (running, waiting) = (self.actions_running, self.actions_waiting);
+            writeln!(f, "actions        {running} running, {waiting} waiting")?;
+        }
+        for (place, problem) in &self.problems {
+            writeln!(f, "problem        {place}: {problem}")?;
+        }
+        Ok(())
+    }
+
+    fn show_condition(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let off = SyncCondition::new(SyncCause::Off, None);
+        let never = SyncCondition::new(SyncCause::NeverCompared, None);
+        let condition = match (self.mode, &self.condition) {
+            (Mode::Off, _) => &off,
+            (_, Some(condition)) => condition,
+            (_, None) => &never,
+        };
+        let (cause, since) = (&condition.cause, condition.since);
+        // What the last link saw is not how it is now.
+        let seen = if self.link.is_some() { "" } else { " when the last link ended" };
+        let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+        let seen = if self.mode == Mode::Off { "" } else { seen };
+        writeln!(
+            f,
+            "objects are    {}{since}{seen}: {} ({})",
+            cause.state(),
+            cause.message(),
+            cause.reason()
+        )?;
+        match cause.next_step(node).filter(|_| self.mode != Mode::Off) {
+            Some(next) => writeln!(f, "next           {next}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What a daemon counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -82,8 +162,6 @@ pub struct Counts {
     pub refused_here: u64,
     /// Objects that could not be taken there.
     pub refused_there: u64,
-    /// Times that something was sent again.
-    pub resends: u64,
     /// Resyncs, of both directions.
     pub resyncs: u64,
     /// Changes that a newer one replaced before they were sent.
@@ -110,7 +188,6 @@ impl Counts {
         self.applied += link.applied;
         self.refused_here += link.refused_here;
         self.refused_there += link.refused_there;
-        self.resends += link.resends + link.rewinds_received;
         self.resyncs += link.resyncs + link.resyncs_served;
         self.coalesced += link.coalesced;
     }
@@ -225,42 +302,6 @@ impl Drop for Watched {
 pub fn read(state: &Path) -> Option<SyncView> {
     let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
     serde_json::from_slice(&bytes).ok()
-}
-
-impl fmt::Display for SyncView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = catalog::sync::mode_word(self.mode);
-        match &self.folder {
-            Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
-            None => writeln!(f, "synchronization {mode}")?,
-        }
-        let transport = self.transport;
-        match (&self.link, self.since) {
-            (Some(link), Some(since)) => {
-                writeln!(f, "link           {link} since {since} (transport {transport})")?;
-            }
-            _ => writeln!(f, "link           none now (transport {transport})")?,
-        }
-        if !self.standing.is_empty() {
-            writeln!(f, "standing       {}", self.standing)?;
-        }
-        writeln!(
-            f,
-            "objects        {} from the control plane, {} own",
-            self.their_objects, self.own_objects
-        )?;
-        if let Some(held) = &self.held {
-            writeln!(f, "held back      {held}")?;
-        }
-        if self.actions_running + self.actions_waiting > 0 {
-            let (running, waiting) = (self.actions_running, self.actions_waiting);
-            writeln!(f, "actions        {running} running, {waiting} waiting")?;
-        }
-        for (place, problem) in &self.problems {
-            writeln!(f, "problem        {place}: {problem}")?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod compare;
 mod granted;
 mod group;
+mod line;
 mod one;
 mod text;
 
@@ -14,8 +15,8 @@ use lang::pattern::PatternError;
 use resolve::release::Builder;
 use resolve::{Changed, Fleet};
 
-use crate::args::Connect;
 use crate::check;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Told};
 use crate::folder::Folder;
@@ -25,7 +26,9 @@ use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
 
 pub use compare::{NodeChange, Population};
-pub use group::{Compared, Group, GroupError, Line};
+pub use group::{Compared, Group};
+pub use line::Line;
+pub use one::GroupError;
 pub(crate) use text::required;
 
 const AFTER: &str = "\

@@ -6,7 +6,7 @@ use server::api::objects::{Apply, Became, Done, MAX_APPLY};
 
 use super::fields::{changes, title};
 use super::read::{Given, Source, read};
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::{CallError, Operator};

@@ -6,7 +6,7 @@ use super::apply::{results_text, told};
 use super::fields::path;
 use super::name::{ObjectRef, find, is_missing};
 use super::read::{Source, read};
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;

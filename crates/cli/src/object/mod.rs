@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use server::api::objects::Mapping;
 
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::ObjectFilter;
@@ -26,7 +26,7 @@ pub use name::{NameError, ObjectRef};
 pub use read::{Given, Mistake, ReadError, Source, read};
 pub use show::{list, none, show};
 pub(crate) use status::known;
-pub use status::{Judged, counted, is_wrong, judge, one, table_of};
+pub use status::{counted, is_wrong, mark, one, table_of};
 
 const AFTER: &str = "\
 A SELECTOR names nodes: `muster help selectors`. An object is KIND/NAME or KIND/NAMESPACE/NAME;
@@ -122,7 +122,7 @@ enum ObjectVerb {
         yes: bool,
     },
     /// Show how synchronization fares, and what to do where it does not
-    #[command(after_help = "Ends with 3 when a node diverged, or two agents use one identity.")]
+    #[command(after_help = "Ends with 3 when a node is out of sync, or two agents use one identity.")]
     Status {
         /// Of which nodes [default: all]
         selector: Option<String>,

@@ -10,8 +10,8 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use trust::feature::FEATURES;
 
-use crate::args::Connect;
 use crate::clock::{bytes, now};
+use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::required;
 use crate::exit::Exit;

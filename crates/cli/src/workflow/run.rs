@@ -9,7 +9,7 @@ use server::api::work::{NewWorkflow, WorkflowView};
 
 use super::show::{line, show};
 use super::{answers, file};
-use crate::args::Connect;
+use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;

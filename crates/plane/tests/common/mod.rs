@@ -76,8 +76,13 @@ pub fn heads(version: u64, of: Vec<Arc<Head>>) -> Heads {
     Heads { version, channels }
 }
 
+/// The key of [`node`].
+pub fn node_key() -> SigningKey {
+    SigningKey::from_seed(&[7; 32])
+}
+
 pub fn node(hostname: &str) -> NodeState {
-    let key = SigningKey::from_seed(&[7; 32]).public();
+    let key = node_key().public();
     NodeState::new(key.node_id(), name(hostname), key, CREATED)
 }
 

@@ -1,23 +1,19 @@
-//! Moves what is alive out of the oldest files, a step with each write.
-
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+//! Moves what is alive out of the oldest segments, a step with each write.
 
 use model::ObjectKey;
 use sync::Side;
 
+use super::ObjectLog;
 use super::index::Entry;
 use super::record::{self, Record};
-use super::{ObjectLog, Segment};
-use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Op, frame};
+use crate::segmented::{KIND_ENTRY, Location, RECORDS_BEGIN, Reader, frame};
 
-/// For each byte that is written, so many of the oldest files are looked through: enough
+/// For each byte that is written, so many of the oldest segments are looked through: enough
 /// to be through with all of them before they have grown by much.
 const PACE: u64 = 4;
-/// Dead weight up to what is alive and so many files is left alone.
-const SLACK_FILES: u64 = 4;
+/// Dead weight up to what is alive and so many segments is left alone.
+const SLACK_SEGMENTS: u64 = 4;
 /// The least that is read at a time, in bytes.
 const PIECE: u64 = 512;
 
@@ -25,7 +21,7 @@ const PIECE: u64 = 512;
 pub(super) struct Moving {
     pub(super) bytes: Vec<u8>,
     moves: Vec<Move>,
-    /// The first file that counts when they are there.
+    /// The first segment that counts when they are there.
     pub(super) first: u64,
     /// How far that one was looked through.
     moved: u64,
@@ -41,15 +37,11 @@ struct Move {
 impl Moving {
     /// Nothing moves.
     pub(super) fn none(log: &ObjectLog) -> Moving {
-        Moving { bytes: Vec::new(), moves: Vec::new(), first: log.commit.first, moved: log.moved }
+        Moving { bytes: Vec::new(), moves: Vec::new(), first: log.log.first(), moved: log.moved }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.moves.is_empty()
-    }
-
-    pub(super) fn records(&self) -> u64 {
-        self.moves.len() as u64
     }
 
     pub(super) fn push(&mut self, side: Side, key: ObjectKey, entry: Entry, record: &[u8]) {
@@ -57,7 +49,7 @@ impl Moving {
         self.bytes.extend_from_slice(record);
     }
 
-    /// Files below this number do not count any more.
+    /// Segments below this number do not count any more.
     pub(super) fn done_below(&mut self, first: u64) {
         (self.first, self.moved) = (first, 0);
     }
@@ -73,7 +65,7 @@ impl ObjectLog {
             Ok(moving) => moving,
             Err(error) => {
                 self.stuck = matches!(error, SpoolError::Damaged { .. });
-                tracing::warn!(%error, "what the oldest file of objects holds cannot be moved");
+                tracing::warn!(%error, "what the oldest segment of objects holds cannot be moved");
                 Moving::none(self)
             }
         }
@@ -81,24 +73,27 @@ impl ObjectLog {
 
     fn step(&self, incoming: u64) -> Result<Moving> {
         let mut moving = Moving::none(self);
+        let mut reader = self.log.reader();
         let mut left = self.limits.step_bytes.saturating_add(incoming.saturating_mul(PACE));
-        let mut weight = self.file_bytes();
-        let light = 2 * self.live_bytes() + SLACK_FILES * self.limits.file_bytes;
-        let last = self.files.last_key_value().map_or(0, |(number, _)| *number);
+        let mut weight = self.log.bytes();
+        let light = 2 * self.live_bytes() + SLACK_SEGMENTS * self.limits.segment_bytes;
+        let segments = self.log.segments();
+        let last = segments.last_key_value().map_or(0, |(number, _)| *number);
         // The last one is still appended to.
-        for (number, segment) in self.files.range(..last) {
-            let mut alive = segment.live;
+        for (number, segment) in segments.range(..last) {
+            let mut alive = self.live.get(number).copied().unwrap_or(0);
             while alive > 0 && moving.moved < segment.bytes {
                 if weight <= light || left == 0 {
                     return Ok(moving);
                 }
-                let looked = self.look_through(*number, segment, left, &mut moving)?;
+                let rest = segment.bytes - moving.moved;
+                let looked = self.look_through(&mut reader, *number, rest, left, &mut moving)?;
                 left = left.saturating_sub(looked.bytes);
                 weight += looked.alive;
                 alive = alive.saturating_sub(looked.alive);
             }
             if alive > 0 {
-                return Err(SpoolError::Damaged { path: segment.path.clone() });
+                return Err(reader.damaged(*number));
             }
             moving.done_below(number + 1);
             weight -= segment.bytes;
@@ -106,44 +101,47 @@ impl ObjectLog {
         Ok(moving)
     }
 
-    /// Takes along what is alive in the next piece of a file.
-    fn look_through(&self, number: u64, segment: &Segment, most: u64, moving: &mut Moving) -> Result<Looked> {
-        let damaged = || SpoolError::Damaged { path: segment.path.clone() };
-        let bytes = read_piece(segment, moving.moved, most)?;
+    /// Takes along what is alive in the next piece of a segment.
+    fn look_through(
+        &self,
+        reader: &mut Reader<'_>,
+        segment: u64,
+        rest: u64,
+        most: u64,
+        moving: &mut Moving,
+    ) -> Result<Looked> {
+        let from = moving.moved.max(RECORDS_BEGIN);
+        let bytes = read_piece(reader, segment, from, rest - (from - moving.moved), most)?;
         let (mut at, mut alive) = (0, 0);
         while at < bytes.len() {
-            let Some(payload) = frame::record_at(&bytes, at) else {
+            let Some((kind, payload)) = frame::record_at(&bytes, at) else {
                 // The piece ends within a record; the next one begins with it.
                 if at > 0 && frame::length_at(&bytes[at..]).is_none_or(|l| at as u64 + l > bytes.len() as u64)
                 {
                     break;
                 }
-                return Err(damaged());
+                return Err(reader.damaged(segment));
             };
-            let offset = moving.moved + at as u64;
-            let (record, _) = record::read(&bytes[payload.clone()]).ok_or_else(damaged)?;
-            let name = match &record {
-                Record::Put(put) => Some((record::side(put.ours), put.name.key())),
-                Record::Gone(gone) => Some((Side::Ours, gone.name.key())),
-                _ => None,
-            };
+            let offset = from + at as u64;
+            let name = if kind == KIND_ENTRY { named(&bytes[payload.clone()]) } else { None };
             if let Some((side, key)) = name
                 && let Some(entry) = self.index.get(side, &key)
-                && (entry.file, entry.offset) == (number, offset)
+                && (entry.at.segment, entry.at.offset) == (segment, offset)
             {
-                alive += u64::from(entry.length);
+                alive += u64::from(entry.at.length);
                 moving.push(side, key, *entry, &bytes[at..payload.end]);
             }
             at = payload.end;
         }
-        moving.moved += at as u64;
+        moving.moved = from + at as u64;
         Ok(Looked { bytes: at as u64, alive })
     }
 
-    /// What was moved lies here now.
-    pub(super) fn take_in_moved(&mut self, moving: Moving, file: u64, start: u64) {
+    /// What was moved is here now.
+    pub(super) fn take_in_moved(&mut self, moving: Moving, segment: u64, start: u64) {
         for Move { side, key, entry, at } in moving.moves {
-            self.place(side, &key, Entry { file, offset: start + at, ..entry });
+            let at = Location { segment, offset: start + at, ..entry.at };
+            self.place(side, &key, Entry { at, ..entry });
         }
         self.moved = moving.moved;
     }
@@ -156,22 +154,23 @@ struct Looked {
     alive: u64,
 }
 
-/// The next piece of a file: about as much as is asked for, but one whole record.
-fn read_piece(segment: &Segment, from: u64, most: u64) -> Result<Vec<u8>> {
-    let file = File::open(&segment.path).map_err(|error| failed(Op::Open, &segment.path, error))?;
-    let rest = segment.bytes - from;
+/// The object that a record is the newest of, perhaps.
+fn named(payload: &[u8]) -> Option<(Side, ObjectKey)> {
+    match record::read(payload)?.0 {
+        Record::Put(put) => Some((record::side(put.ours), put.name.key())),
+        Record::Gone(gone) => Some((Side::Ours, gone.name.key())),
+        Record::Forget { .. } | Record::Taken(_) => None,
+    }
+}
+
+/// The next piece of a segment: about as much as is asked for, but one whole record.
+fn read_piece(reader: &mut Reader<'_>, segment: u64, from: u64, rest: u64, most: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; rest.min(most.max(PIECE)) as usize];
-    let read = |bytes: &mut [u8]| {
-        file.read_exact_at(bytes, from).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => SpoolError::Damaged { path: segment.path.clone() },
-            _ => failed(Op::Read, &segment.path, error),
-        })
-    };
-    read(&mut bytes)?;
+    reader.fill(segment, from, &mut bytes)?;
     let first = frame::length_at(&bytes).unwrap_or(0);
     if first > bytes.len() as u64 && first <= rest {
         bytes.resize(first as usize, 0);
-        read(&mut bytes)?;
+        reader.fill(segment, from, &mut bytes)?;
     }
     Ok(bytes)
 }

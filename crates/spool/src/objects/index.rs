@@ -7,14 +7,12 @@ use model::ObjectKey;
 use model::object::SectionKey;
 use sync::Side;
 
-/// The place of an object's newest record.
+use crate::segmented::Location;
+
+/// The newest record of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The number of the file.
-    pub(super) file: u64,
-    pub(super) offset: u64,
-    /// The length of the record in the file.
-    pub(super) length: u32,
+    pub(super) at: Location,
     /// It is an object and no tombstone.
     pub(super) live: bool,
     pub(super) rev: u64,
@@ -22,7 +20,7 @@ pub(super) struct Entry {
 
 type Section = BTreeMap<Arc<str>, Entry>;
 
-/// The places of all objects and tombstones, the names shared with whoever wrote them.
+/// Where all objects and tombstones are, the names shared with whoever wrote them.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ours: BTreeMap<SectionKey, Section>,
@@ -68,7 +66,7 @@ impl Index {
         if let Some(before) = before {
             self.forgotten(side, &before);
         }
-        self.live[side as usize] += u64::from(entry.length);
+        self.live[side as usize] += u64::from(entry.at.length);
         if !entry.live {
             self.graves.insert(entry.rev, key.clone());
         }
@@ -87,7 +85,7 @@ impl Index {
     }
 
     fn forgotten(&mut self, side: Side, entry: &Entry) {
-        self.live[side as usize] -= u64::from(entry.length);
+        self.live[side as usize] -= u64::from(entry.at.length);
         if !entry.live {
             self.graves.remove(&entry.rev);
         }

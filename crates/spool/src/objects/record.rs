@@ -1,5 +1,5 @@
-//! What a file of objects holds, record by record: a head as JSON, so that it can grow,
-//! then the content as it is.
+//! The records of the log of objects: a head as JSON, so that it can grow, then the content as
+//! it is.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,17 @@ use model::{Incarnation, Kind, ObjectKey, Stub};
 use serde::{Deserialize, Serialize};
 use sync::{Content, Side};
 
-use crate::error::{Result, SpoolError};
-use crate::frame;
+use crate::error::Result;
+use crate::segmented::Batch;
 
-/// The form of the files written here.
-pub(super) const VERSION: u32 = 1;
 /// The length of the head's length.
 const LENGTH: usize = 4;
+/// What an error calls a record.
+const RECORD: &str = "a synchronized object";
 
 /// One record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Record<'a> {
-    /// Begins each file.
-    #[serde(rename = "file")]
-    File(FileHead),
     /// A whole set is forgotten.
     #[serde(rename = "forget")]
     Forget {
@@ -38,19 +35,6 @@ pub(super) enum Record<'a> {
     /// An object of theirs is no more.
     #[serde(rename = "taken", borrow)]
     Taken(Name<'a>),
-    /// Ends a batch: what came since the one before counts now.
-    #[serde(rename = "commit")]
-    Commit(Commit),
-}
-
-/// The head of a file.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct FileHead {
-    pub(super) version: u32,
-    pub(super) number: u64,
-    /// Where the file before this one ends; what it may hold beyond was never
-    /// acknowledged.
-    pub(super) before: u64,
 }
 
 /// An object's key.
@@ -91,18 +75,13 @@ pub(super) struct Gone<'a> {
     pub(super) uid: Cow<'a, str>,
 }
 
-/// What holds of the whole log, as of a batch.
+/// How far both sets are, as of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Commit {
-    /// Records of the batch.
-    pub(super) records: u64,
-    /// The number of the oldest file that still counts.
-    pub(super) first: u64,
+pub(super) struct Heads {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) feed: Option<FeedHead>,
-    /// How far the replica is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cursor: Option<Cursor>,
+    pub(super) cursor: Option<ReplicaCursor>,
 }
 
 /// How far the own feed is.
@@ -111,6 +90,23 @@ pub(super) struct FeedHead {
     pub(super) incarnation: Incarnation,
     pub(super) head: u64,
     pub(super) compacted: u64,
+}
+
+/// How far the replica is, as it lies on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReplicaCursor {
+    incarnation: Incarnation,
+    revision: u64,
+}
+
+impl ReplicaCursor {
+    pub(super) fn of(cursor: &Cursor) -> ReplicaCursor {
+        ReplicaCursor { incarnation: cursor.incarnation.clone(), revision: cursor.seq }
+    }
+
+    pub(super) fn cursor(&self) -> Cursor {
+        Cursor { incarnation: self.incarnation.clone(), seq: self.revision }
+    }
 }
 
 impl<'a> Name<'a> {
@@ -153,10 +149,9 @@ pub(super) fn side(ours: bool) -> Side {
     if ours { Side::Ours } else { Side::Theirs }
 }
 
-/// Appends a record with its content; returns its length in the file.
-pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>, content: &[u8]) -> Result<u64> {
-    let at = out.len();
-    frame::push_with(out, |out| {
+/// Adds a record with its content to a batch; returns its length with the frame.
+pub(super) fn push(batch: &mut Batch, record: &Record<'_>, content: &[u8]) -> Result<u32> {
+    batch.push(RECORD, |out| {
         let head = out.len();
         out.extend_from_slice(&[0; LENGTH]);
         serde_json::to_writer(&mut *out, record)?;
@@ -165,8 +160,6 @@ pub(super) fn push(out: &mut Vec<u8>, record: &Record<'_>, content: &[u8]) -> Re
         out.extend_from_slice(content);
         Ok(())
     })
-    .map_err(|source| SpoolError::Encode { what: "a synchronized object", source })?;
-    Ok((out.len() - at) as u64)
 }
 
 /// A record, and where in the payload its content begins; `None` for one that this

@@ -14,7 +14,7 @@ use sync::{Change, Content, Saved, SavedFeed, Side, Write};
 use super::incarnation;
 
 /// Small files and small steps, so that a few objects fill several and moving takes long.
-pub const SMALL: ObjectLimits = ObjectLimits { max_bytes: 1 << 20, file_bytes: 1500, step_bytes: 400 };
+pub const SMALL: ObjectLimits = ObjectLimits { max_bytes: 1 << 20, segment_bytes: 1500, step_bytes: 400 };
 
 pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<Opened> {
     ObjectLog::open(disk, directory, &incarnation(fresh), SMALL)

@@ -1,0 +1,162 @@
+//! `muster bench checkin`: a real control plane beside its floor.
+
+use std::path::Path;
+use std::time::Duration;
+
+use net::ServerUrl;
+use net::client::Client;
+
+use crate::fleet::{self, BenchNode};
+use crate::load::{self, Caller, Measured};
+use crate::process::Server;
+use crate::table::{Row, print};
+use crate::{BenchError, Load, floor};
+
+/// An unchanged check-in may cost this much of the floor's CPU.
+const CPU_RATIO: f64 = 1.5;
+/// Bytes on the wire for an unchanged check-in over a kept connection.
+const KEPT_BYTES: f64 = 1024.0;
+/// Bytes on the wire with the handshake.
+const COLD_BYTES: f64 = 4.5 * 1024.0;
+/// Server memory for a node that is not connected, in KiB.
+const ABSENT_KIB: f64 = 4.0;
+/// Server memory for a node that is connected and idle, in KiB.
+const IDLE_KIB: f64 = 40.0;
+/// Handshakes at once while connections are opened.
+const DIALS: usize = 32;
+/// How long memory is given to settle.
+const SETTLE: Duration = Duration::from_secs(3);
+
+pub(super) async fn floor_alone(load: &Load) -> Result<(), BenchError> {
+    let dir = tempfile::tempdir()?;
+    let nodes = fleet::fill(dir.path(), 1, 1).await?;
+    let (kept, cold) = floor_figures(dir.path(), &nodes[0], load).await?;
+    print("floor, kept connections", &speed(&kept));
+    print("floor, a full mTLS handshake each", &speed(&cold));
+    Ok(())
+}
+
+/// All callers of the floor use one key: it knows no nodes.
+async fn floor_figures(
+    dir: &Path,
+    node: &BenchNode,
+    load: &Load,
+) -> Result<(Measured, Measured), BenchError> {
+    std::fs::write(dir.join(floor::KEY_FILE), node.key.public().to_string())?;
+    let server = Server::start(&["bench", "floor-server", &dir.to_string_lossy()])?;
+    let url: ServerUrl = server.first_line.parse()?;
+    let nodes = vec![node.clone(); load.connections];
+    let kept = load::kept(&server, &url, &nodes, load.time()).await?;
+    let cold = load::cold(&server, &url, &nodes, load.time()).await?;
+    Ok((kept, cold))
+}
+
+pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
+    let dir = tempfile::tempdir()?;
+    let near = load.idle.max(load.connections).min(load.nodes);
+    let nodes = fleet::fill(dir.path(), load.nodes, near).await?;
+    let (floor_kept, floor_cold) = floor_figures(dir.path(), &nodes[0], load).await?;
+    let empty = empty_memory().await?;
+    let server = Server::control_plane(dir.path())?;
+    let url = url_of(dir.path())?;
+    let kept = load::kept(&server, &url, &nodes[..load.connections], load.time()).await?;
+    let far = nodes.len().saturating_sub(load.connections).max(near);
+    let callers = if far < nodes.len() { &nodes[far..] } else { &nodes[..load.connections] };
+    let cold = load::cold(&server, &url, callers, load.time()).await?;
+    print("floor, kept connections", &speed(&floor_kept));
+    print("check-in, kept connections", &speed(&kept));
+    print("floor, a full mTLS handshake each", &speed(&floor_cold));
+    print("check-in, a full mTLS handshake each", &speed(&cold));
+    let ratio = |a: &Measured, b: &Measured| a.cpu.as_secs_f64() / b.cpu.as_secs_f64();
+    drop(server);
+    let mut rows = vec![
+        Row::at_most("CPU to the floor's, kept", ratio(&kept, &floor_kept), CPU_RATIO, "times"),
+        Row::at_most("CPU to the floor's, handshake", ratio(&cold, &floor_cold), CPU_RATIO, "times"),
+        Row::at_most("bytes, kept", kept.bytes, KEPT_BYTES, "bytes"),
+        Row::at_most("bytes, handshake", cold.bytes, COLD_BYTES, "bytes"),
+    ];
+    rows.extend(memory(dir.path(), &nodes, load, empty).await?);
+    print("against the limits", &rows);
+    Ok(())
+}
+
+pub(super) fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
+    let info: server::EnrollInfo = server::posture::read_json(&dir.join("enroll.json"))?;
+    info.servers.first().cloned().ok_or_else(|| "no server".into())
+}
+
+/// What a control plane without nodes takes.
+async fn empty_memory() -> Result<u64, BenchError> {
+    let dir = tempfile::tempdir()?;
+    let server = Server::control_plane(dir.path())?;
+    tokio::time::sleep(SETTLE).await;
+    server.memory()
+}
+
+async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Result<Vec<Row>, BenchError> {
+    let server = Server::control_plane(dir)?;
+    let url = url_of(dir)?;
+    tokio::time::sleep(SETTLE).await;
+    let started = server.memory()?;
+    // Every node calls once and is gone.
+    open(nodes, &url).await?;
+    tokio::time::sleep(SETTLE).await;
+    let absent = server.memory()?;
+    let idle = load.idle.min(nodes.len());
+    let held = open_keeping(&nodes[..idle], &url).await?;
+    tokio::time::sleep(SETTLE).await;
+    let connected = server.memory()?;
+    let alive = held.iter().filter(|client| !client.is_closed()).count();
+    let each = |bytes: u64, count: usize| bytes as f64 / 1024.0 / count.max(1) as f64;
+    let absent_each = each(absent.saturating_sub(empty), nodes.len());
+    let idle_each = each(connected.saturating_sub(absent), alive);
+    Ok(vec![
+        Row::plain("control plane without nodes", format!("{:.1} MiB", empty as f64 / 1048576.0)),
+        Row::plain("with all nodes, before any called", format!("{:.1} MiB", started as f64 / 1048576.0)),
+        Row::at_most(
+            format!("memory a node, {} enrolled, none connected", nodes.len()),
+            absent_each,
+            ABSENT_KIB,
+            "KiB",
+        ),
+        Row::at_most(format!("memory a connection, {alive} idle at once"), idle_each, IDLE_KIB, "KiB"),
+    ])
+}
+
+async fn open(nodes: &[BenchNode], url: &ServerUrl) -> Result<(), BenchError> {
+    // As a fleet calls: few at a time.
+    for group in nodes.chunks(DIALS) {
+        drop(open_keeping(group, url).await?);
+    }
+    Ok(())
+}
+
+async fn open_keeping(nodes: &[BenchNode], url: &ServerUrl) -> Result<Vec<Client>, BenchError> {
+    let mut held = Vec::with_capacity(nodes.len());
+    for group in nodes.chunks(DIALS) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for node in group {
+            let mut caller = Caller::new(node.clone(), url)?;
+            tasks.spawn(async move {
+                let mut client = caller.dial().await?;
+                caller.check_in(&mut client).await?;
+                Ok::<_, BenchError>(client)
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            held.push(done??);
+        }
+    }
+    Ok(held)
+}
+
+fn speed(measured: &Measured) -> Vec<Row> {
+    let micros = |time: Duration| format!("{:.1} us", time.as_secs_f64() * 1e6);
+    vec![
+        Row::plain("check-ins a second", format!("{:.0}", measured.rate)),
+        Row::plain("p50", micros(measured.p50)),
+        Row::plain("p99", micros(measured.p99)),
+        Row::plain("server CPU each", micros(measured.cpu)),
+        Row::plain("bytes each", format!("{:.0}", measured.bytes)),
+    ]
+}

@@ -1,0 +1,207 @@
+//! A fleet to measure with: a control plane's directory filled with enrolled nodes and a
+//! release, made with real keys and without a network.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use model::object::ObjectKey;
+use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::selection::Entry;
+use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
+use net::issue::NodeRequest;
+use rustls::ClientConfig;
+use server::api::Summary;
+use server::posture;
+use store::{FleetMeta, NewNode, NewRelease, SqliteStore, Store, TokenUse};
+use trust::{Header, SigningKey, signed};
+
+use crate::BenchError;
+
+/// Contact intervals: one at which connections are kept, one at which they are closed.
+pub(super) const NEAR_SECS: u64 = 30;
+const FAR_SECS: u64 = 300;
+/// Nodes in the channel whose connections are kept.
+const CHANNELS: [(&str, u64); 2] = [("near", NEAR_SECS), ("far", FAR_SECS)];
+
+/// A node with its key and certificate.
+#[derive(Clone)]
+pub(super) struct BenchNode {
+    pub(super) id: NodeId,
+    pub(super) hostname: Hostname,
+    pub(super) key: Arc<SigningKey>,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) held: model::exchange::Held,
+}
+
+/// What time it is.
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(0))
+}
+
+/// Fills `dir`: `count` nodes, the first `near` of them in the channel that calls often.
+pub(super) async fn fill(dir: &Path, count: usize, near: usize) -> Result<Vec<BenchNode>, BenchError> {
+    fill_synced(dir, count, near, &[Mode::Off]).await
+}
+
+/// As [`fill`]; the release gives the nodes these modes, one after the other.
+pub(super) async fn fill_synced(
+    dir: &Path,
+    count: usize,
+    near: usize,
+    modes: &[Mode],
+) -> Result<Vec<BenchNode>, BenchError> {
+    let founded = posture::open(dir, "bench", now())?;
+    let store = SqliteStore::open(dir.join("muster.db"))?;
+    store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
+    let ca_pem = founded.node_ca.cert_pem().to_owned();
+    let mut keys = Vec::with_capacity(count);
+    let mut enrollments = Vec::new();
+    for number in 0..count {
+        let key = SigningKey::from_seed(&posture::random()?);
+        let hostname = hostname(number)?;
+        let id = key.public().node_id();
+        let csr = NodeRequest::read(&net::issue::node_request(&key, &hostname)?)?;
+        let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
+        let node = NewNode {
+            node_id: id.clone(),
+            hostname: hostname.clone(),
+            public_key: key.public().to_string(),
+            cert_not_before: now(),
+            cert_serial: format!("{number:032x}"),
+            key_confirmed: true,
+            declared: serde_json::json!({}),
+        };
+        let token = TokenUse { nonce: format!("bench-{number}"), expires_at: now() };
+        enrollments.push((node, token));
+        keys.push((id, hostname, key, cert));
+    }
+    // Side by side, so that the store may commit them in groups.
+    let store = Arc::new(store);
+    for group in enrollments.chunks(256) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for (node, token) in group.iter().cloned() {
+            let store = store.clone();
+            tasks.spawn(async move { store.enroll(node, token, now()).await });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+    }
+    let release_key = founded.release_key.as_ref().ok_or("no release key")?;
+    let held = release(&*store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
+    let mut nodes = Vec::with_capacity(count);
+    for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
+        let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
+        let held = held[usize::from(number >= near)][number % modes.len()].clone();
+        nodes.push(BenchNode { id, hostname, key: Arc::new(key), tls, held });
+    }
+    Ok(nodes)
+}
+
+fn hostname(number: usize) -> Result<Hostname, BenchError> {
+    Ok(format!("node-{number:06}.bench.example").parse()?)
+}
+
+/// The kind that nodes synchronize.
+pub(super) const ITEM: &str = "Item";
+
+/// What a node of a mode has: its parameters, and the leave to synchronize.
+fn objects_of(mode: Mode) -> Result<Vec<(ObjectKey, Vec<u8>)>, BenchError> {
+    let mut objects = vec![(ObjectKey::of(Kind::PARAMS, "node"), br#"{"node":{"channel":"near"}}"#.to_vec())];
+    if mode != Mode::Off {
+        let policy = SyncPolicy {
+            mode,
+            kinds: vec![ITEM.to_owned()],
+            folder: None,
+            mismatch: Mismatch::default(),
+            max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+        };
+        objects.push((ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy)?));
+    }
+    Ok(objects)
+}
+
+/// Commits a release in which every node has an entry; gives what a node of each channel and
+/// mode holds.
+async fn release(
+    store: &dyn Store,
+    fleet: &model::FleetId,
+    key: &SigningKey,
+    (count, near, modes): (usize, usize, &[Mode]),
+) -> Result<Vec<Vec<model::exchange::Held>>, BenchError> {
+    let (mut sets, mut contents) = (Vec::new(), BTreeMap::new());
+    for mode in modes {
+        let objects = objects_of(*mode)?;
+        sets.push(ObjectSet::of(objects.iter().map(|(key, content)| (key.clone(), Stub::of(content)))));
+        contents.extend(objects.into_iter().map(|(_, content)| (content, ())));
+    }
+    let mut leaves = Vec::with_capacity(count);
+    for number in 0..count {
+        let channel: Channel = CHANNELS[usize::from(number >= near)].0.parse()?;
+        let root = sets[number % sets.len()].root();
+        leaves.push(Selection::leaf(&hostname(number)?, &Entry { channel, root }));
+    }
+    let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
+    store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
+    // Sections of one object are in the chunk of their set.
+    let mut chunks: Vec<chunk::Chunk> = sets.iter().map(chunk::of_set).collect();
+    collect(selection.exact(), &mut chunks);
+    chunks.push(chunk::of_selection(&selection));
+    for part in chunks.chunks(10_000) {
+        store.put_chunks(part.to_vec(), now()).await?;
+    }
+    let root = selection.root()?;
+    let mut headers = BTreeMap::new();
+    let mut held = Vec::new();
+    for (name, _) in CHANNELS {
+        let channel: Channel = name.parse()?;
+        let header = Header {
+            fleet: fleet.clone(),
+            channel: channel.clone(),
+            seq: 1,
+            label: None,
+            created: now(),
+            selection: root,
+            freshness_secs: 7 * 24 * 3600,
+            fallbacks: Vec::new(),
+            requires: Vec::new(),
+        };
+        let signed = signed::sign(&header, &[key])?;
+        let header = signed::digest(&signed);
+        let of_set = |set: &ObjectSet| model::exchange::Held {
+            channel: channel.clone(),
+            seq: 1,
+            header,
+            root: set.root(),
+        };
+        held.push(sets.iter().map(of_set).collect::<Vec<_>>());
+        headers.insert(channel, signed);
+    }
+    let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));
+    let contact_secs: BTreeMap<Channel, u64> = contact_secs.collect::<Result<_, BenchError>>()?;
+    let summary = serde_json::to_value(Summary { contact_secs, nodes: count, ..Summary::default() })?;
+    let release = NewRelease {
+        seq: 1,
+        ref_label: "bench".to_owned(),
+        created: now(),
+        selection: root,
+        headers,
+        summary,
+        expected_head: None,
+    };
+    store.commit_release(release).await?;
+    Ok(held)
+}
+
+/// The chunks of a trie, each after those below it.
+fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::Chunk>) {
+    if let model::trie::Top::Branch(children) = trie.top() {
+        for child in children {
+            collect(child, out);
+        }
+    }
+    out.extend(chunk::of_trie(&Selection::section(), trie));
+}

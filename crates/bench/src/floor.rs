@@ -1,0 +1,85 @@
+//! The floor: what a check-in cannot cost less than. hyper, rustls with client
+//! certificates, a signature of RFC 9421's shape, one verification, one JSON body.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use model::exchange::{Answer, CheckIn};
+use server::posture;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use trust::PublicKey;
+use wire::signature::{self, Target};
+
+use crate::BenchError;
+use crate::fleet::now;
+
+/// The file with the one key that the floor verifies with.
+pub(super) const KEY_FILE: &str = "floor.pub";
+
+/// Serves until killed; prints its address first.
+#[allow(clippy::print_stdout, reason = "the parent reads the address")]
+pub(super) async fn serve(dir: &Path) -> Result<(), BenchError> {
+    let founded = posture::open(dir, "bench", now())?;
+    let key: PublicKey = std::fs::read_to_string(dir.join(KEY_FILE))?.trim().parse()?;
+    let names = vec!["127.0.0.1".to_owned()];
+    let own = founded.node_ca.issue_server(&names, posture::random()?, now())?;
+    let ca = founded.node_ca.cert_pem();
+    let optional = net::tls::ClientAuth::Optional;
+    let tls = TlsAcceptor::from(net::tls::server(&own.cert_pem, &own.key_pem, ca, ca, optional)?);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("https://{}", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(connection(tls.clone(), stream, key));
+    }
+}
+
+async fn connection(tls: TlsAcceptor, stream: tokio::net::TcpStream, key: PublicKey) {
+    let Ok(stream) = tls.accept(stream).await else { return };
+    let key = Arc::new(key);
+    let service = service_fn(move |request| {
+        let key = key.clone();
+        async move { Ok::<_, Infallible>(answer(&key, request).await) }
+    });
+    let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(key: &PublicKey, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (parts, body) = request.into_parts();
+    let mut response = Response::new(Full::default());
+    let Ok(body) = body.collect().await.map(|body| body.to_bytes()) else { return response };
+    let target = Target {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or(""),
+        body: &body,
+    };
+    let signed = signature::parse(&parts.headers).and_then(|s| s.verify(target, key, now()));
+    let parsed: Result<CheckIn, _> = serde_json::from_slice(&body);
+    if signed.is_err() || parsed.is_err() {
+        *response.status_mut() = http::StatusCode::BAD_REQUEST;
+        return response;
+    }
+    let answer = Answer {
+        next_checkin_secs: 30,
+        acked: None,
+        offer: None,
+        push: None,
+        stream_requested: false,
+        want_traits: false,
+        want_seen: false,
+    };
+    *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
+    response
+}

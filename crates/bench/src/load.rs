@@ -1,0 +1,206 @@
+//! The load: nodes that check in, over kept connections or a new one each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use model::Incarnation;
+use model::exchange::CheckIn;
+use model::log::Cursor;
+use net::ServerUrl;
+use net::client::Client;
+use tokio::task::JoinSet;
+use trust::seen::Seen;
+use wire::headers::{
+    AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
+};
+use wire::signature::{self, Target};
+use wire::{body, route};
+
+use crate::BenchError;
+use crate::fleet::{BenchNode, now};
+use crate::process::Server;
+
+/// How long one check-in may take under load.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a measurement came to.
+pub(super) struct Measured {
+    /// Check-ins a second.
+    pub(super) rate: f64,
+    /// Half of them took at most this long.
+    pub(super) p50: Duration,
+    /// All but one in a hundred took at most this long.
+    pub(super) p99: Duration,
+    /// The server's CPU time for one.
+    pub(super) cpu: Duration,
+    /// Bytes both ways for one, TLS and framing included.
+    pub(super) bytes: f64,
+}
+
+/// One node's check-ins.
+pub(super) struct Caller {
+    node: BenchNode,
+    url: ServerUrl,
+    /// The first check-in, which carries the `seen` document.
+    first: Option<Bytes>,
+    body: Bytes,
+    nonce: u64,
+}
+
+impl Caller {
+    pub(super) fn new(node: BenchNode, url: &ServerUrl) -> Result<Caller, BenchError> {
+        let incarnation: Incarnation = "i0123456789abcdef".parse()?;
+        let seen = Seen {
+            node: node.id.clone(),
+            header: node.held.header,
+            seq: node.held.seq,
+            log_head: Cursor { incarnation: incarnation.clone(), seq: 0 },
+            at: now(),
+        };
+        let mut message = CheckIn {
+            held: Some(node.held.clone()),
+            incarnation,
+            facts: Vec::new(),
+            run: Some(model::exchange::RunNote { at: now(), outcome: node.held.root }),
+            traits: None,
+            full: false,
+            pushed: None,
+            seen: Some(seen.sign(&node.key)?),
+        };
+        let first = Some(body::encode(&message)?.into());
+        // What the control plane has does not travel again: a kept check-in is this one.
+        message.seen = None;
+        let body = body::encode(&message)?.into();
+        Ok(Caller { node, url: url.clone(), first, body, nonce: 0 })
+    }
+
+    pub(super) async fn dial(&self) -> Result<Client, BenchError> {
+        Ok(Client::dial(&self.url, self.node.tls.clone()).await?)
+    }
+
+    pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        let now = now();
+        self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
+        let body = self.first.take().unwrap_or_else(|| self.body.clone());
+        let target = Target { method: "POST", path: route::CHECKIN, query: "", body: &body };
+        let signed = signature::sign(target, &self.node.id, &self.node.key, now, self.nonce);
+        let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
+            .header(PROTOCOL_HEADER, PROTOCOL)
+            .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))
+            .header(header::ACCEPT_ENCODING, body::GZIP)
+            .header(header::CONTENT_TYPE, body::JSON)
+            .header(SIGNATURE_INPUT, signed.input)
+            .header(SIGNATURE, signed.signature)
+            .header(CONTENT_DIGEST, signed.content_digest.unwrap_or_default())
+            .body(Full::new(body))?;
+        signature::keep_out_of_table(request.headers_mut());
+        let response = client.call(request, body::MAX_ANSWER, TIMEOUT).await?;
+        if response.status() != http::StatusCode::OK {
+            let text = String::from_utf8_lossy(response.body()).into_owned();
+            return Err(format!("a check-in was refused: {text}").into());
+        }
+        Ok(())
+    }
+}
+
+/// Calls over kept connections for a while.
+pub(super) async fn kept(
+    server: &Server,
+    url: &ServerUrl,
+    nodes: &[BenchNode],
+    time: Duration,
+) -> Result<Measured, BenchError> {
+    let mut callers = Vec::new();
+    for node in nodes {
+        let mut caller = Caller::new(node.clone(), url)?;
+        let mut client = caller.dial().await?;
+        // The first call fills the compression tables of HTTP/2; what follows is typical.
+        caller.check_in(&mut client).await?;
+        callers.push((caller, client));
+    }
+    let bytes = Arc::new(AtomicU64::new(0));
+    measure(server, time, bytes.clone(), callers, move |(mut caller, mut client), until| {
+        let bytes = bytes.clone();
+        async move {
+            let mut times = Vec::new();
+            let before = total(&client);
+            while Instant::now() < until {
+                let started = Instant::now();
+                caller.check_in(&mut client).await?;
+                times.push(started.elapsed());
+            }
+            bytes.fetch_add(total(&client) - before, Ordering::Relaxed);
+            Ok(times)
+        }
+    })
+    .await
+}
+
+/// Calls over a new connection each time: a full handshake with both certificates.
+pub(super) async fn cold(
+    server: &Server,
+    url: &ServerUrl,
+    nodes: &[BenchNode],
+    time: Duration,
+) -> Result<Measured, BenchError> {
+    let callers = nodes.iter().map(|node| Caller::new(node.clone(), url)).collect::<Result<Vec<_>, _>>()?;
+    let bytes = Arc::new(AtomicU64::new(0));
+    measure(server, time, bytes.clone(), callers, move |mut caller, until| {
+        let bytes = bytes.clone();
+        async move {
+            let mut times = Vec::new();
+            while Instant::now() < until {
+                let started = Instant::now();
+                let mut client = caller.dial().await?;
+                caller.check_in(&mut client).await?;
+                times.push(started.elapsed());
+                bytes.fetch_add(total(&client), Ordering::Relaxed);
+            }
+            Ok(times)
+        }
+    })
+    .await
+}
+
+fn total(client: &Client) -> u64 {
+    client.traffic.up.load(Ordering::Relaxed) + client.traffic.down.load(Ordering::Relaxed)
+}
+
+async fn measure<C, W, F>(
+    server: &Server,
+    time: Duration,
+    bytes: Arc<AtomicU64>,
+    callers: Vec<C>,
+    work: W,
+) -> Result<Measured, BenchError>
+where
+    C: Send + 'static,
+    W: Fn(C, Instant) -> F,
+    F: Future<Output = Result<Vec<Duration>, BenchError>> + Send + 'static,
+{
+    let (cpu, started) = (server.cpu()?, Instant::now());
+    let mut tasks = JoinSet::new();
+    for caller in callers {
+        tasks.spawn(work(caller, started + time));
+    }
+    let mut times = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        times.extend(done??);
+    }
+    let elapsed = started.elapsed();
+    let cpu = server.cpu()?.saturating_sub(cpu);
+    times.sort_unstable();
+    let count = times.len().max(1);
+    let at = |share: f64| times.get((count as f64 * share) as usize).copied().unwrap_or_default();
+    Ok(Measured {
+        rate: count as f64 / elapsed.as_secs_f64(),
+        p50: at(0.50),
+        p99: at(0.99),
+        cpu: cpu.div_f64(count as f64),
+        bytes: bytes.load(Ordering::Relaxed) as f64 / count as f64,
+    })
+}

@@ -1,0 +1,134 @@
+//! `muster bench publish`: resolving and publishing a large fleet repo to a real control
+//! plane, then an edit of one node in the resident publisher.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use server::Credentials;
+
+use crate::BenchError;
+use crate::process::Server;
+use crate::table::{Row, print};
+use cli::credentials;
+use cli::folder::Folder;
+use cli::publish::{Published, Publisher};
+
+/// A first publish of everything may take this long, in seconds.
+const FULL_SECS: f64 = 10.0;
+/// And this much memory, in MiB.
+const FULL_MIB: f64 = 600.0;
+/// The publish of a one-node edit may take this long, in milliseconds.
+const EDIT_MS: f64 = 100.0;
+/// Entries in one file.
+const SHARD: usize = 1000;
+
+pub(super) async fn run(count: usize) -> Result<(), BenchError> {
+    let dir = tempfile::tempdir()?;
+    let (data, repo) = (dir.path().join("data"), dir.path().join("repo"));
+    write_repo(&repo, count)?;
+    let server = Server::control_plane(&data)?;
+    let operator = data.join("operator.json");
+    let credentials: Credentials = server::posture::read_json(&operator)?;
+    let key = credentials::release_key(None, &operator)?;
+    let mut publisher = Publisher::connect(credentials, key).await?;
+    let mut folder = Folder::open(&repo)?;
+    let (full, full_time) = publish(&mut publisher, &mut folder, None).await?;
+    let peak = peak_mib()?;
+    let edited = PathBuf::from(format!("nodes/{:04}.yaml", count / SHARD / 2));
+    edit(&repo.join(&edited))?;
+    let (one, one_time) = publish(&mut publisher, &mut folder, Some(&edited)).await?;
+    let again = bytes_of_nothing(&mut publisher, &mut folder, &edited).await?;
+    print(
+        &format!("publish of {count} host entries with vars of their own, upload included"),
+        &[
+            Row::at_most("time", full_time.as_secs_f64(), FULL_SECS, "s"),
+            Row::at_most("peak memory of the publisher", peak, FULL_MIB, "MiB"),
+            Row::plain("entries", full.nodes.to_string()),
+            Row::plain("sent", mib(full.bytes)),
+            Row::plain("chunks and contents", format!("{} and {}", full.chunks, full.contents)),
+            Row::plain("control plane's memory afterwards", mib(server.memory()?)),
+        ],
+    );
+    print(
+        "publish of an edit of one of them, in the resident publisher",
+        &[
+            Row::at_most("time", one_time.as_secs_f64() * 1e3, EDIT_MS, "ms"),
+            Row::plain("nodes that change", one.changed.nodes.to_string()),
+            Row::plain("sent", format!("{} bytes", one.bytes)),
+            Row::plain("chunks and contents", format!("{} and {}", one.chunks, one.contents)),
+            Row::plain("sent for an edit that changes nothing", format!("{again} bytes")),
+        ],
+    );
+    Ok(())
+}
+
+async fn publish(
+    publisher: &mut Publisher,
+    folder: &mut Folder,
+    edited: Option<&Path>,
+) -> Result<(Published, Duration), BenchError> {
+    let started = Instant::now();
+    let changes = match edited {
+        Some(path) => folder.reread(&[path.to_string_lossy().into_owned()].into())?,
+        None => folder.scan()?,
+    };
+    let prepared = publisher.take(changes)?;
+    let changed = publisher.compare(&prepared).await?;
+    let published = publisher.publish(&prepared, None, changed).await?;
+    Ok((published, started.elapsed()))
+}
+
+/// An edit that only adds a comment.
+async fn bytes_of_nothing(
+    publisher: &mut Publisher,
+    folder: &mut Folder,
+    path: &Path,
+) -> Result<u64, BenchError> {
+    let file = folder.root().join(path);
+    let text = std::fs::read_to_string(&file)?;
+    std::fs::write(&file, format!("{text}# nothing changed\n"))?;
+    Ok(publish(publisher, folder, Some(path)).await?.0.bytes)
+}
+
+fn write_repo(repo: &Path, count: usize) -> Result<(), BenchError> {
+    std::fs::create_dir_all(repo.join("nodes"))?;
+    std::fs::create_dir_all(repo.join("modules/app"))?;
+    let fleet = "format: 1\nname: bench\nchannels:\n  stable: {contact: 5m, freshness: 24h}\ndefaults: {channel: stable}\n";
+    std::fs::write(repo.join("fleet.yaml"), fleet)?;
+    let module = "params:\n  port: {type: port, default: 80}\n  id: {type: string, required: true}\nresources:\n  - file: /etc/app.conf\n    content: \"port ${{ params.port }} id ${{ params.id }}\\n\"\n    mode: \"0644\"\n";
+    std::fs::write(repo.join("modules/app/module.yaml"), module)?;
+    for shard in 0..count.div_ceil(SHARD) {
+        let mut text = "nodes:\n".to_owned();
+        for number in shard * SHARD..((shard + 1) * SHARD).min(count) {
+            let port = 1024 + number % 60_000;
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "  - match: [host-{number:06}.bench.example]\n    modules: [app]\n    labels: {{rack: r{}}}\n    vars: {{app.port: {port}, app.id: \"id-{number}\"}}\n",
+                number % 200
+            );
+        }
+        std::fs::write(repo.join(format!("nodes/{shard:04}.yaml")), text)?;
+    }
+    Ok(())
+}
+
+/// Gives one entry another value.
+fn edit(path: &Path) -> Result<(), BenchError> {
+    let text = std::fs::read_to_string(path)?;
+    let (before, after) = text.split_once("app.id: \"id-").ok_or("no entry to edit")?;
+    std::fs::write(path, format!("{before}app.id: \"edited-{after}"))?;
+    Ok(())
+}
+
+fn peak_mib() -> Result<f64, BenchError> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).ok_or("no VmHWM")?;
+    let kib: f64 = line.split_whitespace().nth(1).ok_or("no VmHWM")?.parse()?;
+    Ok(kib / 1024.0)
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / 1048576.0)
+}

@@ -1,0 +1,168 @@
+//! Updates of many agents at once: what each costs the control plane.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::replication::Mode;
+use net::ServerUrl;
+use serde_json::Value;
+use server::api::objects::{Apply, Became, Mapping};
+use streams::MemoryLinkHandler;
+use tokio::task::JoinSet;
+
+use super::SyncArgs;
+use super::link::{Linked, incarnation, link};
+use super::stage::{Stage, content, micros_each, until};
+use super::updates::{SIZE, Updater, costs};
+use crate::BenchError;
+use crate::table::{Row, print};
+use cli::operator::Operator;
+
+/// Server CPU for an update, in microseconds.
+const CPU_MICROS: f64 = 15.0;
+/// Updates of one agent that may be unacknowledged.
+const WINDOW: u64 = 128;
+/// How long it goes on before it is measured.
+const WARM_UP: Duration = Duration::from_secs(5);
+/// Links opened at once.
+const DIALS: usize = 32;
+/// Objects in one request of an operator, all of one node.
+const POSTED: usize = 100;
+/// Requests of operators at once.
+const POSTS: usize = 4;
+
+type Peer = (Linked, Arc<MemoryLinkHandler>);
+
+pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(2 * args.agents, &[Mode::Autonomous, Mode::Managed]).await?;
+    let url = stage.start()?;
+    up(&stage, &url, args).await?;
+    down(&stage, &url, args).await
+}
+
+/// Links of all nodes of a mode.
+async fn peers(stage: &Stage, url: &ServerUrl, mode: Mode) -> Result<Vec<Peer>, BenchError> {
+    let mut tasks: JoinSet<Result<Peer, BenchError>> = JoinSet::new();
+    let mut peers = Vec::new();
+    for number in (0..stage.nodes.len()).filter(|number| stage.mode(*number) == mode) {
+        let (node, url) = (stage.nodes[number].clone(), url.clone());
+        tasks.spawn(async move {
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            Ok((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
+        });
+        while tasks.len() >= DIALS {
+            if let Some(done) = tasks.join_next().await {
+                peers.push(done??);
+            }
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        peers.push(done??);
+    }
+    Ok(peers)
+}
+
+fn bytes(peers: &[Peer]) -> u64 {
+    peers.iter().map(|(linked, _)| linked.bytes()).sum()
+}
+
+async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
+    let peers = peers(stage, url, Mode::Autonomous).await?;
+    let end = Instant::now() + WARM_UP + args.time();
+    let mut running = JoinSet::new();
+    for (_, handler) in &peers {
+        running.spawn(Updater::new(handler.clone(), WINDOW)?.run(end));
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let acked = || peers.iter().map(|(_, handler)| handler.acked()).sum::<u64>();
+    let (cpu, before, sent, since) = (stage.cpu()?, acked(), bytes(&peers), Instant::now());
+    while let Some(done) = running.join_next().await {
+        done??;
+    }
+    let (count, elapsed) = (acked() - before, since.elapsed());
+    let (cpu, sent) = (stage.cpu()?.since(cpu), bytes(&peers) - sent);
+    let each = micros_each(cpu.server, count);
+    let mut rows = vec![
+        Row::at_most("server CPU an update", each, CPU_MICROS, "us"),
+        Row::plain("updates acknowledged a second", format!("{:.0}", count as f64 / elapsed.as_secs_f64())),
+    ];
+    rows.extend(costs(cpu, sent, count).split_off(1));
+    print(&format!("updates of 1 KiB up from {} agents", peers.len()), &rows);
+    for (linked, _) in peers {
+        linked.stop().await?;
+    }
+    Ok(())
+}
+
+async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
+    let peers = peers(stage, url, Mode::Managed).await?;
+    let nodes: Vec<String> = (0..stage.nodes.len())
+        .filter(|number| stage.mode(*number) == Mode::Managed)
+        .map(|number| stage.nodes[number].hostname.to_string())
+        .collect();
+    let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
+    let posted = Arc::new(AtomicU64::new(0));
+    let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
+    let mut tasks = JoinSet::new();
+    for place in 0..POSTS {
+        let (operator, posted) = (stage.operator().await?, posted.clone());
+        let nodes: Vec<String> = nodes.iter().skip(place).step_by(POSTS).cloned().collect();
+        let end = since + args.time();
+        tasks.spawn(async move {
+            for (round, node) in nodes.iter().cycle().enumerate() {
+                if Instant::now() >= end {
+                    break;
+                }
+                let done = post(&operator, node, POSTED, round as u64 + 1).await?;
+                posted.fetch_add(done, Ordering::Relaxed);
+            }
+            Ok::<_, BenchError>(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    let count = posted.load(Ordering::Relaxed);
+    until("all that was posted is applied", || applied() >= count).await?;
+    let (cpu, sent, elapsed) = (stage.cpu()?.since(cpu), bytes(&peers) - sent, since.elapsed());
+    let rate = format!("{:.0}", count as f64 / elapsed.as_secs_f64());
+    let mut rows = vec![Row::plain("updates applied a second", rate)];
+    rows.extend(costs(cpu, sent, count));
+    let what = format!("updates of 1 KiB down to {} agents, {POSTED} posted at once", peers.len());
+    print(&what, &rows);
+    Ok(())
+}
+
+/// Applies objects of one node as an operator; gives how many changed.
+pub(super) async fn post(
+    operator: &Operator,
+    node: &str,
+    count: usize,
+    version: u64,
+) -> Result<u64, BenchError> {
+    post_some(operator, node, 0..count, version).await
+}
+
+/// The same with objects of these numbers.
+pub(super) async fn post_some(
+    operator: &Operator,
+    node: &str,
+    objects: std::ops::Range<usize>,
+    version: u64,
+) -> Result<u64, BenchError> {
+    let manifest = |number| Ok(serde_json::from_slice::<Value>(&content(number, SIZE, version))?);
+    let apply = Apply {
+        manifests: objects.map(manifest).collect::<Result<_, BenchError>>()?,
+        node: Some(node.to_owned()),
+        mapping: Mapping::default(),
+        dry_run: false,
+        trace: None,
+    };
+    let results = operator.apply(&apply).await?.results;
+    if let Some(refused) = results.iter().find(|done| done.outcome == Became::Refused) {
+        return Err(format!("an object was refused: {}", refused.why.as_deref().unwrap_or("?")).into());
+    }
+    let changed = results.iter().filter(|done| matches!(done.outcome, Became::Created | Became::Changed));
+    Ok(changed.count() as u64)
+}

@@ -1,0 +1,95 @@
+//! Streams that idle: memory and CPU of the control plane for each.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::replication::Mode;
+use net::ServerUrl;
+use streams::MemoryLinkHandler;
+use tokio::task::JoinSet;
+
+use super::SyncArgs;
+use super::link::{Linked, incarnation, link};
+use super::stage::{Stage, until};
+use crate::BenchError;
+use crate::table::{Row, print};
+
+/// Memory of one stream at the control plane, in KiB.
+const MEMORY_KIB: f64 = 40.0;
+/// CPU of all of them, in percent of a core.
+const CPU_PERCENT: f64 = 1.0;
+/// Streams opened at once.
+const DIALS: usize = 32;
+/// How long memory is given to settle.
+const SETTLE: Duration = Duration::from_secs(5);
+
+type Peer = (Linked, Arc<MemoryLinkHandler>);
+
+/// Opens the streams of some nodes, and waits until their sets are equal.
+async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec<Peer>, BenchError> {
+    let mut held: Vec<Peer> = Vec::new();
+    let mut tasks: JoinSet<Result<Peer, BenchError>> = JoinSet::new();
+    for number in nodes {
+        let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
+        tasks.spawn(async move {
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            let linked = link(&node, &url, mode, &handler, handler.watch()).await?;
+            Ok((linked, handler))
+        });
+        while tasks.len() >= DIALS {
+            if let Some(done) = tasks.join_next().await {
+                held.push(done??);
+            }
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        held.push(done??);
+    }
+    until("idle streams are in sync", || held.iter().all(|(_, handler)| handler.counters().marks_equal > 0))
+        .await?;
+    Ok(held)
+}
+
+pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(args.streams, &[Mode::Managed, Mode::Autonomous]).await?;
+    let url = stage.start()?;
+    tokio::time::sleep(SETTLE).await;
+    let fresh = stage.server()?.memory()?;
+    // Every node once, few at a time: what is kept of a node that was there once is not its
+    // stream's.
+    for first in (0..args.streams).step_by(DIALS) {
+        for (linked, _) in open(&stage, &url, first..args.streams.min(first + DIALS)).await? {
+            linked.stop().await?;
+        }
+    }
+    tokio::time::sleep(SETTLE).await;
+    let before = stage.server()?.memory()?;
+    let (began, opening) = (Instant::now(), stage.cpu()?);
+    let held = open(&stage, &url, 0..args.streams).await?;
+    let opening = stage.cpu()?.since(opening);
+    let opened = began.elapsed();
+    tokio::time::sleep(SETTLE).await;
+    let (cpu, since) = (stage.cpu()?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
+    let spent = stage.cpu()?.since(cpu);
+    let elapsed = since.elapsed();
+    let memory = stage.server()?.memory()?;
+    let alive = held.iter().filter(|(linked, _)| !linked.ended.is_finished()).count();
+    let kib = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1024.0 / alive.max(1) as f64;
+    let percent = |time: Duration| time.as_secs_f64() * 100.0 / elapsed.as_secs_f64();
+    let opened_cpu = opening.server.as_secs_f64() * 1e3 / alive.max(1) as f64;
+    print(
+        &format!("{alive} idle streams for {} s", elapsed.as_secs()),
+        &[
+            Row::at_least("streams", alive as f64, args.streams as f64, ""),
+            Row::at_most("memory a stream", kib(memory, before), MEMORY_KIB, "KiB"),
+            Row::plain("a node that was there once", format!("{:.1} KiB", kib(before, fresh))),
+            Row::at_most("CPU of all, of a core", percent(spent.server), CPU_PERCENT, "%"),
+            Row::plain("CPU of this side, of a core", format!("{:.2} %", percent(spent.here))),
+            Row::plain("opened within", format!("{:.1} s", opened.as_secs_f64())),
+            Row::plain("server CPU to open one", format!("{opened_cpu:.2} ms")),
+        ],
+    );
+    Ok(())
+}

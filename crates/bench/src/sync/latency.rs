@@ -1,0 +1,147 @@
+//! From acceptance at the source to being visible at the destination, at half load.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::replication::Mode;
+use tokio::task::JoinSet;
+
+use super::SyncArgs;
+use super::crowd::post_some;
+use super::durable::DurableShore;
+use super::link::{incarnation, link};
+use super::stage::{Stage, quantile, until};
+use super::updates::{self, Updater};
+use crate::BenchError;
+use crate::table::{Row, print};
+
+/// All but one in a hundred took at most so long, in milliseconds.
+const P99_MS: f64 = 50.0;
+/// Changes come in groups this far apart.
+const BEAT: Duration = Duration::from_millis(5);
+/// How long it goes on before it is measured.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// Operators at once.
+const POSTS: usize = 4;
+/// Objects in one request of an operator.
+const POSTED: usize = 50;
+/// Objects that each operator changes, one group after the other.
+const KEYS: usize = 2_000;
+
+pub(super) async fn run(
+    args: &SyncArgs,
+    up_rate: Option<f64>,
+    down_rate: Option<f64>,
+) -> Result<(), BenchError> {
+    let up_rate = match up_rate {
+        Some(rate) => rate,
+        None => updates::up(args).await?,
+    };
+    up(args, up_rate / 2.0).await?;
+    let down_rate = match down_rate {
+        Some(rate) => rate,
+        None => updates::down(args).await?,
+    };
+    down(args, down_rate / 2.0).await
+}
+
+fn rows(mut took: Vec<f64>, rate: f64) -> Vec<Row> {
+    took.sort_by(f64::total_cmp);
+    vec![
+        Row::at_most("p99", quantile(&took, 0.99), P99_MS, "ms"),
+        Row::plain("p50", format!("{:.2} ms", quantile(&took, 0.5))),
+        Row::plain("longest", format!("{:.1} ms", took.last().copied().unwrap_or_default())),
+        Row::plain("updates a second", format!("{rate:.0}")),
+    ]
+}
+
+/// From a change at a node until the node knows that it is durable at the control plane.
+async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(1, &[Mode::Autonomous]).await?;
+    let (handler, linked) = updates::autonomous(&mut stage).await?;
+    let mut updater = Updater::new(handler.clone(), 4096)?;
+    let (mut seen, mut beat) = (handler.seen(), tokio::time::interval(BEAT));
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
+    let (began, each) = (Instant::now(), rate * BEAT.as_secs_f64());
+    let (mut beats, mut took, mut waiting) = (0.0, Vec::new(), VecDeque::new());
+    while began.elapsed() < WARM_UP + args.time() {
+        tokio::select! {
+            _ = beat.tick() => {
+                beats += 1.0;
+                let due = ((beats * each) as u64).saturating_sub(updater.made);
+                updater.update(due);
+                waiting.push_back((updater.made, due, Instant::now()));
+            }
+            _ = seen.changed() => {
+                let acked = handler.acked();
+                while let Some((_, count, since)) = waiting.pop_front_if(|(last, ..)| *last <= acked) {
+                    if began.elapsed() >= WARM_UP {
+                        let millis = since.elapsed().as_secs_f64() * 1e3;
+                        took.extend(std::iter::repeat_n(millis, usize::try_from(count)?));
+                    }
+                }
+            }
+        }
+    }
+    // What still waits took at least so long.
+    for (_, count, since) in waiting {
+        let millis = since.elapsed().as_secs_f64() * 1e3;
+        took.extend(std::iter::repeat_n(millis, usize::try_from(count)?));
+    }
+    let rate = updater.made as f64 / began.elapsed().as_secs_f64();
+    print("a change at the node to its acknowledgement, at half load", &rows(took, rate));
+    linked.stop().await?;
+    Ok(())
+}
+
+/// From an operator's change until it is durable at the node.
+async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
+    let (url, dir) = (stage.start()?, tempfile::tempdir()?);
+    let handler = Arc::new(DurableShore::open(dir.path(), &incarnation(0)?)?);
+    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
+    until("the empty set is equal", || handler.in_sync() > 0).await?;
+    // What operators can post is a limit of its own.
+    let most = posted(&stage, Duration::from_secs(3), None).await?;
+    let rate = rate.min(most / 2.0);
+    handler.anew();
+    let reached = posted(&stage, WARM_UP + args.time(), Some(rate)).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut rows = rows(handler.latencies(), reached);
+    rows.push(Row::plain("updates a second that operators could post", format!("{most:.0}")));
+    print("an operator's change to the node's disk, at half load", &rows);
+    linked.stop().await?;
+    Ok(())
+}
+
+/// Operators change objects, at a rate or as fast as they can; gives the rate.
+async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<f64, BenchError> {
+    let (mut tasks, began) = (JoinSet::new(), Instant::now());
+    let pause = rate.map(|rate| Duration::from_secs_f64((POSTS * POSTED) as f64 / rate));
+    for place in 0..POSTS {
+        let (operator, node) = (stage.operator().await?, stage.nodes[0].hostname.to_string());
+        tasks.spawn(async move {
+            let (mut count, mut at) = (0, began);
+            for round in 0_usize.. {
+                if began.elapsed() >= time {
+                    break;
+                }
+                if let Some(pause) = pause {
+                    at += pause;
+                    tokio::time::sleep_until(at.into()).await;
+                }
+                let from = place * KEYS + round * POSTED % KEYS;
+                // Each measurement writes other versions than the one before.
+                let version = began.elapsed().as_nanos() as u64;
+                count += post_some(&operator, &node, from..from + POSTED, version).await?;
+            }
+            Ok::<_, BenchError>(count)
+        });
+    }
+    let mut count = 0;
+    while let Some(done) = tasks.join_next().await {
+        count += done??;
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}

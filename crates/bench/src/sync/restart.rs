@@ -1,0 +1,249 @@
+//! The control plane is killed and starts anew under all its streams, while other nodes poll.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::replication::Mode;
+use net::ServerUrl;
+use streams::MemoryLinkHandler;
+use streams::open::OpenError;
+use sync::backoff::Backoff;
+use sync::link::Note;
+
+use super::SyncArgs;
+use super::link::{incarnation, link};
+use super::stage::{Stage, content, key, quantile, uid, until};
+use super::updates::SIZE;
+use crate::BenchError;
+use crate::fleet::{BenchNode, now};
+use crate::load::Caller;
+use crate::table::{Row, print};
+
+/// All streams are back and in sync within so many seconds.
+const BACK_SECS: f64 = 30.0;
+/// All but one in a hundred check-ins of pollers took at most so many seconds.
+const POLL_SECS: f64 = 1.0;
+/// Objects of each node.
+const OBJECTS: usize = 4;
+/// Nodes that poll.
+const POLLERS: usize = 60;
+/// Each of them so often.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+/// How long a poller waits after a failure.
+const POLL_AGAIN: Duration = Duration::from_millis(50);
+/// Streams opened at first are spread over this.
+const SPREAD: Duration = Duration::from_secs(20);
+/// How long pollers are measured undisturbed.
+const CALM: Duration = Duration::from_secs(10);
+
+/// What all nodes share.
+struct Shared {
+    url: ServerUrl,
+    stop: AtomicBool,
+    /// Nodes whose sets are equal with those of the newest control plane.
+    in_sync: AtomicUsize,
+    /// Restarts so far.
+    round: AtomicUsize,
+    /// Since when the control plane answers; `None` while there is none.
+    up: Mutex<Option<Instant>>,
+    polls: Mutex<Vec<f64>>,
+    failed: AtomicUsize,
+}
+
+impl Shared {
+    fn up(&self) -> Option<Instant> {
+        *self.up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_up(&self, up: Option<Instant>) {
+        *self.up.lock().unwrap_or_else(PoisonError::into_inner) = up;
+    }
+
+    fn take_polls(&self) -> Vec<f64> {
+        let mut polls = std::mem::take(&mut *self.polls.lock().unwrap_or_else(PoisonError::into_inner));
+        polls.sort_by(f64::total_cmp);
+        polls
+    }
+}
+
+pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+    let modes = [Mode::Managed, Mode::Autonomous];
+    let mut stage = Stage::fill(args.streams + POLLERS, &modes).await?;
+    stage.put((0..args.streams).step_by(2), OBJECTS, SIZE, 1).await?;
+    let url = stage.start()?;
+    let shared = Arc::new(Shared {
+        url: url.clone(),
+        stop: AtomicBool::new(false),
+        in_sync: AtomicUsize::new(0),
+        round: AtomicUsize::new(0),
+        up: Mutex::new(Some(Instant::now())),
+        polls: Mutex::default(),
+        failed: AtomicUsize::new(0),
+    });
+    let mut handlers = Vec::new();
+    for number in 0..args.streams {
+        let (mode, handler) = (stage.mode(number), Arc::new(MemoryLinkHandler::new(incarnation(number)?)));
+        if mode == Mode::Autonomous {
+            change(&handler, 1)?;
+            handlers.push(handler.clone());
+        }
+        let node =
+            Streaming { number, node: stage.nodes[number].clone(), mode, handler, shared: shared.clone() };
+        let wait = SPREAD.mul_f64(number as f64 / args.streams.max(1) as f64);
+        tokio::spawn(node.run(wait));
+    }
+    let back = || shared.in_sync.load(Ordering::Relaxed) >= args.streams;
+    let first = until("all streams are in sync", back).await?;
+    for node in &stage.nodes[args.streams..] {
+        tokio::spawn(poll(Caller::new(node.clone(), &url)?, shared.clone()));
+    }
+    tokio::time::sleep(CALM).await;
+    let calm = shared.take_polls();
+    // Killed; while it is gone, half of the nodes change.
+    shared.set_up(None);
+    shared.in_sync.store(0, Ordering::Relaxed);
+    shared.round.fetch_add(1, Ordering::Relaxed);
+    stage.kill();
+    let killed = Instant::now();
+    for handler in &handlers {
+        change(handler, 2)?;
+    }
+    drop(shared.take_polls());
+    stage.start_at(&url)?;
+    let listening = killed.elapsed();
+    shared.set_up(Some(Instant::now()));
+    until("all streams are back and in sync", back).await?;
+    let all_back = killed.elapsed();
+    let cpu = stage.cpu()?;
+    let storm = shared.take_polls();
+    shared.stop.store(true, Ordering::Relaxed);
+    let streams = args.streams.max(1) as f64;
+    print(
+        &format!("the control plane starts anew under {} streams", args.streams),
+        &[
+            Row::at_most("all back and in sync", all_back.as_secs_f64(), BACK_SECS, "s"),
+            Row::at_most("p99 of pollers meanwhile", quantile(&storm, 0.99), POLL_SECS, "s"),
+            Row::plain("longest", format!("{:.2} s", storm.last().copied().unwrap_or_default())),
+            Row::plain("check-ins meanwhile", storm.len().to_string()),
+            Row::plain("p99 of pollers before", format!("{:.4} s", quantile(&calm, 0.99))),
+            Row::plain("listening again after", format!("{:.2} s", listening.as_secs_f64())),
+            Row::plain("openings refused or failed", shared.failed.load(Ordering::Relaxed).to_string()),
+            Row::plain("server CPU a stream", format!("{:.2} ms", cpu.server.as_secs_f64() * 1e3 / streams)),
+            Row::plain("all in sync at first after", format!("{:.1} s", first.as_secs_f64())),
+        ],
+    );
+    Ok(())
+}
+
+fn change(handler: &MemoryLinkHandler, version: u64) -> Result<(), BenchError> {
+    let object = |number| Ok((key(number)?, uid(number), content(number, SIZE, version)));
+    let objects = (0..OBJECTS).map(object).collect::<Result<Vec<_>, BenchError>>()?;
+    handler.put_all(objects, now().0);
+    Ok(())
+}
+
+/// A node that keeps a stream open, as an agent does.
+struct Streaming {
+    number: usize,
+    node: BenchNode,
+    mode: Mode,
+    handler: Arc<MemoryLinkHandler>,
+    shared: Arc<Shared>,
+}
+
+impl Streaming {
+    async fn run(self, wait: Duration) {
+        let mut backoff = Backoff::new(self.number as u64);
+        tokio::time::sleep(wait).await;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let again = match self.one(&mut backoff).await {
+                Ok(None) => {
+                    tokio::time::sleep(backoff.lost()).await;
+                    continue;
+                }
+                Ok(again) => again,
+                Err(error) => {
+                    if self.shared.up().is_some() {
+                        self.shared.failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    retry_after(&*error)
+                }
+            };
+            tokio::time::sleep(backoff.failed(again)).await;
+        }
+    }
+
+    /// One stream from its opening to its end.
+    async fn one(&self, backoff: &mut Backoff) -> Result<Option<Duration>, BenchError> {
+        let equal = self.equal();
+        let round = self.shared.round.load(Ordering::Relaxed);
+        let mut seen = self.handler.seen();
+        let linked =
+            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.watch()).await?;
+        let mut ended = linked.ended;
+        let mut said = false;
+        loop {
+            tokio::select! {
+                ended = &mut ended => return Ok(ended?.retry_after.map(Duration::from_secs)),
+                _ = seen.changed(), if !said => {
+                    let head = if self.mode == Mode::Autonomous { self.handler.acked() } else { 0 };
+                    let whole = self.mode == Mode::Managed || head >= self.head();
+                    if whole && self.equal() > equal {
+                        said = true;
+                        backoff.succeeded();
+                        if self.shared.round.load(Ordering::Relaxed) == round {
+                            self.shared.in_sync.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn head(&self) -> u64 {
+        *self.handler.watch().borrow()
+    }
+
+    /// How often the other side's set was found equal here.
+    fn equal(&self) -> usize {
+        self.handler.notes().iter().filter(|note| **note == Note::InSync).count()
+    }
+}
+
+/// How long the control plane said to stay away.
+fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
+    match error.downcast_ref::<OpenError>() {
+        Some(OpenError::Refused(problem)) => problem.retry_after_secs.map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+/// A node that checks in over a kept connection, and dials anew when that is gone.
+async fn poll(mut caller: Caller, shared: Arc<Shared>) {
+    let mut client = None;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        loop {
+            let done = match client.take() {
+                None => caller.dial().await,
+                Some(client) => Ok(client),
+            };
+            let done = match done {
+                Ok(mut dialled) => caller.check_in(&mut dialled).await.map(|()| dialled),
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(kept) => break client = Some(kept),
+                Err(_) if shared.stop.load(Ordering::Relaxed) => return,
+                Err(_) => tokio::time::sleep(POLL_AGAIN).await,
+            }
+        }
+        // While there is no control plane nobody can answer.
+        if let Some(up) = shared.up() {
+            let took = began.max(up).elapsed().as_secs_f64();
+            shared.polls.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! [`Connect`]: how every verb that calls a control plane is told where it is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::credentials::{self, OPERATOR_ENV};
+use crate::failure::Failure;
+use crate::operator::Operator;
+
+/// How the control plane is reached.
+#[derive(Args, Clone, Debug)]
+pub struct Connect {
+    /// The operator's credentials, as `muster server` wrote them [default: ./muster-data/operator.json]
+    #[arg(long, value_name = "FILE", env = OPERATOR_ENV, global = true)]
+    pub operator: Option<PathBuf>,
+}
+
+impl Connect {
+    /// Dials with the credentials that are meant.
+    ///
+    /// # Errors
+    /// When there are none, or the control plane does not answer.
+    pub async fn dial(&self) -> Result<Operator, Failure> {
+        let (_, credentials) = credentials::operator(self.operator.as_deref())?;
+        Ok(Operator::dial(&credentials).await?)
+    }
+}

@@ -1,0 +1,116 @@
+//! `muster query`: what nodes know of themselves now, with equal answers told once.
+
+use clap::{Args, Subcommand};
+use model::work::Work;
+use plane::work::{BEGIN_SECS, Share, TaskSpec};
+use server::api::work::NewTask;
+
+use crate::connect::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::screen::Screen;
+use crate::task::{Caller, OrderError, Outputs, answers, answers_text, exit, follow};
+use crate::whom;
+
+const AFTER: &str = "\
+A SELECTOR names nodes: `muster help selectors`. A node answers only what its release
+delegates. Equal answers are told once, the most frequent first; --json gives every one.
+
+Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
+
+Examples:
+  muster query 'edge-**' traits os.version
+  muster query web-1.example.com file /etc/nginx/nginx.conf
+  muster query '*' listeners --wait 10m
+  muster query 'where:traits.os.family == \"debian\"' disks --json";
+
+/// Arguments of `muster query`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct QueryArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Which nodes
+    selector: String,
+    #[command(subcommand)]
+    what: Question,
+    /// How long nodes that are offline are waited for
+    #[arg(long, global = true, value_name = "TIME", default_value = "0s", value_parser = catalog::duration::parse)]
+    wait: u32,
+    /// The longest time on one node
+    #[arg(long, global = true, value_name = "TIME", default_value = "1m", value_parser = catalog::duration::parse)]
+    timeout: u32,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Question they observe of themselves, or one trait
+    Traits {
+        /// Only this one, such as os.version
+        path: Option<String>,
+    },
+    /// Question a file is, and what is in it
+    File {
+        /// Its absolute path
+        path: String,
+    },
+    /// Their processes
+    Processes,
+    /// Their listening sockets
+    Listeners,
+    /// Their free disk space, by mount
+    Disks,
+}
+
+impl Question {
+    fn work(&self) -> Work {
+        let (what, path) = match self {
+            Question::Traits { .. } => ("traits", None),
+            Question::File { path } => ("file", Some(path.clone())),
+            Question::Processes => ("processes", None),
+            Question::Listeners => ("listeners", None),
+            Question::Disks => ("disks", None),
+        };
+        Work::Query { what: what.to_owned(), path }
+    }
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When the control plane cannot be asked, or refuses.
+pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
+    let operator = args.connect.dial().await?;
+    // It changes nothing, so nobody is asked, however many nodes there are.
+    let selected = whom::select(&operator, &args.selector).await?;
+    let work = args.what.work();
+    let (timeout_secs, wait_secs) = (u64::from(args.timeout), u64::from(args.wait));
+    let spec = TaskSpec {
+        wait_secs,
+        begin_secs: BEGIN_SECS,
+        batch: Share::ALL,
+        ..TaskSpec::all_at_once("q", "", &args.selector, work.clone(), timeout_secs)
+    };
+    spec.check(selected.count).map_err(OrderError::Spec)?;
+    let task = NewTask {
+        selector: args.selector.clone(),
+        work,
+        batch: None,
+        max_failures: None,
+        canaries: 0,
+        timeout_secs,
+        wait_secs,
+        expected: None,
+    };
+    let begun = operator.begin_task(&task).await?;
+    let mut caller = Caller::new(&args.connect, operator);
+    let followed = follow(&mut caller, begun, Outputs::none(), true, screen).await?;
+    let nodes = caller.operator().task_nodes(&followed.task.id).await?;
+    let path = match &args.what {
+        Question::Traits { path } => path.as_deref(),
+        _ => None,
+    };
+    let answers = answers(&followed.task.id, &nodes, path);
+    screen.result(&answers, || answers_text(&answers, screen))?;
+    Ok(exit(&followed.task.summary.progress, &nodes))
+}

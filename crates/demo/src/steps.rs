@@ -1,0 +1,383 @@
+//! The demo's steps: each polls a condition until it is seen, or its time is over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use model::Action;
+use model::status::Word;
+use model::text::printable;
+use server::Credentials;
+use server::api::NodeView;
+use store::RunRecord;
+use trust::token::KeySource;
+
+use crate::agents::{Agent, AgentError};
+use crate::board::Board;
+use crate::place::{Place, PlaceError};
+use cli::clock::now;
+use cli::credentials::{self, CredentialsError, MintFiles};
+use cli::exit::Exit;
+use cli::failure::Told;
+use cli::folder::{Folder, FolderError};
+use cli::object::ReadError;
+use cli::operator::{CallError, Operator};
+use cli::publish::{Comparison, PublishError, Publisher};
+use cli::run;
+use cli::screen::{Screen, ScreenError};
+use cli::token::{self, MintError, MintRequest};
+
+/// The nodes that are joined: two that converge, and one that only observes.
+pub(super) const NODES: [&str; 3] = ["web-1.demo", "web-2.demo", OBSERVER];
+/// Its group only observes, and its objects are its own.
+pub(super) const OBSERVER: &str = "lab-1.demo";
+/// Its file is edited behind the agent's back.
+const VICTIM: &str = "web-1.demo";
+/// The file.
+const MOTD: &str = "etc/motd";
+/// How long a step may take until it is seen.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Lines of what a command prints that are shown.
+const SHOWN_LINES: usize = 24;
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(150);
+
+/// Why a step was not seen to happen.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The demo's directory cannot be used.
+    #[error("the demo's directory cannot be used")]
+    Place(#[from] PlaceError),
+    /// An agent does not run.
+    #[error("an agent does not run")]
+    Agent(#[from] AgentError),
+    /// Credentials or keys cannot be read.
+    #[error("the demo's keys cannot be read")]
+    Credentials(#[from] CredentialsError),
+    /// No token was minted.
+    #[error("no token was minted")]
+    Mint(#[from] MintError),
+    /// The fleet repo cannot be read.
+    #[error("the demo's fleet repo cannot be read")]
+    Folder(#[from] FolderError),
+    /// The fleet was not published.
+    #[error("the fleet was not published")]
+    Publish(#[from] PublishError),
+    /// The control plane did not answer.
+    #[error("the demo's control plane could not be asked")]
+    Call(#[from] CallError),
+    /// Nothing can be shown.
+    #[error("nothing can be shown")]
+    Screen(#[from] ScreenError),
+    /// The demo's own manifest cannot be read.
+    #[error("the demo's manifest cannot be read")]
+    Manifest(#[from] ReadError),
+    /// A file cannot be read or edited.
+    #[error("cannot edit {}", path.display())]
+    Edit {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It did not happen in time.
+    #[error("not seen within {} s: {step}; {so_far}", DEADLINE.as_secs())]
+    NotSeen {
+        /// The step.
+        step: String,
+        /// What was seen instead.
+        so_far: String,
+    },
+}
+
+impl Told for StepError {
+    fn exit(&self) -> Exit {
+        Exit::Error
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            StepError::Place(error) => error.hint(),
+            StepError::Agent(error) => error.hint(),
+            StepError::Publish(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// A demo under way.
+pub struct Demo<'a> {
+    pub place: &'a Place,
+    pub program: &'a Path,
+    pub board: Board,
+    pub agents: Vec<Agent>,
+}
+
+impl Demo<'_> {
+    /// Shows everything.
+    pub async fn show(&mut self, fleet: Option<&Path>) -> Result<(), StepError> {
+        let began = Instant::now();
+        self.place.copy_fleet(fleet)?;
+        let path = self.place.control().join("operator.json");
+        let (_, credentials) = credentials::operator(Some(&path))?;
+        let operator = Operator::dial(&credentials).await?;
+        self.board.say(&format!("muster demo in {}\n", self.place.dir().display()))?;
+        self.board.done("a control plane serves on loopback, in lab posture", began.elapsed())?;
+        self.join(&operator).await?;
+        self.publish(credentials).await?;
+        self.converge(&operator).await?;
+        self.observe(&operator).await?;
+        self.heal(&operator).await?;
+        self.objects_down(&operator).await?;
+        self.objects_up(&operator).await?;
+        self.task(&operator).await?;
+        self.query(&operator).await
+    }
+
+    async fn join(&mut self, operator: &Operator) -> Result<(), StepError> {
+        let began = Instant::now();
+        let (root, info) = MintFiles::of_dir(&self.place.control()).read()?;
+        for name in NODES {
+            let request = MintRequest {
+                hostname: name.parse().map_err(MintError::Hostname)?,
+                fingerprint: None,
+                valid: Duration::from_secs(600),
+                key: KeySource::Own,
+            };
+            let token = token::mint(&request, &info, &root, now())?;
+            let host = self.place.host(name)?;
+            self.agents.push(Agent::join(self.program, name, host, &token).await?);
+        }
+        let step = "three hosts joined, each with its own token";
+        let seen = |nodes: &[NodeView]| nodes.len() == NODES.len();
+        self.until(operator, step, seen).await?;
+        Ok(self.board.done(step, began.elapsed())?)
+    }
+
+    async fn publish(&mut self, credentials: Credentials) -> Result<(), StepError> {
+        let began = Instant::now();
+        let operator = self.place.control().join("operator.json");
+        let key = credentials::release_key(None, &operator)?;
+        let mut publisher = Publisher::connect(credentials, key).await?;
+        let prepared = publisher.take(Folder::open(&self.place.fleet())?.scan()?)?;
+        let changed: Comparison = publisher.compare(&prepared).await?;
+        let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
+        let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);
+        Ok(self.board.done(&step, began.elapsed())?)
+    }
+
+    async fn converge(&mut self, operator: &Operator) -> Result<(), StepError> {
+        let began = Instant::now();
+        for agent in &mut self.agents {
+            agent.start(self.program)?;
+        }
+        let step = "two nodes converged, each to its own set";
+        let converged = |nodes: &[NodeView]| {
+            nodes
+                .iter()
+                .filter(|node| node.hostname.as_str() != OBSERVER)
+                .all(|node| node.word == Word::Converged)
+        };
+        self.until(operator, step, converged).await?;
+        let set = |name: &str| self.place_of(name).map(|root| root.join("etc/nginx/conf.d/demo.conf"));
+        for name in [NODES[0], NODES[1]] {
+            let site = set(name).and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+            if !site.contains(name) {
+                let so_far = format!("{name} says that it converged, and its nginx site is not there");
+                return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+            }
+        }
+        let zone = self.place_of(VICTIM).and_then(|root| fs::read_to_string(root.join("etc/timezone")).ok());
+        if zone.is_none() {
+            let so_far = format!("the custom executor of {VICTIM} left no etc/timezone");
+            return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+        }
+        self.board.done(step, began.elapsed())?;
+        Ok(self.board.done("a custom executor ran and set the time zone", Duration::ZERO)?)
+    }
+
+    async fn observe(&mut self, operator: &Operator) -> Result<(), StepError> {
+        let began = Instant::now();
+        let step = format!("{OBSERVER} only observes: it says what would change, and nothing was changed");
+        let observing = |nodes: &[NodeView]| {
+            nodes.iter().any(|node| node.hostname.as_str() == OBSERVER && node.word == Word::WouldChange)
+        };
+        self.until(operator, &step, observing).await?;
+        if self.place_of(OBSERVER).is_some_and(|root| root.join(MOTD).exists()) {
+            let so_far = format!("{OBSERVER} has an {MOTD}, and should have touched nothing");
+            return Err(StepError::NotSeen { step, so_far });
+        }
+        self.board.done(&step, began.elapsed())?;
+        self.show_run(operator, OBSERVER, |_| true).await
+    }
+
+    /// Edits a managed file behind the agent's back and sees it put right, and told of.
+    async fn heal(&mut self, operator: &Operator) -> Result<(), StepError> {
+        let Some(motd) = self.place_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
+        let edit = |source| StepError::Edit { path: motd.clone(), source };
+        let good = fs::read_to_string(&motd).map_err(edit)?;
+        self.board.say(&format!("\n    echo 'somebody was here' > {}", motd.display()))?;
+        let began = Instant::now();
+        fs::write(&motd, "somebody was here\n").map_err(edit)?;
+        let step = format!("{VICTIM} put {MOTD} right by itself");
+        let healed = |_: &[NodeView]| fs::read_to_string(&motd).is_ok_and(|text| text == good);
+        self.until(operator, &step, healed).await?;
+        self.board.done(&step, began.elapsed())?;
+        let began = Instant::now();
+        let step = "the control plane knows the run that put it right";
+        self.until_run(operator, VICTIM, step, is_healing).await?;
+        self.board.done(step, began.elapsed())?;
+        self.show_run(operator, VICTIM, is_healing).await
+    }
+
+    /// Prints the newest run of a node that is meant.
+    async fn show_run(
+        &mut self,
+        operator: &Operator,
+        name: &str,
+        meant: impl Fn(&RunRecord) -> bool,
+    ) -> Result<(), StepError> {
+        let runs = operator.runs(Some(name), 20).await?;
+        let Some(found) = runs.iter().find(|found| meant(found)) else { return Ok(()) };
+        let text = run::show(found, name, Screen::of_process(false));
+        self.shown(&format!("muster run show {name}"), &text)
+    }
+
+    pub(super) fn place_of(&self, name: &str) -> Option<PathBuf> {
+        self.agents.iter().find(|agent| agent.name == name).map(|agent| agent.place.root.clone())
+    }
+
+    /// Polls until something is seen: what it is, or what was seen instead so far.
+    pub(super) async fn see<T>(
+        &mut self,
+        step: &str,
+        look: impl AsyncFn() -> Result<Result<T, String>, StepError>,
+    ) -> Result<T, StepError> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match look().await? {
+                Ok(seen) => return Ok(seen),
+                Err(so_far) => self.wait(deadline, step, || so_far.clone()).await?,
+            }
+        }
+    }
+
+    /// Shows what a command prints.
+    pub(super) fn shown(&mut self, command: &str, printed: &str) -> Result<(), StepError> {
+        // Parts of it come from nodes.
+        let indented: String = printable(printed)
+            .lines()
+            .take(SHOWN_LINES)
+            .map(|line| format!("    {line}").trim_end().to_owned() + "\n")
+            .collect();
+        Ok(self.board.say(&format!("\n    $ {command}\n{indented}"))?)
+    }
+
+    /// Polls the nodes, and shows them, until the condition holds.
+    async fn until(
+        &mut self,
+        operator: &Operator,
+        step: &str,
+        seen: impl Fn(&[NodeView]) -> bool,
+    ) -> Result<(), StepError> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let nodes = operator.all_nodes(None).await?;
+            self.board.nodes(&nodes)?;
+            if seen(&nodes) {
+                return Ok(());
+            }
+            self.wait(deadline, step, || states(&nodes)).await?;
+        }
+    }
+
+    async fn until_run(
+        &mut self,
+        operator: &Operator,
+        name: &str,
+        step: &str,
+        meant: impl Fn(&RunRecord) -> bool,
+    ) -> Result<(), StepError> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let runs = operator.runs(Some(name), 20).await?;
+            if runs.iter().any(&meant) {
+                return Ok(());
+            }
+            self.wait(deadline, step, || format!("{} runs of {name} are known", runs.len())).await?;
+        }
+    }
+
+    async fn wait(
+        &mut self,
+        deadline: Instant,
+        step: &str,
+        so_far: impl Fn() -> String,
+    ) -> Result<(), StepError> {
+        let not_seen = |so_far| Err(StepError::NotSeen { step: step.to_owned(), so_far });
+        if let Some(agent) =
+            self.agents.iter_mut().find_map(|agent| agent.ended().map(|_| agent.name.clone()))
+        {
+            return not_seen(format!("the agent of {agent} has ended"));
+        }
+        if Instant::now() >= deadline {
+            return not_seen(so_far());
+        }
+        tokio::time::sleep(POLL).await;
+        Ok(())
+    }
+
+    /// What to try next, with this demo's paths.
+    pub fn next_steps(&self) -> String {
+        let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("muster"));
+        let (muster, agent) = (own.display(), self.program.display());
+        let (control, fleet) = (self.place.control(), self.place.fleet());
+        let (control, fleet) = (control.display(), fleet.display());
+        let host = self.place.dir().join("hosts").join(VICTIM);
+        let (host, objects) = (host.display(), self.place.manifests());
+        let objects = objects.display();
+        format!(
+            "\nTry next:\n\
+             \x20 export MUSTER_OPERATOR={control}/operator.json\n\
+             \x20 {muster} status\n\
+             \x20 {muster} node show {VICTIM}\n\
+             \x20 {muster} run list\n\
+             \x20 {muster} render {VICTIM} --repo {fleet}\n\
+             \n\
+             \x20 edit {fleet}/modules/base/templates/motd.j2, then\n\
+             \x20 {muster} check {fleet}\n\
+             \x20 {muster} diff --repo {fleet}\n\
+             \x20 {muster} publish --repo {fleet}\n\
+             \n\
+             \x20 echo oops > {host}/root/etc/motd\n\
+             \x20 cat {host}/root/etc/motd\n\
+             \x20 {agent} --state {host}/state --root {host}/root status\n\
+             \n\
+             \x20 edit {objects}/shop.yaml, then\n\
+             \x20 {muster} object diff -f {objects}\n\
+             \x20 {muster} object apply -f {objects}\n\
+             \x20 {muster} object status\n\
+             \x20 {muster} task run '**' -- /usr/bin/uptime\n\
+             \x20 {muster} query '**' processes\n\
+             \n\
+             \x20 {muster} help posture\n"
+        )
+    }
+}
+
+/// A run that put the edited file right, without the set having changed.
+fn is_healing(run: &RunRecord) -> bool {
+    let healed = |item: &model::ResourceReport| {
+        item.action == Action::Changed && item.resource.ends_with("file:/etc/motd")
+    };
+    !run.report.intended && run.report.items.iter().any(healed)
+}
+
+fn states(nodes: &[NodeView]) -> String {
+    let one = |node: &NodeView| match &node.cause {
+        Some(cause) => format!("{} is {} ({cause})", node.hostname, node.word),
+        None => format!("{} is {}", node.hostname, node.word),
+    };
+    nodes.iter().map(one).collect::<Vec<_>>().join(", ")
+}

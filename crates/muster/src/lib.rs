@@ -1,0 +1,103 @@
+//! `muster`: the command line, and the one place that knows every verb.
+//!
+//! ```text
+//! main -> args::Cli -> verb's run -> Exit, or Failure -> stderr and exit code
+//! ```
+//!
+//! Verbs are in `cli`, benchmarks in `bench`, the demo in `demo`; `help` is here, because it
+//! reads the whole command line.
+
+pub mod args;
+pub mod help;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use cli::exit::Exit;
+use cli::failure::{Failure, Told};
+use cli::screen::{Screen, aside};
+use cli::workflow;
+use cli::{check, diff, logs, node, object, publish, query, release, render, server, status, task, token};
+use tracing::level_filters::LevelFilter;
+
+use args::{Cli, Verb};
+
+/// Runs the program: reads the command line, does the verb, says what came of it.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    log(&cli);
+    let screen = Screen::of_process(cli.json);
+    match runtime().and_then(|runtime| runtime.block_on(run(cli.verb, screen))) {
+        Ok(exit) => exit.into(),
+        Err(failure) => tell(&failure, screen),
+    }
+}
+
+async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Check(args) => check::run(&args, screen),
+        Verb::Render(args) => render::run(&args, screen).await,
+        Verb::Diff(args) => diff::run(&args, screen).await,
+        Verb::Publish(args) => publish::run(&args, screen).await,
+        Verb::Status(args) => status::run(&args, screen).await,
+        Verb::Node(args) => node::run(&args, screen).await,
+        Verb::Run(args) => cli::run::run(&args, screen).await,
+        Verb::Object(args) => object::run(&args, screen).await,
+        Verb::Task(args) => task::run(&args, screen).await,
+        Verb::Query(args) => query::run(&args, screen).await,
+        Verb::Workflow(args) => workflow::run(&args, screen).await,
+        Verb::Release(args) => release::run(&args, screen).await,
+        Verb::Token(args) => token::run(&args, screen),
+        Verb::Server(args) => server::run(args, screen).await,
+        Verb::Demo(args) => demo::run(args, screen).await,
+        Verb::Bench(bench) => bench::run(bench).await,
+        Verb::Help(args) => help::run(&args, screen),
+    }
+}
+
+/// What the command line's own mistakes come to. Exit code 2 means differences here, so
+/// clap's is not used.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody is left to tell when neither stdout nor stderr can be written.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Ok.into(),
+        _ => Exit::Error.into(),
+    }
+}
+
+fn tell(failure: &Failure, screen: Screen) -> ExitCode {
+    aside(failure.text().trim_end());
+    if screen.is_json() {
+        // The text is on stderr already.
+        let _ = screen.result(&failure.json(), String::new);
+    }
+    failure.exit().into()
+}
+
+/// Logs to stderr; `MUSTER_LOG` overrides what the verb and `-v` choose.
+fn log(cli: &Cli) {
+    let level = match (cli.verbose, &cli.verb) {
+        (0, Verb::Server(_)) => LevelFilter::INFO,
+        (0, _) => LevelFilter::WARN,
+        (1, _) => LevelFilter::INFO,
+        (_, _) => LevelFilter::DEBUG,
+    };
+    logs::begin(level, cli.log_format);
+}
+
+/// The threads that this program needs cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[error("the program's threads cannot be started")]
+struct RuntimeError(#[source] std::io::Error);
+
+impl Told for RuntimeError {}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    built.map_err(|source| RuntimeError(source).into())
+}

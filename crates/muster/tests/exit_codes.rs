@@ -1,0 +1,139 @@
+//! OPS-1: exit codes say what happened: 0 same or done, 1 error, 2 differences, 3 some nodes
+//! failed, 4 unreachable, 5 refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+
+use cli::exit::Exit;
+use model::status::Word;
+use test_support::programs::repo::{
+    Control, app_module, code, err, fleet_yaml, muster, nodes_yaml, out, write,
+};
+
+fn repo() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: BTreeMap<String, String> = [("web-1.test".to_owned(), "1".to_owned())].into();
+    let files = [
+        ("fleet.yaml", fleet_yaml()),
+        ("modules/app/module.yaml", app_module("hello")),
+        ("nodes.yaml", nodes_yaml(&ids)),
+    ];
+    write(dir.path(), &files);
+    dir
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_of_a_change() {
+    let control = Control::start().await;
+    let (repo, operator) = (repo(), control.operator_file().display().to_string());
+    let run = async |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.extend(["--operator", &operator]);
+        muster(repo.path(), &all).await
+    };
+    let checked = muster(repo.path(), &["check"]).await;
+    assert_eq!((code(&checked), out(&checked).contains("1 named nodes")), (0, true));
+    assert_eq!(code(&run(&["diff"]).await), 2);
+    assert_eq!(code(&run(&["publish", "--dry-run"]).await), 2);
+    let unasked = run(&["publish"]).await;
+    assert_eq!(code(&unasked), 5);
+    assert!(err(&unasked).contains("say --yes"), "{}", err(&unasked));
+    assert_eq!(code(&run(&["publish", "--yes", "--ref", "first"]).await), 0);
+    assert_eq!(code(&run(&["diff"]).await), 0);
+    assert_eq!(code(&run(&["publish", "--dry-run"]).await), 0);
+    let status = run(&["status"]).await;
+    assert_eq!(code(&status), 0);
+    assert!(out(&status).contains("first"), "{}", out(&status));
+    let shown = run(&["release", "show", "--json"]).await;
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&json["seq"], &json["ref"]), (&1.into(), &"first".into()));
+    assert_eq!(code(&run(&["release", "show", "7"]).await), 1);
+    assert_eq!(code(&run(&["node", "show", "web-1.test"]).await), 1, "nobody enrolled it");
+    assert_eq!(code(&run(&["publish", "--beacon"]).await), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_repo_is_an_error_of_everything_that_reads_it() {
+    let control = Control::start().await;
+    let (repo, operator) = (repo(), control.operator_file().display().to_string());
+    write(
+        repo.path(),
+        &[("nodes.yaml", "nodes:\n  - match: [web-1.test]\n    roles: [nothing]\n".to_owned())],
+    );
+    let checked = muster(repo.path(), &["check"]).await;
+    assert_eq!(code(&checked), 1);
+    assert!(
+        out(&checked).contains("nodes.yaml:3:13  E040") && out(&checked).contains("1 mistake;"),
+        "{}",
+        out(&checked)
+    );
+    let json = muster(repo.path(), &["check", "--json"]).await;
+    let parsed: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(parsed["diagnostics"][0]["code"], "E040");
+    for verb in [&["diff"][..], &["publish", "--yes"], &["render", "web-1.test"]] {
+        let mut all = verb.to_vec();
+        all.extend(["--operator", &operator]);
+        let output = muster(repo.path(), &all).await;
+        assert_eq!(code(&output), 1, "{verb:?}");
+        assert!(err(&output).contains("E040"), "{verb:?}: {}", err(&output));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_answers() {
+    let control = Control::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut credentials: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(control.operator_file()).unwrap()).unwrap();
+    // Bound and dropped: nobody listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    credentials["url"] = format!("https://{free}").into();
+    std::fs::write(dir.path().join("operator.json"), credentials.to_string()).unwrap();
+    for verb in [&["status"][..], &["node", "list"], &["run", "list"], &["release", "list"]] {
+        let mut all = verb.to_vec();
+        all.extend(["--operator", "operator.json"]);
+        let output = muster(dir.path(), &all).await;
+        assert_eq!(code(&output), 4, "{verb:?}: {}", err(&output));
+        assert!(err(&output).contains("hint: is `muster server` running"), "{}", err(&output));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_release_key_is_refused() {
+    let control = Control::start().await;
+    let repo = repo();
+    let stranger = trust::SigningKey::from_seed(&[9; 32]);
+    std::fs::write(repo.path().join("other.key"), stranger.to_file().as_bytes()).unwrap();
+    let operator = control.operator_file().display().to_string();
+    let output =
+        muster(repo.path(), &["publish", "--yes", "--key", "other.key", "--operator", &operator]).await;
+    assert_eq!(code(&output), 5);
+    assert!(err(&output).contains("do not believe the release key"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_nodes_make_status_end_with_three() {
+    let control = Control::start().await;
+    let mut view = control.operator().await.status().await.unwrap();
+    assert_eq!(cli::status::exit(&view), Exit::Ok);
+    for (word, exit) in [
+        (Word::Converged, Exit::Ok),
+        (Word::Offline, Exit::Ok),
+        (Word::Failed, Exit::SomeFailed),
+        (Word::Degraded, Exit::SomeFailed),
+        (Word::Diverged, Exit::SomeFailed),
+    ] {
+        view.words = [(word, 1)].into();
+        assert_eq!(cli::status::exit(&view), exit, "{word}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_command_is_an_error_and_no_difference() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(code(&muster(dir.path(), &["publihs"]).await), 1);
+    assert_eq!(code(&muster(dir.path(), &["publish", "--nothing"]).await), 1);
+    assert_eq!(code(&muster(dir.path(), &["--version"]).await), 0);
+    assert_eq!(code(&muster(dir.path(), &["help", "publish"]).await), 0);
+}

@@ -1,0 +1,160 @@
+//! OPS-1: `muster help CODE` explains every code that an error, a diagnostic or a node's
+//! refusal can carry.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use backends::manifest::Problem;
+use model::condition::SyncCause;
+use model::selection::ProofError;
+use model::{Digest, Timestamp};
+use muster::help::{CONDITIONS, REFUSALS, explain};
+use test_support::programs::repo::{code, err, muster, out};
+use trust::Refusal;
+use trust::signed::VerifyError;
+use wire::Code;
+
+/// One of each; the match fails to compile when a new sort is added.
+fn refusals() -> Vec<Refusal> {
+    let all = vec![
+        Refusal::Header(VerifyError::Unsigned),
+        Refusal::Header(VerifyError::Untrusted),
+        Refusal::Beacon(String::new()),
+        Refusal::Requires { seq: 1, missing: String::new() },
+        Refusal::OtherFleet { theirs: "a".parse().unwrap(), ours: "b".parse().unwrap() },
+        Refusal::OtherChannel { header: "a".parse().unwrap(), entry: "b".parse().unwrap() },
+        Refusal::Older { offered: 1, accepted: 2 },
+        Refusal::TwoHeaders(1),
+        Refusal::Stale { seq: 1, signed: Timestamp(0), freshness_secs: 1 },
+        Refusal::FutureDated { seq: 1, created: Timestamp(0), now: Timestamp(0) },
+        Refusal::Proof(ProofError::WrongRoot),
+        Refusal::OtherRoot { got: Digest::ZERO, want: Digest::ZERO },
+        Refusal::Malformed(String::new()),
+    ];
+    for refusal in &all {
+        match refusal {
+            Refusal::Header(_)
+            | Refusal::Beacon(_)
+            | Refusal::Requires { .. }
+            | Refusal::OtherFleet { .. }
+            | Refusal::OtherChannel { .. } => {}
+            Refusal::Older { .. }
+            | Refusal::TwoHeaders(_)
+            | Refusal::Stale { .. }
+            | Refusal::FutureDated { .. } => {}
+            Refusal::Proof(_) | Refusal::OtherRoot { .. } | Refusal::Malformed(_) => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_code_is_explained() {
+    for code in Code::ALL {
+        let found = explain(code.as_str()).unwrap_or_else(|| panic!("{} is not explained", code.as_str()));
+        assert!(found.text.len() > 20, "{found:?}");
+    }
+    for refusal in refusals() {
+        let found = explain(refusal.code()).unwrap_or_else(|| panic!("{} is not explained", refusal.code()));
+        assert!(found.text.len() > 20, "{found:?}");
+    }
+    for known in resolve::codes::CODES {
+        assert_eq!(explain(known.code).unwrap().title, known.title);
+    }
+}
+
+/// What is wrong with a manifest: one of each; the match fails to compile when a new sort is added.
+fn mistakes() -> Vec<Problem> {
+    let text = String::new;
+    let all = vec![
+        Problem::NotText,
+        Problem::NotYaml(text()),
+        Problem::NotJson(text()),
+        Problem::NotPlain(text()),
+        Problem::NotMap,
+        Problem::NoKind,
+        Problem::NoName,
+        Problem::NotAText(""),
+        Problem::BadName { field: "", value: text(), why: "" },
+        Problem::Reserved(text()),
+        Problem::Duplicate(text()),
+        Problem::DuplicateObject(text()),
+        Problem::FileTooLarge,
+        Problem::TooLarge { size: 0 },
+        Problem::TooDeep,
+        Problem::TooManyValues,
+        Problem::TooManyDocuments,
+    ];
+    for problem in &all {
+        match problem {
+            Problem::NotText | Problem::NotYaml(_) | Problem::NotJson(_) | Problem::NotPlain(_) => {}
+            Problem::NotMap | Problem::NoKind | Problem::NoName | Problem::NotAText(_) => {}
+            Problem::BadName { .. } | Problem::Reserved(_) | Problem::Duplicate(_) => {}
+            Problem::DuplicateObject(_) | Problem::FileTooLarge | Problem::TooLarge { .. } => {}
+            Problem::TooDeep | Problem::TooManyValues | Problem::TooManyDocuments => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_reason_why_an_object_is_not_taken_is_explained() {
+    use sync::refusal;
+    let of_links = [
+        refusal::WRONG_SIDE,
+        refusal::KIND,
+        refusal::NO_UID,
+        refusal::TOO_LARGE,
+        refusal::DIGEST,
+        refusal::UID_TWICE,
+        refusal::TOO_MANY,
+        refusal::FAILS,
+        refusal::RECOVERY_FAILED,
+        refusal::BAD_NAME,
+    ];
+    // Those of the folder, and those of the command line itself.
+    let others = ["not-writable", "not-a-file", "no-name", "no-node", "not-json"];
+    let of_manifests = mistakes();
+    let all = of_links.into_iter().chain(others).chain(of_manifests.iter().map(Problem::code));
+    for code in all {
+        let found = explain(code).unwrap_or_else(|| panic!("{code} is not explained"));
+        assert!(found.text.len() > 20, "{found:?}");
+    }
+}
+
+#[test]
+fn no_refusal_is_explained_that_no_node_says() {
+    let said: Vec<&str> = refusals().iter().map(Refusal::code).collect();
+    for (code, ..) in REFUSALS {
+        assert!(said.contains(code), "{code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_says_it_and_names_the_nearest_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = muster(dir.path(), &["help", "e012"]).await;
+    assert_eq!(code(&known), 0);
+    assert!(out(&known).starts_with("E012  {{ in YAML\n"), "{}", out(&known));
+    for (topic, near) in [
+        ("token_usd", "did you mean `muster help token_used`?"),
+        ("E01", "`muster help E010` or "),
+        ("kind_not", "did you mean `muster help kind-not-allowed`?"),
+        ("zzzz", "`muster help` lists the verbs; codes stand in errors"),
+    ] {
+        let unknown = muster(dir.path(), &["help", topic]).await;
+        assert_eq!(code(&unknown), 1);
+        let said = err(&unknown);
+        assert!(said.starts_with(&format!("error: {topic:?} is no verb, no topic, and no code")), "{said}");
+        assert!(said.contains(near), "{said}");
+    }
+}
+
+#[test]
+fn every_reason_of_a_condition_is_explained() {
+    for reason in SyncCause::REASONS {
+        assert!(explain(reason).is_some_and(|found| !found.text.is_empty()), "{reason}");
+    }
+    for (code, ..) in CONDITIONS {
+        assert!(SyncCause::REASONS.contains(code), "{code} is no reason");
+    }
+}

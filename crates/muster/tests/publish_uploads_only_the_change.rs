@@ -1,0 +1,130 @@
+//! DLT-3, CFG-1: a publish sends what the control plane lacks and nothing else; a broken
+//! repo publishes nothing; two publishers do not overwrite one another.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+
+use cli::publish::PublishError;
+use test_support::programs::repo::{Control, app_module, changes, fleet_yaml, nodes_yaml, publish};
+
+const NODES: usize = 600;
+
+fn ids() -> BTreeMap<String, String> {
+    (0..NODES).map(|number| (format!("host-{number:04}.test"), format!("id-{number}"))).collect()
+}
+
+fn repo(ids: &BTreeMap<String, String>, greeting: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("fleet.yaml", fleet_yaml()),
+        ("modules/app/module.yaml", app_module(greeting)),
+        ("nodes.yaml", nodes_yaml(ids)),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_one_node_edit_sends_its_path_and_its_params() {
+    let control = Control::start().await;
+    let mut publisher = control.publisher().await;
+    let mut ids = ids();
+    let first = publish(&mut publisher, changes(&repo(&ids, "hello"))).await;
+    assert_eq!((first.seq, first.nodes, first.changed.nodes), (1, NODES, NODES));
+    // Params of each node, one module, one policy.
+    assert_eq!(first.contents, NODES + 2);
+    assert!(first.chunks > NODES, "a set for each node and the tries above: {}", first.chunks);
+
+    let again = publish(&mut publisher, changes(&[])).await;
+    assert!(again.unchanged);
+    assert_eq!((again.seq, again.chunks, again.contents, again.bytes), (1, 0, 0, 0));
+
+    ids.insert("host-0077.test".to_owned(), "edited".to_owned());
+    let edit = publish(&mut publisher, changes(&[("nodes.yaml", nodes_yaml(&ids))])).await;
+    assert_eq!((edit.seq, edit.changed.nodes), (2, 1));
+    assert_eq!(edit.contents, 1, "the node's params");
+    // The selection, three or four levels of its trie, the set.
+    assert!(edit.chunks <= 7, "{} chunks", edit.chunks);
+    assert!(edit.bytes < 16 * 1024, "{} bytes for one node of {NODES}", edit.bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_that_starts_anew_sends_as_little() {
+    let control = Control::start().await;
+    let mut ids = ids();
+    publish(&mut control.publisher().await, changes(&repo(&ids, "hello"))).await;
+    ids.insert("host-0001.test".to_owned(), "edited".to_owned());
+    ids.remove("host-0002.test");
+    ids.insert("new.test".to_owned(), "new".to_owned());
+    let edit = publish(&mut control.publisher().await, changes(&repo(&ids, "hello"))).await;
+    assert_eq!((edit.seq, edit.changed.nodes), (2, 3), "one edited, one gone, one new");
+    assert_eq!(edit.contents, 2);
+    assert!(edit.chunks <= 20, "{} chunks", edit.chunks);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_module_is_sent_once_however_many_nodes_use_it() {
+    let control = Control::start().await;
+    let mut publisher = control.publisher().await;
+    let ids = ids();
+    publish(&mut publisher, changes(&repo(&ids, "hello"))).await;
+    let edit = publish(&mut publisher, changes(&[("modules/app/module.yaml", app_module("good day"))])).await;
+    assert_eq!(edit.changed.nodes, NODES);
+    assert_eq!(edit.contents, 1, "the module");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_repo_publishes_nothing_and_the_repair_everything() {
+    let control = Control::start().await;
+    let mut publisher = control.publisher().await;
+    let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
+    publish(&mut publisher, changes(&repo(&ids, "hello"))).await;
+    let broken = vec![
+        ("modules/app/module.yaml", "resources:\n  - fill: /etc/x\n".to_owned()),
+        ("nodes.yaml", "nodes:\n  - match: [b.test]\n    roles: [nothing]\n".to_owned()),
+    ];
+    match publisher.take(changes(&broken)).map(|_| ()) {
+        Err(PublishError::Broken(broken)) => {
+            assert!(broken.diagnostics.len() >= 2, "all mistakes at once: {}", broken.text);
+            assert!(broken.text.contains("nodes.yaml:3:"), "{}", broken.text);
+        }
+        other => panic!("{other:?}"),
+    }
+    let head = control.operator().await.head().await.unwrap();
+    assert_eq!(head.seq, Some(1));
+    let repaired = vec![
+        ("modules/app/module.yaml", app_module("hello")),
+        ("nodes.yaml", nodes_yaml(&[("b.test".to_owned(), "1".to_owned())].into())),
+    ];
+    let edit = publish(&mut publisher, changes(&repaired)).await;
+    assert_eq!((edit.seq, edit.changed.nodes), (2, 2), "a.test went and b.test came");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_published_meanwhile_is_not_overwritten_but_followed() {
+    let control = Control::start().await;
+    let (mut one, mut other) = (control.publisher().await, control.publisher().await);
+    let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
+    assert_eq!(publish(&mut one, changes(&repo(&ids, "one"))).await.seq, 1);
+    assert_eq!(publish(&mut other, changes(&repo(&ids, "other"))).await.seq, 2);
+    let releases = control.operator().await.releases(10, None).await.unwrap();
+    assert_eq!(releases.iter().map(|release| release.seq).collect::<Vec<_>>(), [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_beacon_is_signed_for_what_is_published() {
+    let control = Control::start().await;
+    let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
+    publish(&mut control.publisher().await, changes(&repo(&ids, "hello"))).await;
+    let before = control.operator().await.status().await.unwrap().channels[0].signed_at;
+    let at = before.plus(std::time::Duration::from_millis(5));
+    let beacons = control.publisher().await.beacon(at).await.unwrap();
+    assert_eq!((beacons.len(), beacons[0].seq), (1, 1));
+    assert_eq!(control.operator().await.status().await.unwrap().channels[0].signed_at, at);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_nobody_believes_is_refused_before_anything_is_sent() {
+    let control = Control::start().await;
+    let stranger = trust::SigningKey::from_seed(&[7; 32]);
+    let refused = cli::publish::Publisher::connect(control.credentials.clone(), stranger).await;
+    assert!(matches!(refused.map(|_| ()), Err(PublishError::OtherKey(_))));
+}

@@ -1,0 +1,56 @@
+//! ENR-1, ENR-9: `muster token mint` needs two files and no network; what it mints holds, and
+//! what would not hold is not minted.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use test_support::programs::repo::{Control, code, err, muster, out};
+use trust::token::{self, KeySource};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_alone_is_on_standard_output_and_holds() {
+    let control = Control::start().await;
+    let trust = control.operator().await.head().await.unwrap().trust;
+    let Control { dir, running, .. } = control;
+    running.stop().await;
+    let output =
+        muster(dir.path(), &["token", "mint", "web-1.test", "--data", "data", "--ssh-host-key"]).await;
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    assert_eq!(text.lines().count(), 1);
+    let key = trust::SigningKey::from_seed(&[3; 32]).public();
+    let claims = token::verify(text.trim(), &trust.root, "web-1.test", &key, cli::clock::now()).unwrap();
+    assert_eq!((claims.key, claims.servers.len()), (KeySource::SshHost, 1));
+    assert_eq!(claims.trust, trust.digest().unwrap());
+    assert_eq!(claims.expires_at.since(claims.issued_at), Duration::from_secs(3600));
+    assert!(err(&output).contains("muster-agent join"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_without_a_key_lives_for_an_hour_at_most() {
+    let control = Control::start().await;
+    let mint = async |arguments: &[&str]| {
+        let mut all = vec!["token", "mint", "web-1.test", "--data", "data"];
+        all.extend(arguments);
+        muster(control.dir.path(), &all).await
+    };
+    let long = mint(&["--valid", "2h"]).await;
+    assert_eq!((code(&long), out(&long)), (1, String::new()));
+    assert!(err(&long).contains("name the key with --fingerprint"), "{}", err(&long));
+    let bound = trust::SigningKey::from_seed(&[3; 32]).public().fingerprint();
+    assert_eq!(code(&mint(&["--valid", "7d", "--fingerprint", &bound]).await), 0);
+    assert_eq!(code(&mint(&["--fingerprint", "SHA256:short"]).await), 1);
+    assert_eq!(code(&mint(&["--valid", "soon"]).await), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_keys_and_bad_names_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = muster(dir.path(), &["token", "mint", "web-1.test"]).await;
+    assert!(err(&none).contains("there is no root key at muster-data/root.key"), "{}", err(&none));
+    let control = Control::start().await;
+    let bad = muster(control.dir.path(), &["token", "mint", "Web 1", "--data", "data"]).await;
+    assert_eq!(code(&bad), 1);
+    assert!(err(&bad).contains("is not a hostname"), "{}", err(&bad));
+}

@@ -1,0 +1,229 @@
+//! The node's end of links in one process with a control plane's end in memory, over channels;
+//! and the same in a child that ends itself at a point of its disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::delegated::DelegationGate;
+use agent::events::{self, DaemonHandle, DaemonInbox};
+use agent::session::Signer;
+use agent::state::{Durable, StateDir};
+use agent::storage::Storage;
+use agent::sync::handler::AgentLinkHandler;
+use agent::sync::reconciler::{ObjectReconciler, ReconcilerSetup};
+use agent::sync::sets::Sets;
+use agent::sync::view::View;
+use agent::work::{self, WorkSetup};
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::replication::{Mode, SyncPolicy};
+use model::work::Delegation;
+use model::{Kind, ObjectKey, Timestamp};
+use spool::{Disk, FaultAction, Faults, Point};
+use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
+use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
+use sync::link::{Link, LinkConfig};
+use sync::{Frame, Role};
+use tokio::sync::mpsc;
+use trust::SigningKey;
+
+use crate::children::test_beside;
+use crate::wait::eventually;
+
+pub const POINT: &str = "MUSTER_TEST_KILL_AT";
+pub const DIR: &str = "MUSTER_TEST_DIR";
+/// What fails is tried again so soon, and shown when it fails again.
+const RETRY: Duration = Duration::from_millis(50);
+
+struct KillAt(u64);
+
+impl Faults for KillAt {
+    fn before(&self, point: Point<'_>) -> FaultAction {
+        if point.number == self.0 { FaultAction::Abort } else { FaultAction::Go }
+    }
+}
+
+/// The disk of a child that ends at the point that its parent named; `None` in a parent.
+pub fn doomed() -> Option<(Disk, PathBuf)> {
+    let point = std::env::var(POINT).ok()?.parse().unwrap();
+    let dir = PathBuf::from(std::env::var_os(DIR).unwrap());
+    Some((Disk::with_faults(Arc::new(KillAt(point))), dir))
+}
+
+/// Runs the test `child` of this file in a process of its own; true when it was killed.
+pub fn killed(dir: &Path, point: u64) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let output = test_beside("child").env(POINT, point.to_string()).env(DIR, dir).output().unwrap();
+    let killed = output.status.signal().is_some();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(killed || output.status.success(), "point {point}: {:?}\n{text}", output.status);
+    killed
+}
+
+/// A node without a daemon.
+pub struct Node {
+    pub durable: Arc<Durable>,
+    pub sets: Arc<Sets>,
+    pub reconciler: ObjectReconciler,
+    pub work: work::WorkHandle,
+    pub view: Arc<View>,
+    pub daemon: DaemonHandle,
+    pub inbox: DaemonInbox,
+    pub delegations: Arc<DelegationGate>,
+    policy: SyncPolicy,
+}
+
+pub fn policy(mode: Mode, folder: Option<&str>) -> SyncPolicy {
+    SyncPolicy {
+        mode,
+        kinds: vec!["Item".to_owned()],
+        folder: folder.map(str::to_owned),
+        mismatch: Default::default(),
+        max_delete_percent: 100,
+    }
+}
+
+pub fn open(dir: &Path, disk: Disk) -> Arc<Durable> {
+    StateDir::create(&dir.join("state")).unwrap();
+    Arc::new(StateDir::at(&dir.join("state"), disk).open().unwrap())
+}
+
+impl Node {
+    pub fn start(dir: &Path, disk: Disk, policy: SyncPolicy, delegations: Vec<Delegation>) -> Node {
+        let durable = open(dir, disk);
+        std::fs::create_dir_all(dir.join("root")).unwrap();
+        let root = dir.join("root").canonicalize().unwrap();
+        let options = host::Options { allow_exec: true, ..host::Options::default() };
+        let host = Arc::new(host::Host::open(&root, options).unwrap());
+        let key = Arc::new(SigningKey::from_seed(&[7; 32]));
+        let signer = Arc::new(Signer::new(key.public().node_id(), key));
+        let sets = Arc::new(Sets::open(durable.clone()).unwrap());
+        let view = Arc::new(View::default());
+        let (daemon, inbox) = events::channel();
+        let delegations = Arc::new(DelegationGate::new(delegations, Timestamp::default()));
+        let storage = Storage::start(durable.clone()).unwrap();
+        let work = work::start(WorkSetup {
+            storage,
+            sets: sets.clone(),
+            host,
+            signer,
+            view: view.clone(),
+            daemon: daemon.clone(),
+            delegations: delegations.clone(),
+        })
+        .unwrap();
+        let reconciler = ObjectReconciler::start(ReconcilerSetup {
+            durable: durable.clone(),
+            sets: sets.clone(),
+            actions: Arc::new(work.clone()),
+            view: view.clone(),
+            root,
+            policy: Some(policy.clone()),
+        })
+        .unwrap();
+        Node { durable, sets, reconciler, work, view, daemon, inbox, delegations, policy }
+    }
+
+    /// Links the node with a control plane's end.
+    pub async fn link(&self, principal: &Arc<MemoryLinkHandler>) -> Linked {
+        let mut rules = self.reconciler.rules();
+        let number = rules.wait_for(|rules| rules.number > 0).await.unwrap().number;
+        let handler = AgentLinkHandler::new(
+            self.sets.clone(),
+            self.reconciler.clone(),
+            self.view.clone(),
+            self.daemon.clone(),
+            number,
+        );
+        let (up, from_node) = mpsc::channel(4);
+        let (down, from_principal) = mpsc::channel(4);
+        let (node_orders, taken) = orders();
+        let link = |role: Role| {
+            let kinds = self.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+            let mut config = LinkConfig::new(role, self.policy.mode, "one", kinds);
+            config.max_delete_percent = 100;
+            config.limits.retry_first = RETRY;
+            config.limits.shown_after = 2;
+            Box::new(Link::new(config, Timestamp(0)))
+        };
+        let node = run_link(
+            link(Role::Agent),
+            Arc::new(handler),
+            ends(from_principal, up),
+            Vec::new(),
+            self.sets.watch(),
+            taken,
+        );
+        let (principal_orders, taken) = orders();
+        let (link, watch) = (link(Role::Principal), principal.watch());
+        let other = run_link(link, principal.clone(), ends(from_node, down), Vec::new(), watch, taken);
+        let tasks = vec![tokio::spawn(async { drop(node.await) }), tokio::spawn(async { drop(other.await) })];
+        Linked { node_orders, principal_orders, tasks }
+    }
+}
+
+/// Both ends of a link under way.
+pub struct Linked {
+    pub node_orders: LinkHandle,
+    pub principal_orders: LinkHandle,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Linked {
+    pub async fn end(self) {
+        let _ = self.node_orders.tell_in_turn(LinkCommand::Shutdown).await;
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+fn ends(reader: mpsc::Receiver<Vec<Frame>>, writer: mpsc::Sender<Vec<Frame>>) -> LinkTransport {
+    LinkTransport { reader: Some(Box::new(In(reader))), writer: Some(Box::new(Out(Some(writer)))) }
+}
+
+struct In(mpsc::Receiver<Vec<Frame>>);
+struct Out(Option<mpsc::Sender<Vec<Frame>>>);
+
+#[async_trait]
+impl FrameReader for In {
+    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
+        Ok(self.0.recv().await)
+    }
+}
+
+#[async_trait]
+impl FrameWriter for Out {
+    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
+        let gone = || TransportError::Broke("gone".to_owned());
+        self.0.as_ref().unwrap().send(frames).await.map_err(|_| gone())
+    }
+
+    async fn finish(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// A node whose state another one had, which has just ended.
+pub async fn restarted(dir: &Path, start: impl FnOnce() -> Node) -> Node {
+    let state = dir.join("state");
+    eventually("the state is free", || spool::StateLock::acquire(&state).is_ok()).await;
+    start()
+}
+
+pub fn item(name: &str) -> ObjectKey {
+    format!("Item/web/{name}").parse().unwrap()
+}
+
+pub fn manifest(name: &str, text: &str) -> Bytes {
+    let manifest = serde_json::json!({
+        "apiVersion": "test/v1", "kind": "Item",
+        "metadata": {"namespace": "web", "name": name}, "spec": {"text": text},
+    });
+    model::canonical::to_bytes(&manifest).unwrap().into()
+}
+
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}

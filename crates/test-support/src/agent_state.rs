@@ -1,0 +1,134 @@
+//! A joined host without a control plane: membership, an adopted set, its contents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use agent::identity::Membership;
+use agent::machine::Place;
+use agent::state::StateDir;
+use catalog::module::{Command, Declared, Module, Params, Resource};
+use lang::Value;
+use model::exchange::Signed;
+use model::object::ObjectKey;
+use model::policy::Policy;
+use model::{Digest, Kind, ObjectSet, Stub, Timestamp};
+use node::Adoption;
+use trust::token::KeySource;
+use trust::{Floor, SigningKey, Slots, TrustDocument};
+
+/// Where the host is, for every verb.
+pub fn place(state: &Path, root: &Path, allow_exec: bool) -> Place {
+    Place { state: Some(state.to_owned()), root: Some(root.to_owned()), allow_exec }
+}
+
+/// Records a membership of a fleet that is nowhere.
+pub fn join(state: &Path, root: &Path, allow_exec: bool) {
+    let key = SigningKey::from_seed(&[7; 32]).public();
+    let trust = TrustDocument {
+        fleet: "test-fleet".parse().unwrap(),
+        version: 1,
+        release: Slots::of(key),
+        root: Slots::of(key),
+    };
+    let membership = Membership {
+        node_id: key.node_id(),
+        hostname: "host.test".parse().unwrap(),
+        servers: vec!["https://127.0.0.1:1".parse().unwrap()],
+        ca_pem: String::new(),
+        cert_pem: String::new(),
+        trust,
+        key: KeySource::Own,
+        root: Some(root.to_owned()),
+        allow_exec,
+    };
+    std::fs::create_dir_all(root).unwrap();
+    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
+}
+
+/// Adopts a set of these modules as release `seq`, as if it had been verified.
+pub fn adopt(state: &Path, seq: u64, modules: Vec<Module>) {
+    let names = modules.iter().map(|module| module.name.clone()).collect();
+    let params = Params {
+        node: Declared { channel: "stable".to_owned(), ..Declared::default() },
+        modules: names,
+        ..Params::default()
+    };
+    let mut contents = vec![
+        (ObjectKey::of(Kind::PARAMS, "node"), model::canonical::to_bytes(&params).unwrap()),
+        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&Policy::default()).unwrap()),
+    ];
+    for module in modules {
+        let bytes = model::canonical::to_bytes(&module).unwrap();
+        contents.push((ObjectKey::of(Kind::MODULE, &module.name), bytes));
+    }
+    let objects: BTreeMap<ObjectKey, Stub> =
+        contents.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))).collect();
+    let set = ObjectSet::of(objects.clone());
+    let adoption = Adoption {
+        header: Signed { payload: "{}".to_owned(), signatures: Vec::new() },
+        digest: Digest::of(&seq.to_be_bytes()),
+        channel: "stable".parse().unwrap(),
+        seq,
+        root: set.root(),
+        objects,
+        floor: Floor { seq, ..Floor::default() },
+        adopted_at: Timestamp::from_secs(1_795_219_200),
+    };
+    let durable = StateDir::create(state).unwrap().open().unwrap();
+    for (_, bytes) in &contents {
+        durable.keep(bytes, Digest::of(bytes)).unwrap();
+    }
+    durable.adopt(&adoption).unwrap();
+}
+
+/// A module without anything.
+pub fn module(name: &str) -> Module {
+    Module {
+        name: name.to_owned(),
+        depends_on: BTreeSet::new(),
+        when: None,
+        params: BTreeMap::new(),
+        resources: Vec::new(),
+        handlers: Vec::new(),
+        verify: None,
+        observe: false,
+        templates: BTreeMap::new(),
+        files: BTreeMap::new(),
+        blobs: BTreeSet::new(),
+    }
+}
+
+/// A resource with these attributes.
+pub fn resource(kind: &str, name: &str, attributes: &[(&str, Value)]) -> Resource {
+    Resource {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        id: None,
+        when: None,
+        depends_on: Vec::new(),
+        before: Vec::new(),
+        notify: Vec::new(),
+        subscribes: Vec::new(),
+        observe: false,
+        on_remove: None,
+        sensitive: false,
+        ignore_failure: false,
+        timeout: None,
+        attributes: attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+    }
+}
+
+/// A file with this content.
+pub fn file(path: &str, content: &str) -> Resource {
+    resource("file", path, &[("content", content.into()), ("mode", "0644".into())])
+}
+
+/// A shell handler.
+pub fn handler(name: &str, script: &str) -> Resource {
+    resource("shell", name, &[("command", script.into())])
+}
+
+/// A verify command.
+pub fn verify(script: &str) -> Option<Command> {
+    Some(Command::Shell(script.to_owned()))
+}

@@ -1,0 +1,182 @@
+//! A node's end of links: stream requests over each transport, sets in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+use model::log::Cursor;
+use model::replication::{Mode, SyncPolicy};
+use model::{Kind, ObjectKey, Timestamp};
+use net::client::{Client, Http1};
+use streams::open::{OpenError, StreamDialer};
+use streams::sse::SseReader;
+use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
+use streams::{FrameReader, LinkCommand, MemoryLinkHandler};
+use sync::frame::{Capabilities, Hello};
+use sync::link::{Link, LinkConfig};
+use sync::{Frame, Role};
+use tokio::task::JoinHandle;
+use wire::batch::Batch;
+use wire::cloudevents::Origin;
+use wire::signature::{self, Target};
+
+use super::release::{Plan, make};
+use super::{Fleet, Member, now, number};
+
+/// The kinds that tests synchronize.
+pub const KINDS: [&str; 2] = ["Project", "Item"];
+
+/// A link that is running.
+pub struct Driven {
+    pub orders: LinkHandle,
+    pub ended: JoinHandle<Ended>,
+}
+
+impl Driven {
+    /// Ends the link in order.
+    pub async fn stop(self) -> Ended {
+        let _ = self.orders.tell_in_turn(LinkCommand::Shutdown).await;
+        self.ended.await.unwrap()
+    }
+
+    /// Ends it as a pulled plug does.
+    pub async fn cut(self) {
+        self.ended.abort();
+        let _ = self.ended.await;
+    }
+}
+
+/// What a release says of synchronization.
+pub fn policy(mode: Mode) -> (ObjectKey, Vec<u8>) {
+    let policy = SyncPolicy {
+        mode,
+        kinds: KINDS.iter().map(|kind| (*kind).to_owned()).collect(),
+        folder: None,
+        mismatch: Default::default(),
+        max_delete_percent: 25,
+    };
+    (ObjectKey::of(Kind::SYNC, "sync"), model::canonical::to_bytes(&policy).unwrap())
+}
+
+/// Publishes a release that gives these nodes a mode.
+pub async fn publish_mode(fleet: &Fleet, hostnames: &[&str], mode: Mode, seq: u64) {
+    let mut plan = Plan::new(&fleet.enroll_info().fleet, seq);
+    for hostname in hostnames {
+        plan = plan.node(hostname, &[policy(mode)]);
+    }
+    fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+}
+
+/// An end of the node's side, as its process sees it.
+pub fn config(mode: Mode, instance: &str) -> LinkConfig {
+    LinkConfig::new(Role::Agent, mode, instance, KINDS.iter().map(|kind| Kind::new(kind)).collect())
+}
+
+/// A handler of a node.
+pub fn handler(incarnation: &str) -> Arc<MemoryLinkHandler> {
+    Arc::new(MemoryLinkHandler::new(incarnation.parse().unwrap()))
+}
+
+/// The key of a test's object.
+pub fn item(name: &str) -> ObjectKey {
+    format!("Item/web/{name}").parse().unwrap()
+}
+
+/// Opens over gRPC.
+pub async fn grpc(member: &Member, client: &mut Client) -> Result<LinkTransport, OpenError> {
+    dialer(member, &link_name()).grpc(client).await
+}
+
+/// Opens over a WebSocket.
+pub async fn websocket(member: &Member) -> Result<LinkTransport, OpenError> {
+    let http1 = Http1::dial(&member.url, &member.tls).await?;
+    dialer(member, &link_name()).websocket(http1).await
+}
+
+/// Who opens a link.
+pub fn dialer<'a>(member: &'a Member, link: &'a str) -> StreamDialer<'a> {
+    StreamDialer { hostname: &member.hostname, version: "0.1.0", link }
+}
+
+/// A name that no other link has.
+pub fn link_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Drives a link in a task.
+pub fn running(config: LinkConfig, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> Driven {
+    let (sender, taken) = orders();
+    let link = Box::new(Link::new(config, Timestamp(0)));
+    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), handler.watch(), taken));
+    Driven { orders: sender, ended }
+}
+
+/// A running link over gRPC on a connection of its own.
+pub async fn linked(member: &Member, mode: Mode, instance: &str, handler: &Arc<MemoryLinkHandler>) -> Driven {
+    let ends = grpc(member, &mut member.dial().await).await.expect("the link is opened");
+    running(config(mode, instance), handler, ends)
+}
+
+/// A hello of a node, by hand.
+pub fn hello(mode: Mode, instance: &str) -> Hello {
+    Hello {
+        versions: sync::frame::VERSIONS,
+        capabilities: Capabilities::ALL,
+        role: Role::Agent,
+        mode,
+        instance: instance.to_owned(),
+        head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
+        have: None,
+        after: None,
+    }
+}
+
+/// A link over server-sent events, whose frames up are posted by hand.
+pub struct Sse {
+    reader: SseReader,
+    name: HeaderValue,
+    /// What came and was not asked for yet.
+    heard: Vec<Frame>,
+}
+
+impl Sse {
+    /// Opens it; the frames come down with no hello from here.
+    pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
+        let mut client = member.dial().await;
+        let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
+        let (reader, headers) = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
+        Ok(Sse { reader, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
+    }
+
+    /// Posts frames to it.
+    pub async fn post(&self, member: &Member, frames: Vec<Frame>) -> http::StatusCode {
+        post(member, Some(&self.name), frames).await.status()
+    }
+
+    /// Reads until such a frame came.
+    pub async fn hears(&mut self, wanted: impl Fn(&Frame) -> bool) -> Frame {
+        let heard = async {
+            loop {
+                if let Some(at) = self.heard.iter().position(&wanted) {
+                    return self.heard.remove(at);
+                }
+                self.heard.extend(self.reader.next().await.unwrap().expect("the link is open"));
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), heard).await.expect("the frame comes")
+    }
+}
+
+/// Posts frames to a link, or for a new one.
+pub async fn post(member: &Member, link: Option<&HeaderValue>, frames: Vec<Frame>) -> Response<Bytes> {
+    let mut origin = Origin::agent(&member.hostname, &link_name());
+    let body = wire::batch::encode(&mut origin, &Batch { frames, more: false }).unwrap();
+    let mut request = member.signed(http::Method::POST, wire::route::EVENTS, body);
+    if let Some(link) = link {
+        request.headers_mut().insert("muster-link", link.clone());
+    }
+    member.send(request).await
+}

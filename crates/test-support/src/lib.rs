@@ -1,0 +1,31 @@
+//! What integration tests share. Only development dependencies may name this crate, and a
+//! crate's unit tests may not use it: they would meet their own crate twice.
+//!
+//! ```text
+//! wait          poll a condition up to a deadline
+//! tls_server    a TLS server with a handler of the test, and node certificates
+//! fleet         a control plane in this process, operators, nodes that sign by hand
+//! agent_state   a joined host with adopted modules, without a control plane
+//! agent_links   an agent's end of links against a control plane's end in memory
+//! agent_pair    a control plane in this process and an agent process
+//! scripted      a control plane that answers what the test says
+//! programs      muster and muster-agent as processes, network namespaces, fleet repos
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a failure here is a failed test")]
+
+#[cfg(feature = "agent")]
+pub mod agent_links;
+#[cfg(feature = "agent")]
+pub mod agent_pair;
+#[cfg(feature = "agent")]
+pub mod agent_state;
+pub mod children;
+#[cfg(feature = "fleet")]
+pub mod fleet;
+#[cfg(feature = "programs")]
+pub mod programs;
+#[cfg(feature = "agent")]
+pub mod scripted;
+pub mod tls_server;
+pub mod wait;

@@ -1,0 +1,137 @@
+//! A control plane written by hand: the real CA, the real protocol, and whatever a test wants
+//! it to say.
+
+pub mod stage;
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use model::Hostname;
+use net::ServerUrl;
+use net::accept::Limits;
+use net::issue::{Ca, NodeRequest};
+use serde::Serialize;
+use trust::SigningKey;
+use wire::body::{JSON, MAX_ANSWER};
+use wire::problem::PROBLEM_JSON;
+
+use crate::children::program;
+use crate::tls_server::TlsServer;
+
+pub type Reply = Response<Full<Bytes>>;
+
+pub use crate::tls_server::now;
+
+/// A key that only this number has.
+pub fn key(number: u8) -> SigningKey {
+    SigningKey::from_seed(&[number; 32])
+}
+
+/// A server under a CA, with a handler of its test.
+pub struct Control {
+    server: TlsServer,
+}
+
+impl Control {
+    /// Serves on loopback under a new CA; the handler gets each request with its body
+    /// unpacked.
+    pub async fn start<H>(names: &[&str], handle: H) -> Control
+    where
+        H: Fn(&Parts, Bytes) -> Reply + Clone + Send + Sync + 'static,
+    {
+        let answer = move |request| answer(request, handle.clone());
+        Control { server: TlsServer::named(names, Limits::default(), false, answer).await }
+    }
+
+    /// Where nodes call: a port of this machine.
+    pub fn url(&self) -> ServerUrl {
+        format!("https://127.0.0.1:{}", self.server.address.port()).parse().unwrap()
+    }
+
+    /// The CA of the server and of its nodes.
+    pub fn ca(&self) -> &Ca {
+        &self.server.ca
+    }
+
+    /// The certificate of a node under this CA.
+    pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
+        let csr = net::issue::node_request(key, hostname).unwrap();
+        let id = key.public().node_id();
+        self.ca().issue_node(&NodeRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
+    }
+}
+
+async fn answer<H: Fn(&Parts, Bytes) -> Reply>(
+    request: Request<Incoming>,
+    handle: H,
+) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
+    let (parts, body) = request.into_parts();
+    // A stream's body has no end.
+    let streams = parts.uri.path() == wire::route::SUBSCRIBE;
+    let sent = match streams {
+        true => Bytes::new(),
+        false => body.collect().await.map(|body| body.to_bytes()).unwrap_or_default(),
+    };
+    let coding = parts.headers.get(header::CONTENT_ENCODING).map(|value| value.to_str().unwrap().to_owned());
+    // The digest is over the body as sent, which the extensions keep.
+    let plain = wire::body::unpack(sent.to_vec(), coding.as_deref(), MAX_ANSWER).unwrap();
+    let mut parts = parts;
+    parts.extensions.insert(AsSent(sent));
+    handle(&parts, plain.into()).map(BodyExt::boxed)
+}
+
+/// The body as it was sent.
+#[derive(Clone)]
+pub struct AsSent(pub Bytes);
+
+pub fn json<T: Serialize>(value: &T) -> Reply {
+    reply(StatusCode::OK, JSON, serde_json::to_vec(value).unwrap())
+}
+
+pub fn problem(problem: &wire::Problem) -> Reply {
+    let status = StatusCode::from_u16(problem.status).unwrap();
+    reply(status, PROBLEM_JSON, serde_json::to_vec(problem).unwrap())
+}
+
+pub fn reply(status: StatusCode, kind: &str, bytes: Vec<u8>) -> Reply {
+    Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, kind)
+        .body(Full::new(bytes.into()))
+        .unwrap()
+}
+
+/// The daemon as a process of its own; ended when it goes.
+pub struct Daemon(Child);
+
+impl Daemon {
+    pub fn start(state: &Path, root: &Path) -> Daemon {
+        let mut command = Command::new(program("muster-agent"));
+        command.arg("--state").arg(state).arg("--root").arg(root).arg("daemon");
+        command.env("MUSTER_LOG", "warn").stdout(Stdio::null());
+        Daemon(command.spawn().unwrap())
+    }
+
+    /// Makes it check in and converge at once.
+    pub fn nudge(&self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

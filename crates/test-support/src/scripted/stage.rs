@@ -1,0 +1,214 @@
+//! A control plane's part in a play: the offer that it makes, the contents that it serves, and
+//! what it is told.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use agent::identity::Membership;
+use agent::state::StateDir;
+use bytes::Bytes;
+use catalog::module::{Declared, FileRef, Params};
+use http::StatusCode;
+use http::request::Parts;
+use model::exchange::{Answer, CheckIn, Held, Offer, SetOffer};
+use model::log::{Cursor, Fact};
+use model::object::ObjectKey;
+use model::policy::Policy;
+use model::selection::Entry;
+use model::trie::Trie;
+use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
+use trust::token::KeySource;
+use trust::{Header, SigningKey, Slots, TrustDocument, signed};
+use wire::{Code, Problem, route};
+
+use crate::agent_state;
+
+use super::{Control, Reply, json, key, now, problem, reply};
+
+pub const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The most of a content in one response.
+pub const BLOB_PART: usize = 100_000;
+
+/// What becomes of a part of a content on its way out.
+pub type Spoil = fn(Vec<u8>) -> Vec<u8>;
+
+/// What the control plane says at the moment, and what it was told.
+#[derive(Default)]
+pub struct Play {
+    pub offer: Option<Offer>,
+    pub contents: BTreeMap<Digest, Vec<u8>>,
+    /// What becomes of a content on its way out.
+    pub spoil: Option<Spoil>,
+    pub blobs_asked: usize,
+    pub check_ins: usize,
+    /// When the node is to call again; a minute when it does not say.
+    pub next_checkin_secs: Option<u64>,
+    pub stream_requested: bool,
+    pub held: Option<Held>,
+    pub facts: BTreeMap<u64, Fact>,
+}
+
+#[derive(Clone, Default)]
+pub struct Stage(Arc<Mutex<Play>>);
+
+impl Stage {
+    pub fn answer(&self, parts: &Parts, body: &Bytes) -> Reply {
+        let mut play = self.0.lock().unwrap();
+        if parts.uri.path() == route::CHECKIN {
+            return play.check_in(serde_json::from_slice(body).unwrap());
+        }
+        let digest = parts.uri.path().rsplit('/').next().unwrap().parse().unwrap();
+        play.blobs_asked += 1;
+        let Some(bytes) = play.contents.get(&digest) else {
+            return problem(&Problem::new(Code::NotEntitled, "nothing"));
+        };
+        let range = parts.headers.get("range").unwrap().to_str().unwrap();
+        let from: usize = range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
+        let total = bytes.len();
+        let end = (from + BLOB_PART).min(total);
+        let part = bytes[from.min(total)..end].to_vec();
+        let part = play.spoil.map_or(part.clone(), |spoil| spoil(part));
+        let mut response = reply(StatusCode::PARTIAL_CONTENT, "application/octet-stream", part);
+        let range = format!("bytes {from}-{}/{total}", end.saturating_sub(1));
+        response.headers_mut().insert("content-range", range.parse().unwrap());
+        response
+    }
+
+    pub fn play(&self) -> MutexGuard<'_, Play> {
+        self.0.lock().unwrap()
+    }
+
+    /// The newest fact's number.
+    pub fn last(&self) -> u64 {
+        self.play().facts.keys().next_back().copied().unwrap_or(0)
+    }
+}
+
+impl Play {
+    fn check_in(&mut self, said: CheckIn) -> Reply {
+        self.check_ins += 1;
+        self.held = said.held;
+        let seq = said.facts.last().map(|fact| fact.seq);
+        self.facts.extend(said.facts.into_iter().map(|fact| (fact.seq, fact)));
+        json(&Answer {
+            next_checkin_secs: self.next_checkin_secs.unwrap_or(60),
+            acked: seq.map(|seq| Cursor { incarnation: said.incarnation, seq }),
+            offer: self.offer.clone().filter(|offer| {
+                self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
+            }),
+            push: None,
+            stream_requested: self.stream_requested,
+            want_traits: false,
+            want_seen: false,
+        })
+    }
+}
+
+/// What an offer is made from; an honest one unless something is twisted.
+#[derive(Clone)]
+pub struct Plan {
+    pub fleet: &'static str,
+    pub channel: &'static str,
+    pub label: Option<&'static str>,
+    pub seq: u64,
+    pub created: Timestamp,
+    pub motd: String,
+    pub blob: Option<Vec<u8>>,
+    pub signer: u8,
+}
+
+/// The release key's number; every other key is nobody's.
+pub const RELEASE: u8 = 2;
+
+pub fn plan(seq: u64, motd: &str) -> Plan {
+    let (motd, created) = (motd.to_owned(), now());
+    Plan { fleet: "test-1", channel: "stable", label: None, seq, created, motd, blob: None, signer: RELEASE }
+}
+
+pub struct Made {
+    pub offer: Offer,
+    pub contents: BTreeMap<Digest, Vec<u8>>,
+}
+
+pub fn make(plan: &Plan) -> Made {
+    let mut module = agent_state::module("base");
+    let motd = match &plan.blob {
+        None => agent_state::file("/etc/motd", &plan.motd),
+        Some(blob) => {
+            let (digest, size) = (Digest::of(blob), blob.len() as u64);
+            module.files.insert("files/motd".to_owned(), FileRef { digest, size });
+            module.blobs.insert(Digest::of(blob));
+            let source = [("source", "motd".into()), ("mode", "0644".into())];
+            agent_state::resource("file", "/etc/motd", &source)
+        }
+    };
+    module.resources.push(motd);
+    let params = Params {
+        node: Declared { channel: plan.channel.to_owned(), ..Declared::default() },
+        modules: vec!["base".to_owned()],
+        ..Params::default()
+    };
+    let objects = [
+        (ObjectKey::of(Kind::PARAMS, "node"), model::canonical::to_bytes(&params).unwrap()),
+        (ObjectKey::of(Kind::POLICY, "channel"), model::canonical::to_bytes(&Policy::default()).unwrap()),
+        (ObjectKey::of(Kind::MODULE, "base"), model::canonical::to_bytes(&module).unwrap()),
+    ];
+    let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
+    let entry = Entry { channel: plan.channel.parse().unwrap(), root: set.root() };
+    let stranger = Entry { root: Digest::of(b"another node's"), ..entry.clone() };
+    let leaves = [("web-1", &entry), ("web-2", &stranger)];
+    let leaves = leaves.map(|(name, entry)| Selection::leaf(&name.parse().unwrap(), entry));
+    let selection = Selection::new(Trie::build(leaves), Vec::new());
+    let header = Header {
+        fleet: plan.fleet.parse().unwrap(),
+        channel: plan.channel.parse().unwrap(),
+        seq: plan.seq,
+        label: plan.label.map(str::to_owned),
+        created: plan.created,
+        selection: selection.root().unwrap(),
+        freshness_secs: DAY.as_secs(),
+        fallbacks: Vec::new(),
+        requires: Vec::new(),
+    };
+    let delta = ObjectSet::new().delta_to(&set);
+    let texts = objects.iter().map(|(_, bytes)| String::from_utf8(bytes.clone()).unwrap());
+    let offer = Offer {
+        header: signed::sign(&header, &[&key(plan.signer)]).unwrap(),
+        beacon: None,
+        proof: selection.prove("web-1", None).unwrap(),
+        entry,
+        set: Some(SetOffer { base: None, delta, contents: texts.collect() }),
+    };
+    let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
+    Made { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
+}
+
+/// A host that joined this control plane, as `web-1`.
+pub fn join(control: &Control, state: &Path, root: &Path) {
+    let hostname: Hostname = "web-1".parse().unwrap();
+    let own = key(1);
+    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
+    let membership = Membership {
+        node_id: own.public().node_id(),
+        servers: vec![control.url()],
+        ca_pem: control.ca().cert_pem().to_owned(),
+        cert_pem: control.certificate(&own, &hostname),
+        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
+        hostname,
+        key: KeySource::Own,
+        root: Some(root.to_owned()),
+        allow_exec: false,
+    };
+    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
+    write_key(&state.join("identity.key"), &own);
+}
+
+fn write_key(path: &Path, key: &SigningKey) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all(key.to_file().as_bytes()).unwrap();
+}

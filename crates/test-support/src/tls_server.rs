@@ -1,0 +1,84 @@
+//! A TLS server on loopback with a handler of its test, and certificates for nodes under its CA.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use model::{Hostname, Timestamp};
+use net::ServerUrl;
+use net::accept::{Limits, serve};
+use net::issue::{Ca, NodeRequest, node_request};
+use net::tls::{self, ClientAuth, ClientKey};
+use rustls::ClientConfig;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use trust::SigningKey;
+
+/// A server that stops when it is dropped.
+pub struct TlsServer {
+    pub url: ServerUrl,
+    pub address: SocketAddr,
+    pub ca: Ca,
+    pub stop: watch::Sender<bool>,
+}
+
+/// What time it is.
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp(i64::try_from(since.as_millis()).unwrap())
+}
+
+impl TlsServer {
+    /// Serves with `handle`; HTTP/1.1 is offered as `http1` says.
+    pub async fn start<H, F, B>(limits: Limits, http1: bool, handle: H) -> TlsServer
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        TlsServer::named(&["127.0.0.1"], limits, http1, handle).await
+    }
+
+    /// The same, whose certificate has other names.
+    pub async fn named<H, F, B>(names: &[&str], limits: Limits, http1: bool, handle: H) -> TlsServer
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let at = now();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let (ca, _) = Ca::generate("test", at).unwrap();
+        let own = ca.issue_server(&names, [7; 16], at).unwrap();
+        let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
+        let mut config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();
+        if http1 {
+            config = tls::with_http1(&config);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("https://{address}").parse().unwrap();
+        let stop = watch::Sender::new(false);
+        let (tls, shutdown) = (watch::Sender::new(config), stop.subscribe());
+        tokio::spawn(async move { serve(listener, tls.subscribe(), limits, shutdown, handle).await });
+        TlsServer { url, address, ca, stop }
+    }
+
+    /// The TLS configuration of a node.
+    pub fn node(&self, node: u8) -> Arc<ClientConfig> {
+        let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
+        let request = NodeRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
+        let id = key.public().node_id();
+        let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], now()).unwrap();
+        tls::client(self.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap()
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
