@@ -164,7 +164,7 @@ pub struct Session {
     tls: Arc<ClientConfig>,
     signer: Arc<Signer>,
     /// Locked for moments only.
-    kept: Mutex<Kept>,
+    kept: Mutex<SharedConnection>,
     /// Held while a connection is dialled, so that calls share it. No request waits for it that
     /// has a connection.
     dialing: tokio::sync::Mutex<()>,
@@ -172,7 +172,7 @@ pub struct Session {
 
 /// The connection that calls share.
 #[derive(Default)]
-struct Kept {
+struct SharedConnection {
     /// The URL that is dialled next, or was dialled.
     at: usize,
     client: Option<Client>,
@@ -219,11 +219,11 @@ impl Session {
     }
 
     fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> Session {
-        let kept = Mutex::new(Kept { at, ..Kept::default() });
+        let kept = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
         Session { urls, tls, signer, kept, dialing: tokio::sync::Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SharedConnection> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,6 +27,7 @@ use server::api::{
 use store::{FactRecord, Release, RunRecord};
 use wire::body::{self, BodyError, GZIP, JSON};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
+use wire::percent::encode_component as escape;
 use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
@@ -355,18 +356,4 @@ impl Operator {
             Ok(_) | Err(_) => Err(CallError::Status { path, status }),
         }
     }
-}
-
-/// Escapes a text for a path or a query.
-fn escape(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~');
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if plain(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }

@@ -13,7 +13,7 @@ mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
 mod publish_uploads_only_the_change;
 mod reference_is_current;
+mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
 mod tokens_are_minted_offline;
 mod verbs_ask_a_control_plane;
-mod work_is_asked_for_exactly;

@@ -240,10 +240,10 @@ struct Peers(Mutex<HashMap<[u8; 32], usize>>);
 impl Peers {
     /// Counts a connection of a node in, until the place is dropped; `None` when the node
     /// has as many as it may. Other peers are not counted.
-    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<Place> {
+    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<PeerPermit> {
         let key = match peer.map(|peer| &peer.role) {
             Some(Role::Node { key, .. }) => *key,
-            Some(Role::Operator(_)) | None => return Some(Place { peers: self, key: None }),
+            Some(Role::Operator(_)) | None => return Some(PeerPermit { peers: self, key: None }),
         };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(key).or_default();
@@ -252,16 +252,16 @@ impl Peers {
         }
         *count += 1;
         drop(counts);
-        Some(Place { peers: self, key: Some(key) })
+        Some(PeerPermit { peers: self, key: Some(key) })
     }
 }
 
-struct Place {
+struct PeerPermit {
     peers: Arc<Peers>,
     key: Option<[u8; 32]>,
 }
 
-impl Drop for Place {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut counts = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -324,7 +324,7 @@ struct Met {
     connection: Connection,
     limits: Limits,
     shutdown: watch::Receiver<bool>,
-    _place: Place,
+    _place: PeerPermit,
     _slot: OwnedSemaphorePermit,
 }
 

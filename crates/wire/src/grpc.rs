@@ -14,7 +14,7 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::body::GZIP;
-use crate::{Code, Problem};
+use crate::{Code, Problem, percent};
 
 /// The content type that is written.
 pub const CONTENT: &str = "application/grpc+proto";
@@ -336,10 +336,10 @@ impl Status {
     pub fn read(headers: &HeaderMap) -> Option<Status> {
         let text = |name: HeaderName| headers.get(name)?.to_str().ok().filter(|t| t.len() <= 3 * MAX_MESSAGE);
         let code = text(STATUS)?.parse().map_or(StatusCode::UNKNOWN, StatusCode);
-        let message = text(MESSAGE).map(percent_decoded).unwrap_or_default();
-        let problem = text(PROBLEM).map(percent_decoded);
+        let message = text(MESSAGE).map(percent::decode).unwrap_or_default();
+        let problem = text(PROBLEM).map(percent::decode);
         let problem = problem.and_then(|json| serde_json::from_str(&json).ok()).map(Box::new);
-        Some(Status { code, message, reason: text(CODE).map(percent_decoded), problem })
+        Some(Status { code, message, reason: text(CODE).map(percent::decode), problem })
     }
 }
 
@@ -351,32 +351,7 @@ impl fmt::Display for Status {
 
 /// Percent-encoding as gRPC has it: printable ASCII but the percent sign stays.
 fn percent_encoded(text: &str) -> String {
-    use fmt::Write;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            out.push(char::from(byte));
-        } else {
-            // Writing into a string does not fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
-/// What is wrongly encoded stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let hex = (*byte == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        let decoded =
-            hex.filter(|hex| !hex.starts_with('+')).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        out.push(decoded.unwrap_or(*byte));
-        at += if decoded.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent::encode(text, |byte| matches!(byte, b' '..=b'~') && byte != b'%')
 }
 
 /// What the headers of a request or response say.

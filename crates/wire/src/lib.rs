@@ -11,6 +11,7 @@ pub mod enroll;
 mod generated;
 pub mod grpc;
 pub mod headers;
+pub mod percent;
 pub mod problem;
 pub mod route;
 pub mod rpc;

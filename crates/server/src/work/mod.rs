@@ -71,7 +71,7 @@ pub(crate) struct News {
 
 /// What came of telling a task something.
 #[derive(PartialEq, Eq)]
-enum Told {
+enum Delivery {
     /// It knows, or will look.
     Heard,
     /// It is over.
@@ -81,15 +81,15 @@ enum Told {
 impl OpenTask {
     /// Tells the task something without ever waiting for it: one that cannot save must not hold
     /// up those who speak to it.
-    fn tell(&self, input: Input) -> Told {
+    fn tell(&self, input: Input) -> Delivery {
         match self.inputs.try_send(input) {
-            Ok(()) => Told::Heard,
+            Ok(()) => Delivery::Heard,
             Err(TrySendError::Full(_)) => {
                 self.missed.store(true, Ordering::Release);
                 self.wake.notify_one();
-                Told::Heard
+                Delivery::Heard
             }
-            Err(TrySendError::Closed(_)) => Told::Over,
+            Err(TrySendError::Closed(_)) => Delivery::Over,
         }
     }
 }
@@ -240,7 +240,7 @@ impl Orchestrator {
         if let Some(open) = self.get(task) {
             match input(node, &action.event) {
                 Some(input) => {
-                    if open.tell(input) == Told::Heard {
+                    if open.tell(input) == Delivery::Heard {
                         return;
                     }
                 }
