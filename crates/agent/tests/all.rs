@@ -7,6 +7,8 @@ mod a_slow_disk_delays_no_check_in;
 mod actions_run_at_most_once;
 mod an_autonomous_folder_goes_up;
 mod duplicate_agents_are_refused;
+mod durable_formats_are_kept;
+mod earlier_state_is_set_aside;
 mod killed_at_every_point;
 mod malicious_control_plane;
 mod managed_folder_follows_the_control_plane;

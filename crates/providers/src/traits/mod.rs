@@ -17,9 +17,9 @@ use host::Host;
 use lang::Value;
 use model::Timestamp;
 
-/// Traits that change by themselves. They are not compared and not sent on their own
+/// Traits that change by themselves, by group and name. They are not compared and not sent on their own
 /// account: only other changes make traits travel.
-pub const VOLATILE: &[&str] = &["uptime.seconds"];
+pub const VOLATILE: &[[&str; 2]] = &[["uptime", "seconds"]];
 /// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The stack of a collector's thread, in bytes.
@@ -55,12 +55,11 @@ pub fn collect(host: &Arc<Host>, options: &Options, now: Timestamp) -> Collected
 /// The traits without the [`VOLATILE`] ones: what is compared and hashed.
 pub fn stable(traits: &Value) -> Value {
     let mut traits = traits.clone();
-    for path in VOLATILE {
-        let Some((group, name)) = path.split_once('.') else { continue };
+    for [group, name] in VOLATILE {
         if let Value::Map(groups) = &mut traits
-            && let Some(Value::Map(group)) = groups.get_mut(group)
+            && let Some(Value::Map(group)) = groups.get_mut(*group)
         {
-            group.remove(name);
+            group.remove(*name);
         }
     }
     traits
