@@ -103,6 +103,9 @@ pub enum StateError {
     /// The storage thread ended in the middle of it.
     #[error("the storage thread has ended; restart the agent")]
     StorageEnded,
+    /// What was to be appended with other facts was not.
+    #[error("cannot append to the log: {0}")]
+    Append(String),
 }
 
 /// Where the log of facts stands.
@@ -380,12 +383,20 @@ impl Durable {
         Ok(())
     }
 
-    /// Appends facts, all or none, with one sync; durable when it returns.
+    /// Appends facts with one sync; durable when it returns. Says of each what became of it: a
+    /// fact for which the log has no room keeps no other out.
     ///
     /// # Errors
-    /// When the log is full or cannot be written.
-    pub fn append_all(&self, bodies: Vec<FactBody>, at: Timestamp) -> Result<(), StateError> {
-        locked(&self.log).append_many(bodies, at).map(drop).map_err(spool("append to the log"))
+    /// When the log cannot be written; nothing was appended then.
+    pub fn append_all(
+        &self,
+        bodies: Vec<FactBody>,
+        at: Timestamp,
+    ) -> Result<Vec<Result<(), StateError>>, StateError> {
+        let mut log = locked(&self.log);
+        let staged = bodies.into_iter().map(|body| log.stage(vec![body], at));
+        let staged = staged.map(|staged| staged.map(drop).map_err(spool("append to the log"))).collect();
+        log.commit().map(|()| staged).map_err(spool("append to the log"))
     }
 
     /// Facts that wait, from the first.

@@ -289,7 +289,7 @@ class Link:
         raise AssertionError(f"the stream ended: {self.frames.code()} {self.frames.details()}")
 
     def hello(self, mode, versions, capabilities, have=None):
-        head = {"incarnation": "n0123456789abcdef", REVISION: 0}
+        head = {"incarnation": "n0123456789abcdef", "seq": 0, "revision": 0}
         hello = {"versions": versions, "capabilities": capabilities, "role": "agent", "mode": mode}
         hello |= {"instance": f"python-{os.getpid()}", "head": head}
         self.send("hello", hello | ({"have": have} if have else {}))
@@ -302,7 +302,6 @@ class Link:
 
 
 CHANGES = ("create", "spec-update", "delete")
-REVISION = "seq"
 
 
 def take(objects, attributes, content):
@@ -323,11 +322,9 @@ def subscribe(node, types, metadata, channel, mode, kind):
     versions = [spoken.lowest, spoken.highest]
     resync = next(name for name in spoken.capabilities if name in ("walk", "trie-resync"))
     link, objects, last = Link(channel, types, node.hostname, metadata, 1), {}, 0
-    global REVISION
+    link.hello(mode, versions, [resync])
     _, _, theirs = link.next("hello")
     head = json.loads(theirs)["head"]
-    REVISION = "revision" if "revision" in head else "seq"
-    link.hello(mode, versions, [resync])
     while True:
         name, attributes, content = link.next(*CHANGES, "mark", "checkpoint")
         if name in CHANGES:
@@ -339,17 +336,15 @@ def subscribe(node, types, metadata, channel, mode, kind):
             break
     link.end()
     assert all(key[0] == kind for key in objects), objects.keys()
-    return objects, versions, resync
+    return objects, head, versions, resync
 
 
 def resync(node, types, metadata, channel, mode, known):
     """Claims to be at the head with one object less, and finds what is missing by the hashes."""
-    objects, versions, capability = known
+    objects, cursor, versions, capability = known
     missing = sorted(objects)[0]
     held = {key: value for key, value in objects.items() if key != missing}
     link = Link(channel, types, node.hostname, metadata, 2)
-    _, _, theirs = link.next("hello")
-    cursor = json.loads(theirs)["head"]
     link.hello(mode, versions, [capability], have={"cursor": cursor, "root": set_root(held).hex()})
     _, attributes, _ = link.next("mark", "checkpoint")
     assert attributes["root"] != set_root(held).hex(), "the sets differ"
@@ -366,7 +361,8 @@ def resync(node, types, metadata, channel, mode, known):
                 return answer
             take(held, attributes, content)
 
-    for section in question("sections")["sections"]:
+    snapshot = question("sections")
+    for section in snapshot["sections"]:
         key = {"kind": section["kind"], "namespace": section["namespace"]}
         paths = [""]
         while paths:
@@ -383,7 +379,7 @@ def resync(node, types, metadata, channel, mode, known):
                             lacks.append("/".join(here))
                     if lacks:
                         assert question("objects", keys=lacks)["count"] == len(lacks)
-    link.send(said, {asked: "done"})
+    link.send(said, {asked: "done", "from": snapshot["cursor"]})
     assert set_root(held) == set_root(objects), "the sets are equal again"
     link.end()
 
