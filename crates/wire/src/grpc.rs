@@ -339,7 +339,7 @@ impl Status {
         let message = text(MESSAGE).map(percent::decode).unwrap_or_default();
         let problem = text(PROBLEM).map(percent::decode);
         let problem = problem.and_then(|json| serde_json::from_str(&json).ok()).map(Box::new);
-        Some(Status { code, message, reason: text(CODE).map(percent_decoded), problem })
+        Some(Status { code, message, reason: text(CODE).map(percent::decode), problem })
     }
 }
 
