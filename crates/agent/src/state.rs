@@ -31,6 +31,7 @@ use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
+use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
 
 use crate::identity::Membership;
@@ -83,6 +84,23 @@ pub enum StateError {
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),
+    /// The storage thread cannot be started.
+    #[error("the storage thread cannot be started")]
+    Thread(#[source] io::Error),
+    /// The storage thread ended in the middle of it.
+    #[error("the storage thread has ended; restart the agent")]
+    StorageEnded,
+}
+
+/// Where the log of facts stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCursors {
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Everything up to this number was acknowledged.
+    pub acked: u64,
+    /// The number of the newest fact.
+    pub last: u64,
 }
 
 fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
@@ -301,33 +319,39 @@ impl Durable {
         Ledger { entries: locked(&self.ledger).entries().clone() }
     }
 
-    /// Makes a run's record durable. Records of jobs beside each other may come out of
-    /// order; an older `pending` is not written over a newer one.
+    /// Makes records of a run durable, with one sync of each file. Records of jobs beside each
+    /// other may come out of order; an older `pending` is not written over a newer one.
     ///
     /// # Errors
-    /// When it cannot be written; the host must not be touched then.
-    pub fn persist(&self, record: &Record) -> Result<(), StateError> {
-        let put = record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone())));
-        let batch: Vec<_> = put.chain(record.remove.iter().map(|id| (id.clone(), None))).collect();
+    /// When they cannot be written; the host must not be touched then.
+    pub fn persist(&self, records: &[Record]) -> Result<(), StateError> {
+        let mut batch = Vec::new();
+        for record in records {
+            batch.extend(record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone()))));
+            batch.extend(record.remove.iter().map(|id| (id.clone(), None)));
+        }
         if !batch.is_empty() {
             locked(&self.ledger).apply(batch).map_err(spool("record in the ledger"))?;
         }
-        let Some(pending) = &record.pending else { return Ok(()) };
+        let owed = records.iter().filter_map(|record| Some((record.generation, record.pending.as_ref()?)));
+        let Some((generation, pending)) = owed.max_by_key(|(generation, _)| *generation) else {
+            return Ok(());
+        };
         let mut written = locked(&self.written);
-        if record.generation < *written {
+        if generation < *written {
             return Ok(());
         }
         self.pending.store(pending).map_err(spool("record what is owed"))?;
-        *written = record.generation;
+        *written = generation;
         Ok(())
     }
 
-    /// Appends a fact; durable when it returns.
+    /// Appends facts, all or none, with one sync; durable when it returns.
     ///
     /// # Errors
     /// When the log is full or cannot be written.
-    pub fn append(&self, body: FactBody, at: Timestamp) -> Result<(), StateError> {
-        locked(&self.log).append(body, at).map(drop).map_err(spool("append to the log"))
+    pub fn append_all(&self, bodies: Vec<FactBody>, at: Timestamp) -> Result<(), StateError> {
+        locked(&self.log).append_many(bodies, at).map(drop).map_err(spool("append to the log"))
     }
 
     /// Facts that wait, from the first.
@@ -344,27 +368,35 @@ impl Durable {
         log.last().saturating_sub(log.acked())
     }
 
+    /// Where the log of facts stands.
+    pub fn log_cursors(&self) -> LogCursors {
+        let log = locked(&self.log);
+        LogCursors { incarnation: log.incarnation().clone(), acked: log.acked(), last: log.last() }
+    }
+
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
     ///
-    /// A cursor behind what was acknowledged before is of a control plane restored from an
-    /// old backup: it would wait for ever for facts that are gone here. What is left begins
-    /// anew, in another incarnation of the log.
+    /// `acked_before`: how far facts were acknowledged when those were sent that the cursor
+    /// answers. A cursor behind that is of a control plane restored from an old backup: it would
+    /// wait for ever for facts that are gone here. What is left begins anew, in another
+    /// incarnation of the log. A cursor that is behind only what was acknowledged meanwhile
+    /// was overtaken by a later one, and says nothing.
     ///
     /// # Errors
     /// When that cannot be recorded; they are sent again then.
-    pub fn ack(&self, cursor: &Cursor) -> Result<bool, StateError> {
+    pub fn ack(&self, cursor: &Cursor, acked_before: u64) -> Result<bool, StateError> {
         let mut log = locked(&self.log);
         if *log.incarnation() != cursor.incarnation {
             return Ok(log.last() > log.acked());
         }
-        if cursor.seq < log.acked() || cursor.seq > log.last() {
+        if cursor.seq < acked_before || cursor.seq > log.last() {
             log.begin_anew(&fresh_incarnation()?).map_err(spool("begin the log anew"))?;
             locked(&self.repairs)
                 .push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());
             return Ok(log.last() > 0);
         }
         log.ack(cursor.seq).map_err(spool("trim the log"))?;
-        Ok(log.last() > cursor.seq)
+        Ok(log.last() > log.acked())
     }
 
     /// The bytes of a content, verified.
@@ -379,6 +411,17 @@ impl Durable {
     /// The contents.
     pub fn contents(&self) -> &BlobStore {
         &self.contents
+    }
+
+    /// Begins to fetch a content, or goes on with it; `None` when it is here.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn partial_content(&self, digest: &Digest) -> Result<Option<Partial>, StateError> {
+        if self.contents.has(digest) {
+            return Ok(None);
+        }
+        self.contents.partial(digest).map(Some).map_err(spool("keep a content"))
     }
 
     /// Keeps bytes under the digest that they must have.

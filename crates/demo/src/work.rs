@@ -9,7 +9,6 @@ use server::api::work::{NewTask, TaskNodeView, TaskView};
 
 use crate::steps::{Demo, NODES, StepError};
 use cli::operator::Operator;
-use cli::query;
 use cli::screen::Screen;
 use cli::task::{self, Lines};
 
@@ -57,13 +56,13 @@ impl Demo<'_> {
         let work = Work::Query { what: "traits".to_owned(), path: None };
         let began = Instant::now();
         let (task, nodes) = self.work(operator, step, "**", work).await?;
-        let answers = query::answers(&task.id, &nodes, Some(TRAIT));
+        let answers = task::answers(&task.id, &nodes, Some(TRAIT));
         if answers.asked != NODES.len() || answers.answers.iter().any(|same| same.answer.is_null()) {
-            let so_far = query::text(&answers, Screen::of_process(false));
+            let so_far = task::answers_text(&answers, Screen::of_process(false));
             return Err(StepError::NotSeen { step: step.to_owned(), so_far });
         }
         let took = began.elapsed();
-        let text = query::text(&answers, Screen::of_process(false));
+        let text = task::answers_text(&answers, Screen::of_process(false));
         self.shown(&format!("muster query '**' traits {TRAIT}"), &text)?;
         Ok(self.board.done(step, took)?)
     }

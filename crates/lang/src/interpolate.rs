@@ -1,14 +1,14 @@
 //! [`Text`]: a text with `${{ expression }}` in it.
 
 use crate::expr::{EvalError, Expr, Lexer, MAX_SOURCE, ParseError, Tok};
+pub use crate::value::MAX_RESULT;
+use crate::value::append;
 use crate::{Scope, Value};
 
 /// The longest text that may hold expressions, in bytes (a whole inline file).
 pub const MAX_TEXT: usize = 1024 * 1024;
 /// The most expressions in one text.
 const MAX_EXPRS: usize = 1000;
-/// The longest result, in bytes.
-pub const MAX_RESULT: usize = 4 * 1024 * 1024;
 
 /// A text such as `port ${{ params.port }}`. A lone expression keeps its type; `$${{`
 /// stands for a literal `${{`.
@@ -96,22 +96,6 @@ impl Text {
         }
         Ok(Value::Str(out))
     }
-}
-
-/// Puts a value into text as `${{ }}` among other text and `{{ }}` in templates do.
-pub(crate) fn append(out: &mut String, value: &Value) -> Result<(), String> {
-    match value {
-        Value::Str(text) => out.push_str(text),
-        Value::Bool(_) | Value::Int(_) => out.push_str(&value.to_string()),
-        Value::List(_) => return Err("a list cannot stand in text; write `|join(\", \")`".into()),
-        Value::Map(_) => {
-            return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into());
-        }
-    }
-    if out.len() > MAX_RESULT {
-        return Err(format!("the text grows beyond {MAX_RESULT} bytes"));
-    }
-    Ok(())
 }
 
 /// The offset of the `}}` that closes an expression: braces of map literals and braces in

@@ -106,7 +106,9 @@ fn subscribe(body: Incoming, decoder: Decoder, gzip: bool) -> Pieces {
         let mut out = Vec::new();
         while let Some(message) = decoder.next().unwrap() {
             let answer = match protobuf::decode(&message, Some("web-1"), MAX_UP) {
-                Ok(Frame::Ping(ping)) => Frame::Pong(ping),
+                Ok(Frame::Ping(ping)) => {
+                    Frame::Pong(sync::frame::Pong { number: ping.number, head: ping.head })
+                }
                 Ok(other) => other,
                 Err(error) => {
                     let last = BodyFrame::trailers(Status::of(error.into()).headers());

@@ -2,11 +2,9 @@
 //! nesting, exploding regular expressions, endless templates and expressions, binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{fleet_with, with};
+use crate::common::{fleet_with, with};
 use resolve::{MAX_FILE, Tree, check, render};
 
 /// The codes of what is found, quickly.

@@ -105,14 +105,15 @@ async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result
         }
         Access::Stream => {
             let caller = Caller::of(plane, &connection)?;
-            caller.authenticate_opening(plane, &request, &matched, &connection.binding)?;
+            caller.is_meant(&matched)?;
             open(plane, caller, connection, request, &matched).await
         }
         Access::Node => exchange(plane, connection, request, &matched).await,
     }
 }
 
-/// Opens a link.
+/// Opens a link. On a stream of two ways the TLS session says whose it is; server-sent events
+/// are the answer to one request, and that is signed (IDN-4).
 async fn open(
     plane: &Arc<ControlPlane>,
     caller: Caller,
@@ -123,7 +124,11 @@ async fn open(
     checkin::ready(plane)?;
     match (matched.route.path, connection.http1) {
         (route::STREAM, true) => streams::websocket(plane, caller, connection, request),
-        (route::STREAM, false) => streams::sse(plane, caller, connection, &request),
+        (route::STREAM, false) => {
+            let (head, _) = request.into_parts();
+            caller.authenticate(plane, &head, matched, &[])?;
+            streams::sse(plane, caller, connection, &head)
+        }
         (route::SUBSCRIBE, _) => streams::subscribe(plane, caller, connection, request),
         _ => streams::push(plane, caller, connection, request).await,
     }

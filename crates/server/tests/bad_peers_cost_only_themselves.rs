@@ -10,14 +10,11 @@ use model::log::Cursor;
 use model::replication::Mode;
 use model::{Digest, Stub};
 use streams::LinkCommand;
-use streams::open::OpenError;
 use streams::task::{LinkTransport, orders, run_link};
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
 use sync::link::Link;
 use sync::{Frame, Role};
-use test_support::fleet::link::{
-    config, grpc, handler, item, link_name, linked, opener, publish_mode, running,
-};
+use test_support::fleet::link::{config, grpc, handler, item, linked, publish_mode, running};
 use test_support::fleet::{Fleet, Member, now};
 use test_support::wait::eventually;
 
@@ -31,13 +28,14 @@ async fn fleet(mode: Mode) -> (Fleet, Member) {
 
 fn hello(mode: Mode, instance: &str) -> Hello {
     Hello {
-        versions: (1, 1),
+        versions: sync::frame::VERSIONS,
         capabilities: Capabilities::ALL,
         role: Role::Agent,
         mode,
         instance: instance.to_owned(),
         head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
         have: None,
+        after: None,
     }
 }
 
@@ -199,21 +197,6 @@ async fn the_same_agent_takes_its_own_place_at_once() {
     assert!(ended.message.contains("replaced"), "{ended:?}");
     eventually("the second link is up", || !again.seen().borrow().eq(&0)).await;
     new.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_opening_counts_on_its_own_session_only() {
-    let (_fleet, node) = fleet(Mode::Managed).await;
-    // Signed for one connection, sent over another.
-    let name = link_name();
-    let opener = opener(&node, &name);
-    let mut one = node.dial().await;
-    opener.grpc(&mut one).await.expect("it counts where it belongs");
-    let mut two = node.dial().await;
-    match opener.grpc(&mut two).await {
-        Err(OpenError::Refused(problem)) => assert_eq!(problem.code, "replayed", "{problem}"),
-        other => panic!("not refused: {:?}", other.map(|_| ())),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

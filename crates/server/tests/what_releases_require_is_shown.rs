@@ -1,5 +1,6 @@
 //! ROL-4: a node that lacks what a release requires is shown with the reason and the way out, and
 //! a release that the control plane itself cannot serve is refused at the door.
+
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use model::exchange::CheckIn;

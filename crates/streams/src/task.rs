@@ -28,7 +28,7 @@ pub use crate::command::{
 };
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
-use crate::weight::{FRAME, run_of, weight};
+use crate::weight::{FRAME, weight};
 
 /// Frames are given to a transport in groups of about so many bytes.
 const GROUP: usize = 64 * 1024;
@@ -169,8 +169,6 @@ struct LinkTask<S> {
     control: VecDeque<Frame>,
     data: VecDeque<Frame>,
     queued: usize,
-    /// The newest run of events in the queue.
-    run: u64,
     /// Loads that wait until less is queued.
     loads: VecDeque<(u64, Vec<(ObjectKey, u64)>)>,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -200,7 +198,6 @@ impl<S: LinkHandler> LinkTask<S> {
             control: VecDeque::new(),
             data: VecDeque::new(),
             queued: 0,
-            run: 0,
             loads: VecDeque::new(),
             jobs: FuturesUnordered::new(),
             received: 0,
@@ -388,7 +385,6 @@ impl<S: LinkHandler> LinkTask<S> {
         let handler = self.handler.clone();
         match output {
             Output::Send(frame) => {
-                self.drop_older_runs(&frame);
                 self.queued += weight(&frame);
                 let queue = if may_overtake(&frame) { &mut self.control } else { &mut self.data };
                 // An acknowledgement is cumulative: the newest says all.
@@ -433,21 +429,6 @@ impl<S: LinkHandler> LinkTask<S> {
 
     fn job(&mut self, job: impl Future<Output = Input> + Send + 'static) {
         self.jobs.push(Box::pin(async move { Done::Input(job.await) }));
-    }
-
-    /// With the first word of a new run, what still waits of older ones is of no use: it is
-    /// said again.
-    fn drop_older_runs(&mut self, frame: &Frame) {
-        let Some(run) = run_of(frame).filter(|run| *run > self.run) else { return };
-        self.run = run;
-        let queued = &mut self.queued;
-        self.data.retain(|frame| {
-            let keep = run_of(frame).is_none_or(|of| of >= run);
-            if !keep {
-                *queued -= weight(frame);
-            }
-            keep
-        });
     }
 
     /// Gives the transport the next group, if it is free.

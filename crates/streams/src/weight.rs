@@ -1,19 +1,10 @@
-//! About how many bytes frames take while they wait, and which of them wait in vain.
+//! About how many bytes frames take while they wait.
 
 use sync::Frame;
-use sync::frame::{Op, RUN};
+use sync::frame::Op;
 
 /// What a frame weighs besides its content, in bytes, in these bounds.
 pub(crate) const FRAME: usize = 256;
-
-/// The run that a word of the stream belongs to.
-pub(crate) fn run_of(frame: &Frame) -> Option<u64> {
-    match frame {
-        Frame::Event(event) if event.seq > 0 => Some(event.seq / RUN),
-        Frame::Checkpoint(mark) => Some(mark.seq / RUN),
-        _ => None,
-    }
-}
 
 /// About how many bytes a frame takes.
 pub(crate) fn weight(frame: &Frame) -> usize {

@@ -94,6 +94,7 @@ fn hello(instance: &str) -> Frame {
         instance: instance.to_owned(),
         head: model::log::Cursor { incarnation: "a".parse().unwrap(), seq: 0 },
         have: None,
+        after: None,
     }))
 }
 

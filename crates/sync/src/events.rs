@@ -48,8 +48,6 @@ pub const ROTATE_KEYS: &str = "rotate-keys";
 pub const HELLO: &str = "hello";
 /// All is said up to here.
 pub const MARK: &str = "mark";
-/// Go on from here.
-pub const REWIND: &str = "rewind";
 /// A question of the walk.
 pub const WALK_ASK: &str = "walk-ask";
 /// An answer of the walk.
@@ -64,7 +62,13 @@ pub const CHECK_IN_ANSWER: &str = "check-in-answer";
 /// An operator confirms deletions beyond the share that goes without asking.
 pub const APPROVE_DELETIONS: &str = "approve-deletions";
 
-/// Every name.
+/// Reserved for a batch of events that its author signs (IDN-9). No build writes it; it is read
+/// like any name of a newer version: skipped, and counted.
+pub const SIGNED_BATCH: &str = "signed-batch";
+/// Names that no frame has yet, and none but the reserved one may get.
+pub const RESERVED: &[&str] = &[SIGNED_BATCH];
+
+/// Every name in use.
 pub const ALL: &[&str] = &[
     CREATE,
     DELETE,
@@ -87,7 +91,6 @@ pub const ALL: &[&str] = &[
     ROTATE_KEYS,
     HELLO,
     MARK,
-    REWIND,
     WALK_ASK,
     WALK_TELL,
     GO_AWAY,
@@ -108,7 +111,6 @@ pub fn name_of(frame: &Frame, from: Role, mode: Mode) -> Option<&str> {
         Frame::Ack(_) => PROCESSED,
         Frame::Refused(_) => ERROR,
         Frame::Checkpoint(_) => MARK,
-        Frame::Rewind(_) => REWIND,
         Frame::ResyncRequest(_) => WALK_ASK,
         Frame::ResyncResponse(_) => WALK_TELL,
         Frame::Interop(interop) => match **interop {

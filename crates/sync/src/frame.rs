@@ -1,9 +1,9 @@
 //! [`Frame`]: what travels on a link. Its forms on the wire are the wire crate's.
 //!
 //! On a link each side sends *events* of its feed, numbered 1, 2, 3 and so on within the
-//! link, and acknowledges those of the other, cumulatively and apart from data (SYN-4). What
-//! a link loses, repeats or reorders is seen by the numbers; where to go on is the replica's
-//! durable cursor, never the memory of either side.
+//! link, and acknowledges those of the other, cumulatively and apart from data (SYN-4).
+//! Transports deliver in order or end: a number that is not the next one ends the link, and the
+//! next link goes on from the replica's durable cursor, never from the memory of either side.
 
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
@@ -14,12 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::mode::{Mode, Role};
 
 /// The protocol versions that this build speaks, lowest and highest.
-pub const VERSIONS: (u32, u32) = (1, 1);
-/// Numbers of events on a link are `run * RUN + n`: the run is 0 until something is said
-/// again, and `n` counts 1, 2, 3 within it. So an old event that comes late is known as such.
-pub const RUN: u64 = 1 << 32;
-/// Runs are below this, so that no number of an event overflows.
-pub const MAX_RUN: u64 = 1 << 31;
+pub const VERSIONS: (u32, u32) = (2, 2);
 /// The most paths in one [`ResyncRequest::Tops`], and keys in one [`ResyncRequest::Objects`].
 pub const MAX_REQUESTED: usize = 256;
 
@@ -37,18 +32,16 @@ pub enum Frame {
     Refused(Box<Refused>),
     /// The sender has said all up to here, and its set has this root then.
     Checkpoint(Checkpoint),
-    /// Go on from here: what came does not fit what is durable.
-    Rewind(Rewind),
-    /// A question of the resync walk.
+    /// A request of the trie resync.
     ResyncRequest(Box<ResyncRequest>),
-    /// Its answer.
+    /// Its response.
     ResyncResponse(Box<ResyncResponse>),
-    /// The resync that the source document describes, for peers without the walk.
+    /// The resync that the source document describes, for peers without the trie resync.
     Interop(Box<Interop>),
-    /// Are you there?
+    /// Is the receiver there, or ([`PingOrder::Barrier`]) has it answered all before this?
     Ping(Ping),
-    /// Yes.
-    Pong(Ping),
+    /// The answer to a ping, behind the answers to all that came before the ping.
+    Pong(Pong),
     /// The sender closes the link after this.
     GoAway(GoAway),
     /// The one exchange, on the link: a check-in.
@@ -67,7 +60,7 @@ pub enum Frame {
 /// Capabilities a side may have; the link uses those that both have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Resync by the trie walk; without it, as the source document describes.
+    /// Trie resync; without it, resync by inventory as the source document describes.
     pub walk: bool,
     /// Frames may be compressed with gzip.
     pub gzip: bool,
@@ -106,6 +99,9 @@ pub struct Hello {
     pub head: Cursor,
     /// How far it has the other side's feed, durably; `None` when it has nothing of it.
     pub have: Option<Have>,
+    /// The sender's events begin after this cursor without waiting for the other side's hello:
+    /// a receiver whose replica stands elsewhere ends the link. `None`: they wait.
+    pub after: Option<Cursor>,
 }
 
 /// A replica, in short.
@@ -139,9 +135,8 @@ pub enum Op {
 /// A change in a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number on this link, from 1, without gaps; after a [`Rewind`] or a resend from 1
-    /// again, with the number of the run times [`RUN`] added. 0 for an answer to a question
-    /// of a resync, which stands outside the numbers.
+    /// Its number on this link: 1, 2, 3 and so on. 0 for a response to a request of a resync,
+    /// which stands outside the numbers.
     pub seq: u64,
     /// The number of the change in the feed.
     pub rev: u64,
@@ -183,10 +178,10 @@ pub struct Refused {
     pub message: String,
 }
 
-/// Where a feed stands.
+/// Where a feed stands, and what its set is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Numbers on this link up to here belong to it.
+    /// The number of the last event before it on this link; 0 before the first.
     pub seq: u64,
     /// The feed's incarnation and number.
     pub cursor: Cursor,
@@ -194,17 +189,7 @@ pub struct Checkpoint {
     pub root: Digest,
 }
 
-/// Go on from a cursor; `None` from the beginning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rewind {
-    /// Where the replica stands.
-    pub from: Option<Cursor>,
-    /// Events after this are numbered from 1 again, under this number of a run (times
-    /// [`RUN`]). A source that sends again by itself takes the next run without being asked.
-    pub run: u64,
-}
-
-/// Questions of the walk; the replica asks, the source answers from one snapshot.
+/// Requests of the trie resync; the source answers them from one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
@@ -218,11 +203,15 @@ pub enum ResyncRequest {
     },
     /// Send these objects.
     Objects(Vec<ObjectKey>),
-    /// The replica is done with the snapshot.
-    Done,
+    /// The replica is done: the source goes on with the changes after this cursor. Also the end
+    /// of a resync by inventory.
+    Done {
+        /// The snapshot's place in the feed.
+        from: Cursor,
+    },
 }
 
-/// Answers of the walk.
+/// Responses of the trie resync.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResyncResponse {
     /// The snapshot's place in the feed, and its sections with their roots.
@@ -289,12 +278,33 @@ pub struct Resource {
     pub checksum: Option<Digest>,
 }
 
-/// A sign of incarnation.
+/// Asks for a pong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ping {
-    /// Comes back with the answer.
+    /// Comes back with the pong.
     pub number: u64,
-    /// Where the sender's feed stands.
+    /// The last change of the sender's feed.
+    pub head: u64,
+    /// What it may overtake on its way.
+    pub order: PingOrder,
+}
+
+/// What a ping may overtake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PingOrder {
+    /// Data that waits: it asks for a sign of life.
+    #[default]
+    Any,
+    /// Nothing: its pong says that everything sent before it was answered.
+    Barrier,
+}
+
+/// Answers a ping. It overtakes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pong {
+    /// The number of the ping.
+    pub number: u64,
+    /// The last change of the sender's feed.
     pub head: u64,
 }
 

@@ -8,14 +8,12 @@ mod pair;
 
 use std::time::Duration;
 
-use model::condition::SetCondition;
 use model::log::Cursor;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{
-    Ack, Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, RUN, Resource, ResyncRequest, Rewind,
-};
+use model::condition::SetCondition;
+use sync::frame::{Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest};
 use sync::link::Note;
 use sync::replica::MAX_UNFIT;
 use sync::{Feed, Input, Mode, Replica};
@@ -192,12 +190,13 @@ fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
 #[test]
 fn contents_are_loaded_once_at_a_time() {
     let mut pair = filled(100);
-    pair.sides[PRINCIPAL].full = true;
+    (pair.sides[PRINCIPAL].busy, pair.sides[PRINCIPAL].full) = (true, true);
     pair.connect();
-    for run in 1..60 {
-        let ack = Ack { seq: run * RUN, cursor: None, refused: 0 };
-        pair.give(PRINCIPAL, Input::Frame(Frame::Ack(ack)));
-        pair.give(PRINCIPAL, Input::Frame(Frame::Rewind(Rewind { from: None, run })));
+    for _ in 0..60 {
+        pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Sections))));
+        pair.give(PRINCIPAL, Input::Admitted);
+        let from = Cursor { incarnation: "p".parse().unwrap(), seq: 0 };
+        pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Done { from }))));
     }
     assert_eq!(closed(&pair, PRINCIPAL), None);
     assert_eq!(pair.sides[PRINCIPAL].held.len(), 1, "one load is under way");
@@ -253,19 +252,18 @@ fn numbers_of_the_other_side_overflow_nothing() {
         let op = Op::Delete { uid: "u".into() };
         Event { seq, rev, upto, key: key(APP, "a"), op, trace: None, at: i64::MIN }
     };
-    for frame in [
-        Frame::Event(Box::new(event())),
-        Frame::Checkpoint(mark()),
-        Frame::Rewind(Rewind { from: None, run: u64::MAX }),
-    ] {
+    for frame in [Frame::Event(Box::new(event())), Frame::Checkpoint(mark())] {
         let mut pair = filled(2);
         pair.connect();
         pair.give(AGENT, Input::Frame(frame));
-        assert_eq!(pair.sides[AGENT].closed, Some(("bad-run", Some(3600))));
+        assert_eq!(pair.sides[AGENT].closed, Some(("out-of-order", Some(1))));
     }
     let mut pair = filled(2);
     pair.connect();
-    pair.give(AGENT, Input::Frame(Frame::Ping(Ping { number: u64::MAX, head: u64::MAX })));
+    pair.give(
+        AGENT,
+        Input::Frame(Frame::Ping(Ping { number: u64::MAX, head: u64::MAX, order: PingOrder::Barrier })),
+    );
     pair.run();
     assert!(matches!(standing(&pair, AGENT), SetCondition::InSync | SetCondition::Behind(_)));
     let away = GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use model::{Digest, ObjectKey, Stub};
 use sync::events::{self, may_say, name_of};
-use sync::frame::{Ack, Event, Interop, Op, Ping};
+use sync::frame::{Ack, Event, Interop, Op, Ping, Pong};
 use sync::interop::{Opening, first_word, inventory_checksum};
 use sync::{Frame, Mode, Role};
 
@@ -49,7 +49,7 @@ fn names() {
         (event("Policy", "update"), Principal, Managed, Some("policy-updated")),
         (Frame::Ack(Ack { seq: 1, cursor: None, refused: 0 }), Agent, Managed, Some("processed")),
         (Frame::Ping(Ping::default()), Agent, Off, Some("ping")),
-        (Frame::Pong(Ping::default()), Principal, Off, Some("pong")),
+        (Frame::Pong(Pong::default()), Principal, Off, Some("pong")),
         (Frame::StateUpdated, Principal, Managed, Some("state-updated")),
         (Frame::StateUpdated, Agent, Managed, None),
         (Frame::Approve, Principal, Managed, Some("approve-deletions")),

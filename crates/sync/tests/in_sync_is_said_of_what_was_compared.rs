@@ -6,8 +6,8 @@
 #[path = "model/pair.rs"]
 mod pair;
 
-use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
+use model::condition::{Difference, SetCondition};
 use sync::frame::{Frame, Interop};
 use sync::link::{Note, Outcome};
 use sync::{Input, Link, Mode};
@@ -40,13 +40,13 @@ fn behind_is_not_in_sync() {
     assert_eq!(standing(&pair, AGENT), SetCondition::Behind(5), "and it is known that there are more");
     assert_eq!(pair.link(AGENT).under_way(), 0);
     pair.drops = |_, _| false;
-    pair.pass(30);
+    pair.reconnect();
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
     // A change whose event is lost is known by a sign of incarnation.
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
     pair.put(PRINCIPAL, &key(APP, "new"), "n", "x");
     pair.run();
-    let ping = sync::frame::Ping { number: 1, head: pair.sides[PRINCIPAL].feed.head() };
+    let ping = sync::frame::Ping { number: 1, head: pair.sides[PRINCIPAL].feed.head(), ..Default::default() };
     pair.give(AGENT, Input::Frame(Frame::Ping(ping)));
     assert_eq!(standing(&pair, AGENT), SetCondition::Behind(1));
 }
@@ -64,9 +64,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     pair.connect();
     assert!(matches!(standing(&pair, AGENT), SetCondition::Behind(_)));
     pair.pass(400);
-    assert!(
-        matches!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("the disk is busy"))
-    );
+    assert!(matches!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("the disk is busy")));
     assert_eq!(
         pair.sides[AGENT].replica.cursor(),
         Some(&pair.sides[PRINCIPAL].feed.cursor()),

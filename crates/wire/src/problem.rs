@@ -105,8 +105,6 @@ codes! {
         "Run `muster publish` again: it starts from the new head."
     Incomplete "incomplete" 409 "Pieces of the release are missing"
         "Run `muster publish` again: it sends only what is missing."
-    OtherSession "other_session" 401 "The stream's opening was signed for another TLS session"
-        "An opening counts only on the connection that it was signed for. If nobody replays requests, look for a proxy that ends TLS between agent and control plane; it must pass the connection through."
     SyncOff "sync_off" 403 "This node does not synchronize objects"
         "Its release has no `Sync` object, or one whose mode is off. Declare a mode for the node's channel and publish."
     NotDelegated "not_delegated" 403 "The release does not delegate this"

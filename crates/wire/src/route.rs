@@ -10,8 +10,8 @@ pub enum Access {
     Certificate,
     /// A node with its certificate and a signed request.
     Node,
-    /// A node with its certificate, and a signed opening that is bound to the TLS session
-    /// (IDN-4); what flows afterwards is the session's.
+    /// A node with its certificate, whose TLS session binds all that flows on the stream
+    /// (IDN-4). Server-sent events, which are the answer to one request, want it signed.
     Stream,
 }
 

@@ -11,8 +11,8 @@ use model::exchange::{Answer, CheckIn};
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use support::{cursor, hello, put};
 use sync::frame::{
-    Ack, Checkpoint, Event, GoAway, Have, Interop, Op, Ping, Refused, Resource, ResyncRequest,
-    ResyncResponse, Rewind, Top,
+    Ack, Checkpoint, Event, GoAway, Have, Interop, Op, Ping, PingOrder, Pong, Refused, Resource,
+    ResyncRequest, ResyncResponse, Top,
 };
 use sync::{Frame, Role};
 use wire::batch::{self, Batch};
@@ -125,13 +125,8 @@ fn stream() -> Vec<Said> {
                 (event.seq, event.rev, event.upto) = (4, 10, 10);
             }),
         ),
-        (
-            Role::Agent,
-            "A number is missing: go on from what is durable.",
-            Frame::Rewind(Rewind { from: Some(cursor("i1", 9)), run: 2 }),
-        ),
-        (Role::Agent, "Are you there?", Frame::Ping(Ping { number: 1, head: 4 })),
-        (Role::Principal, "Yes.", Frame::Pong(Ping { number: 1, head: 10 })),
+        (Role::Agent, "Are you there?", Frame::Ping(Ping { number: 1, head: 4, order: PingOrder::Any })),
+        (Role::Principal, "Yes.", Frame::Pong(Pong { number: 1, head: 10 })),
         (
             Role::Agent,
             "A check-in.",
@@ -202,7 +197,7 @@ fn resync() -> Vec<Said> {
             changed(put("index", SITE), |event| event.seq = 0),
         ),
         (Role::Principal, "That was one.", tell(ResyncResponse::Objects(1))),
-        (Role::Agent, "Done.", ask(ResyncRequest::Done)),
+        (Role::Agent, "Done: go on after 9.", ask(ResyncRequest::Done { from: cursor("i1", 9) })),
         (Role::Principal, "Or: not now.", tell(ResyncResponse::Wait(30))),
     ]
 }

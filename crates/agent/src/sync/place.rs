@@ -12,7 +12,7 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, STACK, Told, Worker};
+use super::reconciler::{CONTENTS, STACK, Worker};
 use crate::render::chain;
 
 /// How often a watcher looks whether it is still wanted.
@@ -127,12 +127,12 @@ impl Worker {
     }
 
     fn watch(&mut self, signals: Signals) -> Result<(), String> {
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), self.told.clone());
+        let (stop, mailbox) = (Arc::new(AtomicBool::new(false)), self.mailbox.clone());
         let stopped = stop.clone();
         let watch = move || {
             while !stopped.load(Ordering::Relaxed) {
-                if signals.next(WATCHED).is_some() && told.send(Told::Changed).is_err() {
-                    return;
+                if signals.next(WATCHED).is_some() {
+                    mailbox.changed();
                 }
             }
         };

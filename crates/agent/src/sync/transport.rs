@@ -33,6 +33,7 @@ use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
 use crate::events::DaemonHandle;
 use crate::opening::{OpenError, Opener};
+use crate::release::ReleaseTerms;
 use crate::render::chain;
 
 /// A link that nobody needs any more is closed after so long a rest.
@@ -86,8 +87,8 @@ pub struct Parts {
     pub view: Arc<View>,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
-    /// The channel's settings in the release that is held.
-    pub policy: watch::Receiver<Policy>,
+    /// What the release that is held says.
+    pub terms: watch::Receiver<ReleaseTerms>,
     /// The instance of this process.
     pub instance: String,
     /// Spreads waits.
@@ -100,8 +101,8 @@ impl Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let Parts { opener, sets, reconciler, view, daemon, policy: mut held, instance, seed } = parts;
-        let policy = held.borrow_and_update().clone();
+        let Parts { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = parts;
+        let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
             opener,
@@ -112,7 +113,7 @@ impl Links {
             daemon,
             policy,
             instance,
-            signals: signaller.signals(held),
+            signals: signaller.signals(terms),
             stopped: stopped.clone(),
             current: current.clone(),
             transports: TransportSelector::default(),

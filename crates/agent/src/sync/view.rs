@@ -162,8 +162,6 @@ pub struct Counts {
     pub refused_here: u64,
     /// Objects that could not be taken there.
     pub refused_there: u64,
-    /// Times that something was sent again.
-    pub resends: u64,
     /// Resyncs, of both directions.
     pub resyncs: u64,
     /// Changes that a newer one replaced before they were sent.
@@ -190,7 +188,6 @@ impl Counts {
         self.applied += link.applied;
         self.refused_here += link.refused_here;
         self.refused_there += link.refused_there;
-        self.resends += link.resends + link.rewinds_received;
         self.resyncs += link.resyncs + link.resyncs_served;
         self.coalesced += link.coalesced;
     }

@@ -107,7 +107,6 @@ pub(super) async fn up(args: &SyncArgs) -> Result<f64, BenchError> {
     let mut rows = vec![Row::at_least("updates acknowledged a second", rate, RATE, "")];
     rows.extend(costs(cpu, bytes, count));
     rows.push(Row::plain("replaced before they were sent", counters.coalesced.to_string()));
-    rows.push(Row::plain("sent again", counters.resends.to_string()));
     print("updates of 1 KiB up from one agent, durable at the control plane", &rows);
     linked.stop().await?;
     Ok(rate)

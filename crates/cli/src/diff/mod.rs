@@ -3,6 +3,7 @@
 mod compare;
 mod granted;
 mod group;
+mod line;
 mod one;
 mod text;
 
@@ -25,7 +26,9 @@ use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
 
 pub use compare::{NodeChange, Population};
-pub use group::{Compared, Group, GroupError, Line};
+pub use group::{Compared, Group};
+pub use line::Line;
+pub use one::GroupError;
 pub(crate) use text::required;
 
 const AFTER: &str = "\

@@ -12,20 +12,40 @@ use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
 use model::selection::Entry;
 use model::{Digest, Fields, Kind, ObjectSet};
-use resolve::release::Built;
+use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
 use tokio::task::JoinSet;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
-use super::group::{GroupError, Line};
+use super::line::Line;
 use crate::bound::{self, NodeSet};
 use crate::observed::{self, Observed};
 use crate::operator::{CallError, Operator};
-use crate::remote::OldSets;
+use crate::remote::{OldSets, RemoteError};
 
 /// Contents, or traits, asked for at once.
 const ASKED: usize = 32;
+
+/// Why old and new cannot be put side by side.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The control plane did not answer, or refused.
+    #[error("the control plane could not be asked")]
+    Call(#[from] CallError),
+    /// A published set cannot be read.
+    #[error("a published set cannot be read")]
+    Remote(#[from] RemoteError),
+    /// The new release cannot be read.
+    #[error("the new release cannot be read")]
+    Build(#[from] ReleaseError),
+    /// An object's content is not what its kind says.
+    #[error("an object's content cannot be read")]
+    Content(#[source] canonical::CanonicalError),
+    /// The program is stopping.
+    #[error("the comparison was stopped")]
+    Stopped(#[source] tokio::task::JoinError),
+}
 
 /// What differs for one node.
 pub(super) struct One {

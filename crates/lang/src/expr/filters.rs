@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::eval::Val;
 use super::ops::within;
+use super::val::Val;
 use super::version::Version;
 use crate::Value;
-use crate::interpolate::append;
+use crate::value::append;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {

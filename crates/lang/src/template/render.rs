@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT, Mistake, Piece};
 use crate::expr::{Budget, Eval, EvalError};
-use crate::interpolate::append;
+use crate::value::append;
 use crate::{Probe, Scope, Value};
 
 /// The name of the loop's own values.

@@ -43,8 +43,6 @@ pub(crate) enum Way {
 pub(crate) struct LinkCounts {
     pub(crate) coalesced: u64,
     pub(crate) superseded: u64,
-    pub(crate) resends: u64,
-    pub(crate) rewinds: u64,
     pub(crate) duplicates: u64,
     pub(crate) applied: u64,
     pub(crate) refused: u64,
@@ -182,13 +180,11 @@ impl Metrics {
 
     /// What a link counted since the last time.
     pub(crate) fn counted(&self, counts: LinkCounts) {
-        let LinkCounts { coalesced, superseded, resends, rewinds, duplicates, applied, refused, .. } = counts;
+        let LinkCounts { coalesced, superseded, duplicates, applied, refused, .. } = counts;
         let LinkCounts { walk_frames, walk_objects, walk_bytes, .. } = counts;
         for (what, count) in [
             ("coalesced", coalesced),
             ("superseded", superseded),
-            ("resent", resends),
-            ("rewound", rewinds),
             ("duplicate", duplicates),
             ("applied", applied),
             ("refused", refused),

@@ -117,8 +117,6 @@ impl PlaneLinkHandler {
         metrics.counted(LinkCounts {
             coalesced: since(|c| c.coalesced),
             superseded: since(|c| c.superseded),
-            resends: since(|c| c.resends),
-            rewinds: since(|c| c.rewinds_sent + c.rewinds_received),
             duplicates: since(|c| c.duplicates),
             applied: since(|c| c.applied),
             refused: since(|c| c.refused_here + c.refused_there),

@@ -148,12 +148,12 @@ pub(crate) fn sse(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     connection: Connection,
-    request: &Request<Body>,
+    head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
     let mut opening = Opening::enter(plane, caller, connection, TransportKind::Sse)?;
-    let last = request.headers().get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
-    opening.instance = request.uri().query().and_then(said_instance);
+    opening.instance = head.uri.query().and_then(said_instance);
     let (pipe, parts) = streams::body::response();
     let writer = SseWriter::new(pipe, opening.origin());
     let session = plane.links.sessions.id(plane, opening.number);

@@ -1,33 +1,22 @@
-//! Marks: the other side has said all, and here is its root. The roots are compared once
+//! Checkpoints: the other side has sent all, and this is its root. The roots are compared once
 //! nothing is under way; a difference begins a resync. What fails again and again is laid over
-//! the replica as it was told, so that it hides no difference.
+//! the replica as it was sent, so that it hides no difference. A checkpoint behind events that
+//! were not received ends the link.
 
 use super::types::Note;
 use super::{Cx, Link};
-use crate::frame::{Checkpoint, MAX_RUN, RUN};
+use crate::frame::Checkpoint;
 
 impl Link {
     /// The other side has said all.
     pub(super) fn marked(&mut self, mark: Checkpoint, cx: &mut Cx<'_>) {
-        let (run, n) = (mark.seq / RUN, mark.seq % RUN);
-        if run >= MAX_RUN {
-            self.bad_run(cx);
-            return;
+        if mark.seq != self.inbox.seq {
+            return self.out_of_order(mark.seq, cx);
         }
         if self.peer_incarnation() == Some(&mark.cursor.incarnation) {
             self.peer_head = self.peer_head.max(mark.cursor.seq);
         }
-        if run < self.inbox.run || self.resync.stops_stream() {
-            return;
-        }
-        if run > self.inbox.run {
-            self.inbox.begin_run(run);
-        }
-        let foreign = !cx.replica.is_of(&mark.cursor.incarnation);
-        if n > self.inbox.n && !foreign {
-            self.gap(cx);
-        } else if n == self.inbox.n || foreign {
-            self.inbox.rewinding = false;
+        if !self.resync.stops_stream() {
             self.inbox.mark = Some(mark);
         }
     }

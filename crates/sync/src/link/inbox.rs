@@ -15,7 +15,7 @@ use super::batch::{Batch, Item, ItemChange, Outcome};
 use super::outbox::content_len;
 use super::types::{Limits, Output};
 use super::{Cx, Link};
-use crate::frame::{Ack, Checkpoint, Event, Frame, MAX_RUN, Op, RUN, Rewind};
+use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::object::MAX_CONTENT;
 use crate::refusal;
 use crate::replica::Replica;
@@ -37,8 +37,8 @@ pub(super) enum Hold {
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub item: Item,
-    /// Its number in the run; 0 when it stands outside.
-    pub n: u64,
+    /// Its number on the link; 0 when it stands outside.
+    pub seq: u64,
     pub tries: u32,
     pub hold: Hold,
 }
@@ -51,22 +51,18 @@ impl Pending {
 }
 
 #[derive(Debug)]
-pub(super) struct Flying {
+pub(super) struct InFlightBatch {
     pub batch: Arc<Batch>,
-    /// Number in the run and tries of each item, and the run.
+    /// Number and tries of each item.
     pub metas: Vec<(u64, u32)>,
-    pub run: u64,
     since: Timestamp,
 }
 
 /// The receiving half.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    pub run: u64,
-    /// The number last accepted in the run.
-    pub n: u64,
-    /// A rewind was asked for: older runs are dropped until the new one comes.
-    pub rewinding: bool,
+    /// The number of the last event.
+    pub seq: u64,
     place: u64,
     open: BTreeSet<u64>,
     uptos: VecDeque<(u64, Cursor)>,
@@ -78,7 +74,7 @@ pub(super) struct Inbox {
     pub let_go_ever: u64,
     bytes: u64,
     pub unacked: BTreeSet<u64>,
-    pub flying: Option<Flying>,
+    pub in_flight: Option<InFlightBatch>,
     batches: u64,
     acked: u64,
     acked_cursor: Option<Cursor>,
@@ -93,20 +89,20 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Nothing is under way but retries.
     pub fn is_drained(&self) -> bool {
-        self.flying.is_none() && self.ready.is_empty()
+        self.in_flight.is_none() && self.ready.is_empty()
     }
 
     /// Nothing is under way that a comparison of roots would miss.
     pub fn is_settled(&self) -> bool {
-        self.flying.is_none() && self.waiting.len() == self.set_aside
+        self.in_flight.is_none() && self.waiting.len() == self.set_aside
     }
 
-    pub fn is_flying(&self) -> bool {
-        self.flying.is_some()
+    pub fn is_applying(&self) -> bool {
+        self.in_flight.is_some()
     }
 
     pub fn under_way(&self) -> usize {
-        self.waiting.len() + self.flying.as_ref().map_or(0, |flying| flying.batch.items.len())
+        self.waiting.len() + self.in_flight.as_ref().map_or(0, |batch| batch.batch.items.len())
     }
 
     /// There is no room for more.
@@ -114,20 +110,14 @@ impl Inbox {
         self.ready.len() >= events || self.bytes >= bytes
     }
 
-    fn seq(&self) -> u64 {
-        let n = self.unacked.first().map_or(self.n, |first| first - 1);
-        self.run * RUN + n
+    fn settled_seq(&self) -> u64 {
+        self.unacked.first().map_or(self.seq, |first| first - 1)
     }
 
     /// The newest cursor that no open place holds back.
     fn reached(&self) -> Option<&Cursor> {
         let block = self.open.first().copied().unwrap_or(u64::MAX);
         self.uptos.iter().rev().find(|(place, _)| *place < block).map(|(_, cursor)| cursor)
-    }
-
-    /// The newest cursor of what was accepted, durable or not.
-    pub fn accepted(&self) -> Option<&Cursor> {
-        self.uptos.back().map(|(_, cursor)| cursor)
     }
 
     /// Once everything accepted so far is settled, the replica is complete up to here.
@@ -182,19 +172,11 @@ impl Inbox {
         self.waiting.insert(key, pending);
     }
 
-    pub fn settle(&mut self, place: u64, n: u64) {
+    pub fn settle(&mut self, place: u64, seq: u64) {
         self.open.remove(&place);
-        if n > 0 {
-            self.unacked.remove(&n);
+        if seq > 0 {
+            self.unacked.remove(&seq);
         }
-    }
-
-    /// Numbers begin anew; what was accepted stays.
-    pub fn begin_run(&mut self, run: u64) {
-        (self.run, self.n, self.acked) = (run, 0, run * RUN);
-        self.rewinding = false;
-        self.unacked.clear();
-        self.waiting.values_mut().for_each(|pending| pending.n = 0);
     }
 }
 
@@ -209,78 +191,40 @@ impl Link {
     /// An event of the stream.
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
+        self.resync.asked_at = cx.now;
         self.counters.received_bytes += content_len(&event);
         if event.seq == 0 {
             self.answered(event, cx);
             return;
         }
-        let (run, n) = (event.seq / RUN, event.seq % RUN);
-        if run >= MAX_RUN {
-            self.bad_run(cx);
-            return;
-        }
         let Some(incarnation) = self.peer_incarnation().cloned() else { return };
-        // Not over a set of another incarnation, nor one that a walk is to put right.
-        if !cx.replica.is_of(&incarnation) || self.resync.stops_stream() || run < self.inbox.run {
+        if event.seq != self.inbox.seq.saturating_add(1) {
+            return self.out_of_order(event.seq, cx);
+        }
+        self.inbox.seq = event.seq;
+        // Not over a set of another incarnation, nor one that a trie resync is to put right.
+        if !cx.replica.is_of(&incarnation) || self.resync.stops_stream() {
             self.counters.ignored += 1;
-            return;
-        }
-        if run > self.inbox.run {
-            self.inbox.begin_run(run);
-        }
-        if n <= self.inbox.n {
-            self.counters.duplicates += 1;
             self.inbox.ack_due = true;
             return;
         }
-        if n > self.inbox.n + 1 {
-            self.gap(cx);
-            return;
-        }
-        if self.inbox.rewinding {
-            if n != 1 {
-                return;
-            }
-            self.inbox.rewinding = false;
-        }
-        self.inbox.n = n;
         self.peer_head = self.peer_head.max(event.rev);
         self.inbox.mark = None;
         self.inbox.verified = false;
-        let upto = Cursor { incarnation: incarnation, seq: event.upto };
-        let old = cx
-            .replica
-            .cursor()
-            .is_some_and(|cursor| cursor.incarnation == upto.incarnation && event.rev <= cursor.seq);
-        if old {
-            self.counters.duplicates += 1;
-            self.inbox.ack_due = true;
-        } else {
-            self.accept(event, n, cx);
-        }
+        let upto = Cursor { incarnation, seq: event.upto };
+        let seq = event.seq;
+        self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
 
-    /// Something was lost: go on from what is durable, once for each run.
-    pub(super) fn gap(&mut self, cx: &mut Cx<'_>) {
-        if self.inbox.rewinding {
-            return;
-        }
-        let from = cx.replica.cursor().cloned();
-        self.rewind(from, cx);
-    }
-
-    pub(super) fn rewind(&mut self, from: Option<Cursor>, cx: &mut Cx<'_>) {
-        let run = self.inbox.run + 1;
-        self.inbox.begin_run(run);
-        self.inbox.rewinding = true;
-        self.inbox.mark = None;
-        self.counters.rewinds_sent += 1;
-        cx.send(Frame::Rewind(Rewind { from, run }));
+    /// The transport lost, repeated or reordered something, or the other side cannot count.
+    pub(super) fn out_of_order(&mut self, seq: u64, cx: &mut Cx<'_>) {
+        let message = format!("number {seq} came after event {}", self.inbox.seq);
+        self.go_away("out-of-order", &message, Some(1), cx);
     }
 
     /// Into the lane of its object.
-    pub(super) fn accept(&mut self, event: Event, n: u64, cx: &mut Cx<'_>) {
+    pub(super) fn accept(&mut self, event: Event, seq: u64, cx: &mut Cx<'_>) {
         self.inbox.place += 1;
         let place = self.inbox.place;
         let refusal = refusal::of_kind(
@@ -290,12 +234,12 @@ impl Link {
             &self.config.kinds,
         )
         .or_else(|| refusal::of_event(&event));
-        // Numbers and revisions are not compared: runs keep old events out, and answers are
-        // taken once. A restored source may have given out a revision twice.
+        // Revisions are not compared: frames come in order, and a restored source may have given
+        // out a revision twice.
         let before = self.inbox.take(&event.key);
         let tries = match &before {
             Some(before) => {
-                self.inbox.settle(before.item.place, before.n);
+                self.inbox.settle(before.item.place, before.seq);
                 self.counters.superseded += 1;
                 let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_let_go();
                 if before.item.rev == event.rev || failing { before.tries } else { 0 }
@@ -309,17 +253,17 @@ impl Link {
         }
         // What is said again, or answers a question, keeps the place of what it replaces, so
         // that the cursor stays below it.
-        let again = before.filter(|before| !before.is_let_go() && (n == 0 || before.item.rev == event.rev));
+        let again = before.filter(|before| !before.is_let_go() && (seq == 0 || before.item.rev == event.rev));
         let place = again.map_or(place, |before| before.item.place);
         let change = match event.op {
             Op::Put { stub, content, created } => ItemChange::Put { stub, content, created },
             Op::Delete { uid } => ItemChange::Delete { uid },
         };
         let item = Item { key: event.key, rev: event.rev, change, trace: event.trace, at: event.at, place };
-        if n > 0 {
-            self.inbox.unacked.insert(n);
+        if seq > 0 {
+            self.inbox.unacked.insert(seq);
         }
-        self.inbox.insert(Pending { item, n, tries, hold: Hold::Ready });
+        self.inbox.insert(Pending { item, seq, tries, hold: Hold::Ready });
     }
 
     /// Takes an orphan out with the next batch.
@@ -343,7 +287,7 @@ impl Link {
 
     /// The next batch, when none is under way.
     pub(super) fn form_batch(&mut self, cx: &mut Cx<'_>) {
-        if self.inbox.flying.is_some() {
+        if self.inbox.in_flight.is_some() {
             return;
         }
         self.wake(cx);
@@ -367,7 +311,7 @@ impl Link {
         let batch = Arc::new(Batch { id: inbox.batches, items, barrier, uptos, base });
         cx.out.push(Output::Apply(batch.clone()));
         self.counters.batches += 1;
-        inbox.flying = Some(Flying { batch, metas, run: inbox.run, since: cx.now });
+        inbox.in_flight = Some(InFlightBatch { batch, metas, since: cx.now });
     }
 
     fn collect(&mut self, cx: &mut Cx<'_>) -> (Vec<Item>, Vec<(u64, u32)>) {
@@ -385,7 +329,7 @@ impl Link {
             let Some(pending) = self.inbox.take(&key) else { break };
             if self.is_said_already(&pending.item, cx) {
                 self.counters.duplicates += 1;
-                self.inbox.settle(pending.item.place, pending.n);
+                self.inbox.settle(pending.item.place, pending.seq);
                 self.inbox.ack_due = true;
                 continue;
             }
@@ -403,7 +347,7 @@ impl Link {
                 }
             }
             bytes += next;
-            metas.push((pending.n, pending.tries));
+            metas.push((pending.seq, pending.tries));
             items.push(pending.item);
         }
         (items, metas)
@@ -429,14 +373,14 @@ impl Link {
 
     /// Says what is durable, once for all that happened.
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
-        let busy = self.inbox.flying.as_ref().map(|flying| flying.since.max(self.inbox.ack_at));
-        let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.resend_after / 2);
+        let busy = self.inbox.in_flight.as_ref().map(|batch| batch.since.max(self.inbox.ack_at));
+        let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.ack_within / 4);
         if !self.inbox.ack_due && !alive || self.peer.is_none() {
             return;
         }
         self.inbox.ack_due = false;
         self.inbox.ack_at = cx.now;
-        self.inbox.acked = self.inbox.seq();
+        self.inbox.acked = self.inbox.settled_seq();
         self.inbox.acked_cursor = cx.replica.cursor().cloned();
         self.counters.acks_sent += 1;
         cx.send(Frame::Ack(Ack {
@@ -448,12 +392,12 @@ impl Link {
 
     pub(super) fn inbox_deadline(&self) -> Option<Timestamp> {
         let held = self.inbox.held.first_key_value().map(|(&(at, _), _)| at);
-        let held = if self.inbox.flying.is_some() { None } else { held };
+        let held = if self.inbox.in_flight.is_some() { None } else { held };
         let alive = self
             .inbox
-            .flying
+            .in_flight
             .as_ref()
-            .map(|flying| flying.since.max(self.inbox.ack_at).plus(self.config.limits.resend_after / 2));
+            .map(|batch| batch.since.max(self.inbox.ack_at).plus(self.config.limits.ack_within / 4));
         held.into_iter().chain(alive).min()
     }
 }

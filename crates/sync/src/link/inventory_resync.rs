@@ -1,10 +1,10 @@
-//! The asking half of the resync that the source document describes, for peers without the
-//! walk (SYN-6).
+//! The requesting half of the resync that the source document describes, for peers without the
+//! trie resync (SYN-6).
 //!
 //! For every object here `request-update` with its checksum, so that names alone are not
 //! trusted; then the inventory's checksum, answered by a list when it differs; then
-//! `request-update` for what is missing. A ping after each part comes back when all its
-//! answers were sent. A list of any length is asked for in parts, so nothing overflows.
+//! `request-update` for what is missing. A ping after each part is a barrier: its pong says
+//! that all answers to the part were sent. A list of any length is asked for in parts, so nothing overflows.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,11 +13,12 @@ use model::{Digest, Kind, ObjectKey, SectionKey};
 
 use super::trie_resync::Stage;
 use super::{Cx, Link};
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, Resource};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, PingOrder, Pong, Resource};
 use crate::interop;
 use crate::replica::Replica;
 
-/// The pings of a inventory_resync are numbered from here, apart from those that ask for a sign of incarnation.
+/// The barriers of an inventory resync are numbered from here, apart from pings that ask for a sign
+/// of life.
 const BARRIERS: u64 = 1 << 40;
 
 /// What is asked for now.
@@ -33,11 +34,11 @@ enum Part {
     Fetch,
 }
 
-/// A inventory_resync.
+/// An inventory resync.
 #[derive(Debug)]
 pub(super) struct InventoryResync {
     part: Part,
-    /// The source's place when the inventory_resync began.
+    /// The source's place when it began.
     start: Option<Cursor>,
     queue: VecDeque<ObjectKey>,
     asked: Vec<ObjectKey>,
@@ -57,6 +58,11 @@ impl InventoryResync {
             orphans: BTreeSet::new(),
             barrier: None,
         }
+    }
+
+    /// A part was asked for, and not all its answers came.
+    pub fn is_waiting(&self) -> bool {
+        self.barrier.is_some()
     }
 
     /// Keeps a delete back until all orphans are known; another answer goes on at once.
@@ -92,13 +98,9 @@ pub(super) fn key_of(resource: &Resource) -> ObjectKey {
 }
 
 impl Link {
-    pub(super) fn step_survey(&mut self, cx: &mut Cx<'_>) {
-        let late = cx.now.since(self.resync.asked_at) >= self.config.limits.answer_within;
-        let Stage::InventoryResync(inventory_resync) = &self.resync.stage else { return };
-        if inventory_resync.barrier.is_some() {
-            if late && self.asks_again(cx) {
-                self.ask_part(cx);
-            }
+    pub(super) fn step_inventory(&mut self, cx: &mut Cx<'_>) {
+        let Stage::InventoryResync(inventory) = &self.resync.stage else { return };
+        if inventory.is_waiting() {
             return;
         }
         if self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes) {
@@ -109,16 +111,16 @@ impl Link {
 
     /// Asks for a part, and for a sign that all its answers were sent.
     fn ask_part(&mut self, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else { return };
+        let Stage::InventoryResync(inventory) = &mut self.resync.stage else { return };
         let mut frames = Vec::new();
-        match inventory_resync.part {
+        match inventory.part {
             Part::Begin => {}
             Part::List => {
                 let here = cx.replica.objects().map(|(key, stub)| (key, &*stub.uid));
                 frames.push(Interop::RequestList { checksum: interop::inventory_checksum(here) });
             }
             Part::Compare | Part::Fetch => {
-                for key in &inventory_resync.asked {
+                for key in &inventory.asked {
                     let here = cx.replica.get(key).map(|(stub, _)| stub);
                     let uid = here.map_or("", |stub| &*stub.uid);
                     frames.push(Interop::RequestUpdate(resource(key, uid, here.map(|stub| stub.digest))));
@@ -126,81 +128,79 @@ impl Link {
             }
         }
         let number = BARRIERS + self.next_load();
-        survey_barrier(&mut self.resync.stage, number);
+        set_barrier(&mut self.resync.stage, number);
         self.resync.asked_at = cx.now;
         self.resync.frames += frames.len() as u64 + 1;
         self.counters.walk_frames += frames.len() as u64;
         for frame in frames {
             cx.send(Frame::Interop(Box::new(frame)));
         }
-        cx.send(Frame::Ping(Ping { number, head: cx.feed.head() }));
+        cx.send(Frame::Ping(Ping { number, head: cx.feed.head(), order: PingOrder::Barrier }));
     }
 
     /// The source has one like this.
     pub(super) fn listed(&mut self, resource: &Resource, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else {
+        let Stage::InventoryResync(inventory) = &mut self.resync.stage else {
             self.counters.ignored += 1;
             return;
         };
+        self.resync.asked_at = cx.now;
         let key = key_of(resource);
         // What is here was compared by content before.
         if cx.replica.get(&key).is_none() && !cx.replica.rejected().contains_key(&key) {
-            inventory_resync.listed.insert(key);
-            if inventory_resync.listed.len() > self.config.limits.objects {
+            inventory.listed.insert(key);
+            if inventory.listed.len() > self.config.limits.objects {
                 self.too_many(cx);
             }
         }
     }
 
     /// All answers to a part were sent.
-    pub(super) fn ponged(&mut self, pong: Ping, cx: &mut Cx<'_>) {
+    pub(super) fn ponged(&mut self, pong: Pong, cx: &mut Cx<'_>) {
         let Some(incarnation) = self.peer_incarnation().cloned() else { return };
-        let Stage::InventoryResync(inventory_resync) = &mut self.resync.stage else { return };
-        if inventory_resync.barrier != Some(pong.number) {
+        let Stage::InventoryResync(inventory) = &mut self.resync.stage else { return };
+        if inventory.barrier != Some(pong.number) {
             return;
         }
-        inventory_resync.barrier = None;
+        inventory.barrier = None;
         let most = self.config.limits.asked.min(MAX_REQUESTED);
-        self.resync.questions = 0;
-        match inventory_resync.part {
+        match inventory.part {
             Part::Begin => {
-                inventory_resync.start = Some(Cursor { incarnation: incarnation.clone(), seq: pong.head });
+                inventory.start = Some(Cursor { incarnation: incarnation.clone(), seq: pong.head });
                 cx.replica.begin_incarnation(&incarnation);
-                inventory_resync.queue = cx.replica.objects().map(|(key, _)| key.clone()).collect();
-                inventory_resync.part = Part::Compare;
+                inventory.queue = cx.replica.objects().map(|(key, _)| key.clone()).collect();
+                inventory.part = Part::Compare;
             }
-            Part::Compare | Part::Fetch => inventory_resync.asked.clear(),
+            Part::Compare | Part::Fetch => inventory.asked.clear(),
             Part::List => {
-                inventory_resync.queue = std::mem::take(&mut inventory_resync.listed).into_iter().collect();
-                inventory_resync.part = Part::Fetch;
+                inventory.queue = std::mem::take(&mut inventory.listed).into_iter().collect();
+                inventory.part = Part::Fetch;
             }
         }
-        let next = inventory_resync.queue.len().min(most);
-        inventory_resync.asked = inventory_resync.queue.drain(..next).collect();
-        if inventory_resync.asked.is_empty() {
-            match inventory_resync.part {
-                Part::Compare => inventory_resync.part = Part::List,
-                Part::Fetch => self.end_survey(cx),
+        let next = inventory.queue.len().min(most);
+        inventory.asked = inventory.queue.drain(..next).collect();
+        if inventory.asked.is_empty() {
+            match inventory.part {
+                Part::Compare => inventory.part = Part::List,
+                Part::Fetch => self.end_inventory(cx),
                 Part::Begin | Part::List => {}
             }
         }
     }
 
-    fn end_survey(&mut self, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory_resync) = std::mem::take(&mut self.resync.stage) else { return };
-        let Some(start) = inventory_resync.start else { return };
+    fn end_inventory(&mut self, cx: &mut Cx<'_>) {
+        let Stage::InventoryResync(inventory) = std::mem::take(&mut self.resync.stage) else { return };
+        let Some(start) = inventory.start else { return };
         let here = |key: &ObjectKey| cx.replica.get(key).is_some();
-        let orphans = inventory_resync.orphans.into_iter().filter(here).collect();
+        let orphans = inventory.orphans.into_iter().filter(here).collect();
         self.take_orphans(orphans, start.seq, cx);
-        self.inbox.complete_to(start, cx.replica.cursor());
-        let from = self.inbox.accepted().or(cx.replica.cursor()).cloned();
-        self.rewind(from, cx);
-        self.end_resync(cx);
+        self.inbox.complete_to(start.clone(), cx.replica.cursor());
+        self.end_resync(start, cx);
     }
 }
 
-fn survey_barrier(stage: &mut Stage, number: u64) {
-    if let Stage::InventoryResync(inventory_resync) = stage {
-        inventory_resync.barrier = Some(number);
+fn set_barrier(stage: &mut Stage, number: u64) {
+    if let Stage::InventoryResync(inventory) = stage {
+        inventory.barrier = Some(number);
     }
 }

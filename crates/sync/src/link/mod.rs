@@ -22,7 +22,7 @@ use model::{Incarnation, ObjectSet, Timestamp};
 
 use crate::backoff;
 use crate::feed::{Feed, Resume};
-use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Interop, Ping};
+use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
 use crate::mode::Role;
 use crate::replica::Replica;
 
@@ -91,17 +91,19 @@ impl Cx<'_> {
     }
 }
 
-/// Whether a frame may be sent before data that waits: the control lane (SYN-4).
+/// Whether a frame may be sent before data that waits: the control lane (SYN-4). A hello may, so
+/// that nothing of the control lane overtakes it; a ping that is a barrier may not.
 pub fn may_overtake(frame: &Frame) -> bool {
-    matches!(
-        frame,
-        Frame::Ack(_)
-            | Frame::Refused(_)
-            | Frame::Ping(_)
-            | Frame::CheckIn(_)
-            | Frame::Answer(_)
-            | Frame::StateUpdated
-    )
+    match frame {
+        Frame::Ping(ping) => ping.order == PingOrder::Any,
+        Frame::Hello(_)
+        | Frame::Ack(_)
+        | Frame::Refused(_)
+        | Frame::CheckIn(_)
+        | Frame::Answer(_)
+        | Frame::StateUpdated => true,
+        _ => false,
+    }
 }
 
 impl Link {
@@ -223,6 +225,8 @@ impl Link {
             None if !known => None,
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
         };
+        let can_resume = |cursor: &Cursor| matches!(cx.feed.can_resume(cursor), Resume::From(1..));
+        let assumed = self.config.assumed.take().filter(can_resume);
         cx.send(Frame::Hello(Box::new(Hello {
             versions: self.config.versions,
             capabilities: self.config.capabilities,
@@ -231,11 +235,10 @@ impl Link {
             instance: self.config.instance.clone(),
             head: cx.feed.cursor(),
             have,
+            after: assumed.clone(),
         })));
-        if let Some(cursor) = self.config.assumed.clone()
-            && let Resume::From(_) = cx.feed.can_resume(&cursor)
-        {
-            self.resume(Some((cursor, false)), None, cx);
+        if let Some(cursor) = assumed {
+            self.resume(Some((cursor, false)), cx);
         }
     }
 
@@ -262,18 +265,24 @@ impl Link {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
         cx.out.push(Output::Hello(hello.clone()));
-        let have = hello.have.clone();
+        let (have, after) = (hello.have.clone(), hello.after.clone());
         self.peer_head = hello.head.seq;
         self.peer = Some(hello);
+        if after.is_some() && after.as_ref() != cx.replica.cursor() {
+            self.out.acked = have.map(|have| have.cursor);
+            let message = "the events begin after another cursor than this side's";
+            return self.go_away("cursor", message, Some(0), cx);
+        }
         self.pass_on(cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
-        let goes_on = self.out.flow == Flow::Open
-            && have.as_ref().is_some_and(|have| {
-                let known = self.out.acked.as_ref();
-                !empty(have) && known.is_some_and(|known| *known == have.cursor)
-            });
-        if !goes_on {
-            self.resume(have.map(|have| (have.cursor.clone(), empty(&have))), None, cx);
+        if self.out.flow == Flow::Unknown {
+            return self.resume(have.map(|have| (have.cursor.clone(), empty(&have))), cx);
+        }
+        // The events that are on their way begin after what was assumed.
+        let have = have.map(|have| have.cursor);
+        if self.out.acked != have {
+            self.out.acked = have;
+            self.go_away("cursor", "the other side stands elsewhere than was assumed", Some(0), cx);
         }
     }
 
@@ -289,8 +298,9 @@ impl Link {
         }
         match frame {
             Frame::Hello(hello) => self.hello(hello, cx),
-            Frame::Event(event) if self.stopping.is_none() => self.event(*event, cx),
-            Frame::Event(_) => self.counters.ignored += 1,
+            // Nothing new is taken by who stops.
+            Frame::Event(_) | Frame::Checkpoint(_) if self.stopping.is_some() => self.counters.ignored += 1,
+            Frame::Event(event) => self.event(*event, cx),
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
                 self.counters.refused_there += 1;
@@ -302,7 +312,6 @@ impl Link {
                 });
             }
             Frame::Checkpoint(mark) => self.marked(mark, cx),
-            Frame::Rewind(rewind) => self.rewound(rewind, cx),
             Frame::ResyncRequest(ask) => self.asked(*ask, cx),
             Frame::ResyncResponse(tell) => self.told(*tell, cx),
             Frame::Interop(interop) => self.interop(*interop, cx),
@@ -374,11 +383,6 @@ impl Link {
         self.go_away("reincarnated-before", message, Some(wait), cx);
     }
 
-    /// A number of a run that nobody comes to by fair means.
-    fn bad_run(&mut self, cx: &mut Cx<'_>) {
-        self.go_away("bad-run", "events are numbered beyond any run", Some(STAY_AWAY), cx);
-    }
-
     /// Tells the other side why, and ends the link.
     fn go_away(&mut self, code: &'static str, message: &str, retry_after: Option<u64>, cx: &mut Cx<'_>) {
         if self.closing.is_some() {
@@ -406,11 +410,12 @@ impl Link {
         if self.reincarnating {
             return;
         }
-        self.resend(cx);
+        self.check_acknowledged(cx);
+        self.check_resync_answered(cx);
         self.expire_snapshot(cx);
         if self.closing.is_none() && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
             self.pings += 1;
-            cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head() }));
+            cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head(), order: PingOrder::Any }));
         }
     }
 
@@ -452,15 +457,13 @@ impl Link {
     /// the other side is held back.
     pub fn wants_input(&self) -> bool {
         let limits = &self.config.limits;
-        // What is sent again may lie beside what is waiting: so twice the window.
-        !self.inbox.is_full(2 * limits.window_events, 2 * limits.window_bytes)
-            && !self.server.is_full(limits.answers)
+        !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
     }
 
     /// Nothing is waited for from the shell, and nothing more would be sent now: a poll can
     /// be answered.
     pub fn is_quiet(&self) -> bool {
-        !self.inbox.is_flying()
+        !self.inbox.is_applying()
             && !self.out.is_loading()
             && self.server.is_idle()
             && self.permit.is_wanted().is_none()

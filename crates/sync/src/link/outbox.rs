@@ -1,12 +1,23 @@
 //! The sending half of a link: events of the own feed through a bounded window.
 //!
-//! Changes are said in *passes*: all that the feed changed up to some head, puts kind by kind
+//! ```text
+//!            hello: can go on             serves a trie resync
+//!   Unknown ------------------> Open -----------------------> TrieResync
+//!      |                         ^ ^                              |
+//!      | hello: cannot           | +---------- Done{from} --------+
+//!      +--------------> Stuck ---+  acknowledged cursor, or Done{from}
+//! ```
+//!
+//! Changes are sent in *passes*: all that the feed changed up to some head, puts kind by kind
 //! in the declared order, then deletes in the opposite order. Only the last event of a pass
 //! moves the other side's cursor. A change that is overtaken during its pass is left to the
 //! next one.
+//!
+//! Invariants: events are numbered 1, 2, 3 over the whole link; at most a window of them is not
+//! acknowledged; nothing is sent twice; a peer that acknowledges nothing for
+//! [`super::Limits::ack_within`] while events are in flight loses the link.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use model::log::Cursor;
 use model::{Kind, ObjectKey, Timestamp};
@@ -14,8 +25,8 @@ use model::{Kind, ObjectKey, Timestamp};
 use super::{Cx, Link};
 use crate::durable::Content;
 use crate::feed::{Feed, Resume, State};
-use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, MAX_RUN, Op, RUN, Rewind};
-use crate::link::types::{Note, Output};
+use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
+use crate::link::types::{Limits, Note, Output};
 
 /// Whether events flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,19 +88,18 @@ struct Planned {
 #[derive(Debug)]
 pub(super) struct Outbox {
     pub flow: Flow,
-    run: u64,
-    n: u64,
-    /// Everything up to here was said, or passed over by what comes later.
+    /// The number of the last event sent.
+    seq: u64,
+    /// Everything up to here was sent, or passed over by what comes later.
     done: u64,
-    /// From here the other side can go on, as far as it said.
-    base: u64,
     pass: Option<Pass>,
+    /// Events in flight: number, bytes of content.
     window: VecDeque<(u64, u64)>,
     window_bytes: u64,
     /// The other side's durable cursor in our feed.
     pub acked: Option<Cursor>,
-    moved: Timestamp,
-    tries: u32,
+    /// Since when an acknowledgement is waited for; meaningless with an empty window.
+    waits_since: Timestamp,
     /// Contents that the shell was asked for; without a plan they are of no use any more,
     /// but the next ones are asked for only when they have come.
     load: Option<(u64, Option<Vec<Planned>>)>,
@@ -104,16 +114,13 @@ impl Outbox {
     pub fn new(now: Timestamp) -> Outbox {
         Outbox {
             flow: Flow::Unknown,
-            run: 0,
-            n: 0,
+            seq: 0,
             done: 0,
-            base: 0,
             pass: None,
             window: VecDeque::new(),
             window_bytes: 0,
             acked: None,
-            moved: now,
-            tries: 0,
+            waits_since: now,
             load: None,
             marked: false,
             mark_at: now,
@@ -122,18 +129,18 @@ impl Outbox {
         }
     }
 
-    /// Goes on after `rev` in a new run.
-    fn restart(&mut self, rev: u64, run: u64, now: Timestamp) {
-        (self.run, self.n) = (run, 0);
-        (self.done, self.base) = (rev, rev);
-        self.pass = None;
+    /// Sends the changes after `rev` from now on.
+    fn go_on_after(&mut self, rev: u64) {
+        self.stop(Flow::Open);
+        (self.done, self.marked) = (rev, false);
+    }
+
+    /// What was planned is not sent.
+    fn stop(&mut self, flow: Flow) {
+        (self.flow, self.pass) = (flow, None);
         if let Some((_, planned)) = &mut self.load {
             *planned = None;
         }
-        self.window.clear();
-        self.window_bytes = 0;
-        (self.marked, self.moved) = (false, now);
-        self.flow = Flow::Open;
     }
 
     pub fn in_flight(&self) -> usize {
@@ -154,23 +161,18 @@ impl Outbox {
         self.flow == Flow::Open && self.done == feed.head() && self.window.is_empty() && self.load.is_none()
     }
 
-    fn resend_due(&self, after: Duration) -> Option<Timestamp> {
-        let waits = !self.window.is_empty() || matches!(self.flow, Flow::Stuck | Flow::TrieResync);
-        waits.then(|| self.moved.plus(after * (1 << self.tries.min(6))))
+    /// When a peer that acknowledges nothing loses the link.
+    fn overdue_at(&self, limits: &Limits) -> Option<Timestamp> {
+        (!self.window.is_empty()).then(|| self.waits_since.plus(limits.ack_within))
     }
 }
 
 impl Link {
     /// The other side says where it stands in our feed.
-    pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, run: Option<u64>, cx: &mut Cx<'_>) {
+    pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, cx: &mut Cx<'_>) {
         if self.reincarnating {
             return;
         }
-        let run = match run {
-            Some(run) if run > self.out.run => run,
-            _ if self.out.flow == Flow::Unknown => self.out.run,
-            _ => self.out.run + 1,
-        };
         let resume = match &have {
             // Who has nothing needs no tombstones.
             None | Some((_, true)) => Resume::From(0),
@@ -179,56 +181,52 @@ impl Link {
         let ahead = resume == Resume::AheadOfHead;
         self.out.acked = have.filter(|(_, empty)| !empty && !ahead).map(|(cursor, _)| cursor);
         match resume {
-            // It got a part of the first pass: the walk brings just the rest.
+            // It got a part of the first pass: the trie resync brings just the rest.
             Resume::From(0) if self.out.acked.is_some() && self.both.walk && cx.feed.head() > 0 => {
-                self.stuck(run, cx);
+                self.stuck(cx);
             }
-            Resume::From(rev) => self.out.restart(rev, run, cx.now),
-            Resume::Behind | Resume::OtherLife => self.stuck(run, cx),
+            Resume::From(rev) => self.out.go_on_after(rev),
+            Resume::Behind | Resume::OtherLife => self.stuck(cx),
             Resume::AheadOfHead => {
                 // With the new incarnation the link goes away.
                 self.reincarnating = true;
-                self.out.flow = Flow::Unknown;
+                self.out.stop(Flow::Unknown);
                 cx.out.push(Output::Refound);
             }
         }
     }
 
     /// Changes alone do not lead on: the other side compares the root, and resyncs.
-    fn stuck(&mut self, run: u64, cx: &mut Cx<'_>) {
-        let head = cx.feed.head();
-        self.out.restart(head, run, cx.now);
-        self.out.flow = Flow::Stuck;
+    fn stuck(&mut self, cx: &mut Cx<'_>) {
+        self.out.stop(Flow::Stuck);
         if !self.both.walk {
             cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
         }
-        self.send_mark(cx);
+        self.send_checkpoint(cx);
     }
 
-    fn send_mark(&mut self, cx: &mut Cx<'_>) {
-        let mark = Checkpoint {
-            seq: self.out.run * RUN + self.out.n,
-            cursor: cx.feed.cursor(),
-            root: cx.feed.root(),
-        };
-        cx.send(Frame::Checkpoint(mark));
+    fn send_checkpoint(&mut self, cx: &mut Cx<'_>) {
+        let (seq, cursor, root) = (self.out.seq, cx.feed.cursor(), cx.feed.root());
+        cx.send(Frame::Checkpoint(Checkpoint { seq, cursor, root }));
         self.out.marked = true;
         self.out.mark_at = cx.now;
         self.out.said_since_mark = false;
     }
 
-    /// Nothing is said while the other side walks over a snapshot.
-    pub(super) fn pause_for_walk(&mut self, now: Timestamp) {
-        let run = self.out.run;
-        self.out.restart(self.out.base, run + 1, now);
-        self.out.flow = Flow::TrieResync;
+    /// No event is sent while the other side compares itself with a snapshot.
+    pub(super) fn pause_for_resync(&mut self) {
+        self.out.stop(Flow::TrieResync);
     }
 
-    /// The walk ended without a word on where to go on.
-    pub(super) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        if self.out.flow == Flow::TrieResync {
-            let at = self.out.acked.clone().map(|cursor| (cursor, false));
-            self.resume(at, None, cx);
+    /// The other side's resync is done: the changes after `from` follow.
+    pub(super) fn resync_done(&mut self, from: &Cursor, cx: &mut Cx<'_>) {
+        self.stop_serving(cx);
+        if !matches!(self.out.flow, Flow::Stuck | Flow::TrieResync) {
+            return;
+        }
+        match cx.feed.can_resume(from) {
+            Resume::From(rev) => self.out.go_on_after(rev),
+            _ => self.stuck(cx),
         }
     }
 
@@ -325,13 +323,13 @@ impl Link {
     fn send_numbered(&mut self, mut event: Event, cx: &mut Cx<'_>) {
         let size = content_len(&event);
         if self.out.window.is_empty() {
-            self.out.moved = cx.now;
+            self.out.waits_since = cx.now;
         }
-        self.out.n += 1;
-        self.out.window.push_back((self.out.n, size));
+        self.out.seq += 1;
+        self.out.window.push_back((self.out.seq, size));
         self.out.window_bytes += size;
         self.out.said_since_mark = true;
-        event.seq = self.out.run * RUN + self.out.n;
+        event.seq = self.out.seq;
         self.counters.sent += 1;
         self.counters.sent_bytes += size;
         cx.send(Frame::Event(Box::new(event)));
@@ -345,29 +343,26 @@ impl Link {
         let since = cx.now.since(out.mark_at);
         let quiet = out.said_since_mark && out.window.is_empty() && since >= self.config.limits.mark_after;
         if !out.marked || quiet || since >= self.config.limits.periodic {
-            self.send_mark(cx);
+            self.send_checkpoint(cx);
         }
     }
 
     /// The other side acknowledges.
     pub(super) fn take_ack(&mut self, ack: Ack, cx: &mut Cx<'_>) {
         self.counters.acks_received += 1;
-        let (run, n) = (ack.seq / RUN, ack.seq % RUN);
         let ahead =
             |cursor: &Cursor| cursor.incarnation == *cx.feed.incarnation() && cursor.seq > cx.feed.head();
-        // A run whose rewind is still on its way may be named, but has no events yet.
-        let unsent = if run == self.out.run { n > self.out.n } else { run > self.out.run && n > 0 };
-        if unsent || ack.cursor.as_ref().is_some_and(ahead) {
+        if ack.seq > self.out.seq || ack.cursor.as_ref().is_some_and(ahead) {
             self.go_away("ack-of-unsent", "what was never sent was acknowledged", None, cx);
             return;
         }
         self.out.refused_there = ack.refused;
-        self.out.moved = cx.now;
-        while run == self.out.run && self.out.window.front().is_some_and(|(first, _)| *first <= n) {
+        self.out.waits_since = cx.now;
+        self.server.is_heard(cx.now);
+        while self.out.window.front().is_some_and(|(first, _)| *first <= ack.seq) {
             if let Some((_, size)) = self.out.window.pop_front() {
                 self.out.window_bytes -= size;
             }
-            self.out.tries = 0;
         }
         if let Some(cursor) = ack.cursor
             && let Resume::From(rev) = cx.feed.can_resume(&cursor)
@@ -379,84 +374,29 @@ impl Link {
                 .is_none_or(|old| old.incarnation != cursor.incarnation || old.seq < cursor.seq);
             if newer {
                 self.out.acked = Some(cursor);
-                self.out.tries = 0;
             }
-            self.out.base = self.out.base.max(rev);
             if self.out.flow == Flow::Stuck {
-                let run = self.out.run + 1;
-                self.out.restart(rev, run, cx.now);
+                self.out.go_on_after(rev);
             }
         }
     }
 
-    /// The other side wants to go on from elsewhere.
-    pub(super) fn rewound(&mut self, rewind: Rewind, cx: &mut Cx<'_>) {
-        self.counters.rewinds_received += 1;
-        if rewind.run >= MAX_RUN {
-            self.bad_run(cx);
-            return;
-        }
-        if rewind.run <= self.out.run && self.out.flow == Flow::Open {
-            // Already sent again from there or before.
-            return;
-        }
-        self.stop_serving(cx);
-        if self.counters.rewinds_received > self.most_rewinds() {
-            self.go_away("too-many-rewinds", "the other side cannot follow", Some(30), cx);
-            return;
-        }
-        self.resume(rewind.from.map(|cursor| (cursor, false)), Some(rewind.run), cx);
-    }
-
-    fn most_rewinds(&self) -> u64 {
-        MAX_REWINDS + self.counters.acks_received
-    }
-
-    /// Sends again what is not acknowledged, when it is time.
-    pub(super) fn resend(&mut self, cx: &mut Cx<'_>) {
-        let limits = &self.config.limits;
-        if self.out.resend_due(limits.resend_after).is_none_or(|due| cx.now < due) {
-            return;
-        }
-        if self.out.flow == Flow::TrieResync {
-            // The walk may be over, and the word from where to go on lost.
-            self.out.moved = cx.now;
-            if !self.server.is_serving() {
-                self.unpause(cx);
-            }
-            return;
-        }
-        self.out.tries += 1;
-        if self.out.flow == Flow::Stuck {
-            // It may wait for a permit or an operator: no reason to close.
-            self.out.tries = self.out.tries.min(limits.resends);
-            self.out.moved = cx.now;
-            self.send_mark(cx);
-            return;
-        }
-        if self.out.tries > limits.resends {
+    /// Ends the link with a peer that acknowledges nothing of what is in flight.
+    pub(super) fn check_acknowledged(&mut self, cx: &mut Cx<'_>) {
+        if self.out.overdue_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
             self.go_away("no-acknowledgement", "nothing was acknowledged for too long", Some(1), cx);
-            return;
         }
-        self.counters.resends += 1;
-        let (tries, base, run) = (self.out.tries, self.out.base, self.out.run + 1);
-        self.out.restart(base, run, cx.now);
-        self.out.tries = tries;
     }
 
     pub(super) fn outbox_deadline(&self) -> Option<Timestamp> {
         let limits = &self.config.limits;
-        let resend = self.out.resend_due(limits.resend_after);
         let mark = (self.out.flow == Flow::Open).then(|| {
             let quiet = self.out.said_since_mark && self.out.window.is_empty();
             self.out.mark_at.plus(if quiet { limits.mark_after } else { limits.periodic })
         });
-        resend.into_iter().chain(mark).min()
+        self.out.overdue_at(limits).into_iter().chain(mark).min()
     }
 }
-
-/// The most rewinds on a link beyond one for each acknowledgement.
-const MAX_REWINDS: u64 = 64;
 
 /// The place of a kind in the order of application: declared kinds, their statuses, others.
 pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::ObjectKey;
 
 use super::batch::{ItemChange, Outcome};
-use super::inbox::{Flying, Hold, LET_GO, Pending};
+use super::inbox::{Hold, InFlightBatch, LET_GO, Pending};
 use super::types::Note;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Refused, Resource};
@@ -22,17 +22,17 @@ const NOTED_IN: Duration = Duration::from_secs(10);
 impl Link {
     /// A batch is durable.
     pub(super) fn applied(&mut self, id: u64, outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
-        match self.inbox.flying.take() {
-            Some(flying) if flying.batch.id == id => self.landed(flying, outcomes, cx),
+        match self.inbox.in_flight.take() {
+            Some(in_flight) if in_flight.batch.id == id => self.settle_batch(in_flight, outcomes, cx),
             other => {
-                self.inbox.flying = other;
+                self.inbox.in_flight = other;
                 self.counters.ignored += 1;
             }
         }
     }
 
-    fn landed(&mut self, flying: Flying, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
-        let Flying { batch, metas, run, .. } = flying;
+    fn settle_batch(&mut self, in_flight: InFlightBatch, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
+        let InFlightBatch { batch, metas, .. } = in_flight;
         let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
         outcomes.resize_with(batch.items.len(), unsaid);
         if let Some(cursor) = batch.cursor(&outcomes) {
@@ -40,8 +40,7 @@ impl Link {
         }
         let mut oldest = i64::MAX;
         let mut done = 0;
-        for ((item, (n, tries)), outcome) in batch.items.iter().zip(metas).zip(outcomes) {
-            let n = if run == self.inbox.run { n } else { 0 };
+        for ((item, (seq, tries)), outcome) in batch.items.iter().zip(metas).zip(outcomes) {
             match outcome {
                 Outcome::Done => {
                     done += 1;
@@ -52,9 +51,11 @@ impl Link {
                         }
                         ItemChange::Delete { .. } => cx.replica.remove(&item.key),
                     }
-                    self.inbox.settle(item.place, n);
+                    self.inbox.settle(item.place, seq);
                 }
-                other => self.failed(Pending { item: item.clone(), n, tries, hold: Hold::Ready }, other, cx),
+                other => {
+                    self.failed(Pending { item: item.clone(), seq, tries, hold: Hold::Ready }, other, cx)
+                }
             }
         }
         self.counters.applied += done as u64;
@@ -76,7 +77,7 @@ impl Link {
         self.inbox.settle(pending.item.place, 0);
         let newer = self.inbox.waiting.contains_key(&pending.item.key);
         if newer && !matches!(outcome, Outcome::Permanent { .. }) {
-            self.inbox.settle(0, pending.n);
+            self.inbox.settle(0, pending.seq);
             self.counters.superseded += 1;
             return;
         }
@@ -104,9 +105,9 @@ impl Link {
             Outcome::Permanent { code, message } => return self.give_up(pending, code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.n > 0 && self.inbox.held.len() < self.config.limits.parked {
-            self.inbox.unacked.remove(&pending.n);
-            pending.n = 0;
+        if pending.seq > 0 && self.inbox.held.len() < self.config.limits.parked {
+            self.inbox.unacked.remove(&pending.seq);
+            pending.seq = 0;
         }
         self.inbox.insert(pending);
     }
@@ -120,8 +121,8 @@ impl Link {
         {
             return;
         }
-        self.inbox.settle(pending.item.place, pending.n);
-        pending.n = 0;
+        self.inbox.settle(pending.item.place, pending.seq);
+        pending.seq = 0;
         pending.item.place = LET_GO + self.inbox.let_go_ever;
         self.inbox.let_go_ever += 1;
         let stub = match &pending.item.change {
@@ -146,7 +147,7 @@ impl Link {
     }
 
     pub(super) fn give_up(&mut self, pending: Pending, code: String, message: String, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place, pending.n);
+        self.inbox.settle(pending.item.place, pending.seq);
         let stub = match pending.item.change {
             ItemChange::Put { stub, .. } => Some(stub),
             ItemChange::Delete { .. } => None,

@@ -13,11 +13,13 @@ use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, ResyncRequest, ResyncResponse, Top};
+use crate::frame::{
+    Event, Frame, Interop, MAX_REQUESTED, Op, Ping, Pong, ResyncRequest, ResyncResponse, Top,
+};
 use crate::interop;
 use crate::mode::Role;
 
-/// A snapshot that nobody asks about is let go after this.
+/// The link ends when nobody asks about the snapshot that it serves for so long.
 const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
 /// Names in one part of a list.
 const LISTED: usize = 512;
@@ -66,9 +68,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A snapshot is held, or will be.
-    pub fn is_serving(&self) -> bool {
-        self.snapshot.is_some() || self.waits
+    /// The other side is there and works on what it got.
+    pub fn is_heard(&mut self, now: Timestamp) {
+        if let Some((_, at)) = &mut self.snapshot {
+            *at = now;
+        }
     }
 
     pub fn is_full(&self, most: usize) -> bool {
@@ -93,11 +97,9 @@ impl Link {
     /// A question of the walk about our feed.
     pub(super) fn asked(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
         self.counters.walk_frames += 1;
-        if !self.both.walk {
-            self.counters.ignored += 1;
-            return;
-        }
         match ask {
+            ResyncRequest::Done { from } => self.resync_done(&from, cx),
+            _ if !self.both.walk => self.counters.ignored += 1,
             ResyncRequest::Sections => self.asked_sections(cx),
             ResyncRequest::Tops { section, paths } => {
                 let Some((snapshot, at)) = &mut self.server.snapshot else { return };
@@ -120,7 +122,6 @@ impl Link {
                 let objects = keys.into_iter().map(|key| Answer::Object { key, uid: String::new() });
                 self.server.answers.extend(objects.chain([Answer::Objects(count)]));
             }
-            ResyncRequest::Done => self.stop_serving(cx),
         }
     }
 
@@ -139,7 +140,7 @@ impl Link {
     fn serve(&mut self, cx: &mut Cx<'_>) {
         self.server.waits = false;
         self.counters.resyncs_served += 1;
-        self.pause_for_walk(cx.now);
+        self.pause_for_resync();
         let snapshot = cx.feed.set().clone();
         if snapshot.sections().count() > MAX_SECTIONS {
             let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
@@ -198,14 +199,13 @@ impl Link {
         }
     }
 
-    /// Lets go of a snapshot that nobody asks about.
+    /// Ends the link with a replica that asks nothing about the snapshot it got.
     pub(super) fn expire_snapshot(&mut self, cx: &mut Cx<'_>) {
         if let Some(list) = &mut self.server.list {
             list.not_before = list.not_before.filter(|at| *at > cx.now);
         }
         if self.server.idle().is_some_and(|at| at <= cx.now) {
-            self.stop_serving(cx);
-            self.unpause(cx);
+            self.go_away("no-request", "a resync was begun and not gone on with", Some(1), cx);
         }
     }
 
@@ -276,7 +276,7 @@ impl Link {
             }
             match self.server.answers.pop_front() {
                 Some(Answer::Objects(count)) => self.tell(ResyncResponse::Objects(count), cx),
-                Some(Answer::Pong(number)) => cx.send(Frame::Pong(Ping { number, head: cx.feed.head() })),
+                Some(Answer::Pong(number)) => cx.send(Frame::Pong(Pong { number, head: cx.feed.head() })),
                 Some(Answer::Object { .. } | Answer::List) => {}
                 None => return,
             }

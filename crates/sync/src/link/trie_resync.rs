@@ -1,8 +1,16 @@
-//! The asking half of a resync: the walk over the source's trie, and when to begin one.
+//! The requesting half of a resync: the descent of the source's trie, and when to begin one.
+//!
+//! ```text
+//!   Idle -> Wanted -> (Permit ->) Asked -> TrieResync -> Idle
+//!                                   |          Sections, Tops*, Objects*, Done{from}
+//!                                   +-> Wanted (Wait)
+//! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
-//! and takes its orphans out. The cost is in proportion to the difference. At the end it is
-//! complete up to the snapshot's place in the feed, and the stream goes on from there.
+//! and takes its orphans out. The cost is in proportion to the difference. Frames are ordered:
+//! all events before the sections precede the snapshot, and none follows before Done. At the end
+//! the replica is complete up to the snapshot's place in the feed, and Done says that the source
+//! goes on from there.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,7 +22,7 @@ use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
-use super::types::{Note, Output};
+use super::types::{Limits, Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse, Top};
 use crate::mode::Role;
@@ -64,9 +72,8 @@ pub(super) struct Resync {
     /// Orphans kept until an operator confirms, and of how many objects.
     pub kept: Option<(usize, usize)>,
     pub began: Timestamp,
-    /// A question was asked then.
+    /// The last sign that the source works on a request.
     pub asked_at: Timestamp,
-    pub questions: u32,
     pub frames: u64,
     pub fetched: usize,
 }
@@ -80,15 +87,14 @@ impl Resync {
             kept: None,
             began: now,
             asked_at: now,
-            questions: 0,
             frames: 0,
             fetched: 0,
         }
     }
 
-    /// Numbered events are not taken.
+    /// The source sends no numbered events: it serves a snapshot.
     pub fn stops_stream(&self) -> bool {
-        matches!(self.stage, Stage::Asked | Stage::TrieResync(_))
+        matches!(self.stage, Stage::TrieResync(_))
     }
 
     pub fn is_busy(&self) -> bool {
@@ -97,6 +103,17 @@ impl Resync {
 
     pub fn is_wanted(&self) -> bool {
         !matches!(self.stage, Stage::Idle)
+    }
+
+    /// When a source that does not answer loses the link; `None` when nothing is asked of it.
+    fn unanswered_at(&self, limits: &Limits) -> Option<Timestamp> {
+        let waits = match &self.stage {
+            Stage::Asked => true,
+            Stage::TrieResync(walk) => walk.is_waiting(),
+            Stage::InventoryResync(inventory) => inventory.is_waiting(),
+            Stage::Idle | Stage::Wanted(_) | Stage::Permit => false,
+        };
+        waits.then(|| self.asked_at.plus(limits.answer_within))
     }
 
     pub fn succeeded(&mut self) {
@@ -131,6 +148,11 @@ pub(super) struct TrieResync {
 }
 
 impl TrieResync {
+    /// A request is under way.
+    fn is_waiting(&self) -> bool {
+        self.asked.is_some() || self.answering
+    }
+
     /// What the source says is more than a replica can hold. A trie of so many objects has
     /// fewer than twice as many places.
     fn is_too_much(&self, objects: usize) -> bool {
@@ -220,7 +242,7 @@ impl Link {
             }
             Stage::Wanted(_) => {}
             Stage::Asked | Stage::TrieResync(_) => self.step_walk(cx),
-            Stage::InventoryResync(_) => self.step_survey(cx),
+            Stage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
 
@@ -229,14 +251,13 @@ impl Link {
         cx.replica.forget_unnamed();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
-        (resync.frames, resync.fetched, resync.questions) = (0, 0, 0);
+        (resync.frames, resync.fetched) = (0, 0);
         if self.both.walk {
             resync.stage = Stage::Asked;
-            self.inbox.mark = None;
             self.ask(ResyncRequest::Sections, cx);
         } else {
             resync.stage = Stage::InventoryResync(Box::new(InventoryResync::new()));
-            self.step_survey(cx);
+            self.step_inventory(cx);
         }
     }
 
@@ -273,14 +294,12 @@ impl Link {
                     orphans: BTreeSet::new(),
                 };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
-                self.resync.questions = 0;
+                self.inbox.mark = None;
             }
             (Stage::Asked, ResyncResponse::Wait(secs)) => {
                 let wait = std::time::Duration::from_secs(secs.clamp(1, 600));
                 self.resync.stage = Stage::Wanted(cx.now.plus(wait));
                 self.permit.give_back(cx);
-                let from = cx.replica.cursor().cloned();
-                self.rewind(from, cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
                 let fits = walk.asked.as_ref().is_some_and(|(asked, paths)| {
@@ -293,7 +312,6 @@ impl Link {
                     return;
                 }
                 walk.asked = None;
-                self.resync.questions = 0;
                 for (path, top) in tops {
                     walk.compare(&section, path, top);
                 }
@@ -302,13 +320,12 @@ impl Link {
                 // What did not come by now is not at the source in a form that it can send.
                 walk.fetching.clear();
                 walk.answering = false;
-                self.resync.questions = 0;
             }
             _ => self.counters.ignored += 1,
         }
     }
 
-    /// An event with number 0: for the walk, for the inventory_resync, or back to who asked.
+    /// An event with number 0: for the walk, for the inventory resync, or back to who asked.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
             Stage::TrieResync(walk) => {
@@ -316,8 +333,8 @@ impl Link {
                     return Some(event);
                 }
             }
-            Stage::InventoryResync(inventory_resync) => {
-                if inventory_resync.keeps(&event, cx.replica) {
+            Stage::InventoryResync(inventory) => {
+                if inventory.keeps(&event, cx.replica) {
                     return None;
                 }
             }
@@ -331,13 +348,6 @@ impl Link {
     }
 
     fn step_walk(&mut self, cx: &mut Cx<'_>) {
-        let late = cx.now.since(self.resync.asked_at) >= self.config.limits.answer_within;
-        if let Stage::Asked = self.resync.stage {
-            if late && self.asks_again(cx) {
-                self.ask(ResyncRequest::Sections, cx);
-            }
-            return;
-        }
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         let drained = self.inbox.is_drained();
         let most = self.config.limits.asked.min(MAX_REQUESTED);
@@ -364,13 +374,7 @@ impl Link {
         if walk.is_too_much(self.config.limits.objects) {
             return self.too_many(cx);
         }
-        if late && walk.fetching.is_empty() {
-            walk.answering = false;
-        }
-        if walk.asked.is_some() || walk.answering {
-            if late && self.asks_again(cx) {
-                self.repeat_question(cx);
-            }
+        if walk.is_waiting() {
             return;
         }
         if let Some((section, _)) = walk.places.front() {
@@ -414,32 +418,11 @@ impl Link {
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
-    fn repeat_question(&mut self, cx: &mut Cx<'_>) {
-        let Stage::TrieResync(walk) = &self.resync.stage else { return };
-        let ask = match &walk.asked {
-            Some((section, paths)) => ResyncRequest::Tops { section: section.clone(), paths: paths.clone() },
-            None => ResyncRequest::Objects(walk.fetching.iter().cloned().collect()),
-        };
-        self.ask(ask, cx);
-    }
-
-    /// Whether a question without answer is repeated; else the resync is given up for now.
-    pub(super) fn asks_again(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.resync.questions += 1;
-        if self.resync.questions <= self.config.limits.questions {
-            return true;
-        }
-        self.go_away("no-answer", "questions of a resync were not answered", Some(1), cx);
-        false
-    }
-
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
         let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
         self.take_orphans(walk.orphans, walk.cursor.seq, cx);
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
-        self.ask(ResyncRequest::Done, cx);
-        self.rewind(Some(walk.cursor), cx);
-        self.end_resync(cx);
+        self.end_resync(walk.cursor, cx);
     }
 
     /// Deletes orphans, or keeps them all when they are too many to go unasked.
@@ -477,7 +460,9 @@ impl Link {
         cx.note(Note::Resynced { frames, fetched, deleted, kept, took: cx.now.since(self.resync.began) });
     }
 
-    pub(super) fn end_resync(&mut self, cx: &mut Cx<'_>) {
+    /// The source goes on with the changes after `from`.
+    pub(super) fn end_resync(&mut self, from: Cursor, cx: &mut Cx<'_>) {
+        self.ask(ResyncRequest::Done { from }, cx);
         self.resync.stage = Stage::Idle;
         // Until a mark says that it helped.
         self.resync.failures += 1;
@@ -491,10 +476,14 @@ impl Link {
             {
                 Some(at)
             }
-            Stage::Asked | Stage::TrieResync(_) | Stage::InventoryResync(_) => {
-                Some(self.resync.asked_at.plus(self.config.limits.answer_within))
-            }
-            _ => None,
+            _ => self.resync.unanswered_at(&self.config.limits),
+        }
+    }
+
+    /// Ends the link with a source that does not answer.
+    pub(super) fn check_resync_answered(&mut self, cx: &mut Cx<'_>) {
+        if self.resync.unanswered_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
+            self.go_away("no-answer", "a request of a resync was not answered", Some(1), cx);
         }
     }
 }

@@ -32,7 +32,8 @@ pub struct LinkConfig {
     /// Orphans beyond this share of the replica wait for an operator, in percent.
     pub max_delete_percent: u8,
     /// Where the other side stands in our feed, if that is known before it says so: a poll
-    /// then sends events with its first request. What the other side says goes before it.
+    /// then sends events with its first request. Where the other side's hello says otherwise,
+    /// the link ends.
     pub assumed: Option<Cursor>,
     /// Bounds and waits.
     pub limits: Limits,
@@ -70,10 +71,9 @@ pub struct Limits {
     pub load_events: usize,
     /// The most objects that wait for a retry without holding up acknowledgements.
     pub parked: usize,
-    /// Without progress for so long what is not acknowledged is sent again.
-    pub resend_after: Duration,
-    /// So often it is sent again, with doubling waits, before the link is closed.
-    pub resends: u32,
+    /// The link ends when events are in flight and nothing is acknowledged for so long. A peer
+    /// that applies for longer repeats its acknowledgement meanwhile.
+    pub ack_within: Duration,
     /// The other side must say hello within this.
     pub hello_within: Duration,
     /// A ping is sent after so long a silence of this side.
@@ -84,10 +84,8 @@ pub struct Limits {
     pub periodic: Duration,
     /// Roots are compared so long after changes were said.
     pub mark_after: Duration,
-    /// A question of a resync is repeated after this.
+    /// The link ends when a request of a resync is not answered for so long.
     pub answer_within: Duration,
-    /// So often a question is repeated before the resync is given up for now.
-    pub questions: u32,
     /// The first wait before a retry; doubles.
     pub retry_first: Duration,
     /// The longest wait before a retry.
@@ -122,15 +120,13 @@ impl Default for Limits {
             batch_bytes: 4 * 1024 * 1024,
             load_events: 512,
             parked: 1024,
-            resend_after: Duration::from_secs(10),
-            resends: 5,
+            ack_within: Duration::from_secs(60),
             hello_within: Duration::from_secs(15),
             ping_every: Duration::from_secs(80),
             dead_after: Duration::from_secs(150),
             periodic: Duration::from_secs(600),
             mark_after: Duration::from_secs(30),
-            answer_within: Duration::from_secs(15),
-            questions: 3,
+            answer_within: Duration::from_secs(60),
             retry_first: Duration::from_secs(1),
             retry_longest: Duration::from_secs(60),
             refetches: 5,
@@ -290,7 +286,7 @@ pub enum Note {
 /// What a link counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Events sent, resends and answers of resyncs among them.
+    /// Events sent, responses of resyncs among them.
     pub sent: u64,
     /// Events received.
     pub received: u64,
@@ -307,12 +303,6 @@ pub struct Counters {
     pub coalesced: u64,
     /// Events that a newer one of the same object replaced before they were applied.
     pub superseded: u64,
-    /// Times that what was not acknowledged was sent again.
-    pub resends: u64,
-    /// Rewinds asked of the other side: what it sent had gaps.
-    pub rewinds_sent: u64,
-    /// Rewinds that the other side asked for.
-    pub rewinds_received: u64,
     /// Events that were here already.
     pub duplicates: u64,
     /// Items applied.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::condition::SetCondition;
 use model::log::Cursor;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
+use model::condition::SetCondition;
 use sync::durable::{Content, Write};
-use sync::frame::{Frame, RUN, ResyncResponse};
+use sync::frame::{Frame, ResyncResponse};
 use sync::link::{Batch, ItemChange, Limits, Note, Outcome};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
@@ -53,6 +53,7 @@ struct Side {
     permits: i64,
     walk: bool,
     last_ack: (u64, Option<Cursor>),
+    last_sent: u64,
     known: Option<Cursor>,
     instance: u64,
 }
@@ -60,7 +61,8 @@ struct Side {
 pub struct World {
     now: Timestamp,
     mode: Mode,
-    lossy: bool,
+    /// Transports end at any frame.
+    cuts: bool,
     healed: bool,
     sides: [Side; 2],
     wires: [VecDeque<Frame>; 2],
@@ -112,6 +114,7 @@ impl World {
                 permits: 0,
                 walk: !interop || rng.chance(40),
                 last_ack: (0, None),
+                last_sent: 0,
                 known: None,
                 instance: 0,
             }
@@ -120,11 +123,11 @@ impl World {
         if interop && sides[0].walk {
             sides[1].walk = false;
         }
-        let lossy = rng.chance(50);
+        let cuts = rng.chance(50);
         let mut world = World {
             now: Timestamp(1_000_000),
             mode,
-            lossy,
+            cuts,
             healed: false,
             sides,
             wires: [VecDeque::new(), VecDeque::new()],
@@ -140,9 +143,6 @@ impl World {
             Mode::Autonomous => "autonomous",
         });
         world.reach(if interop { "interop" } else { "walk" });
-        if lossy {
-            world.reach("lossy");
-        }
         world
     }
 
@@ -228,8 +228,7 @@ impl World {
                 ..Limits::default()
             };
             if rng.chance(20) {
-                config.limits.resend_after = Duration::from_secs(1);
-                config.limits.resends = 2;
+                config.limits.ack_within = Duration::from_secs(4);
             }
             if rng.chance(20) {
                 config.assumed = side.known.clone();
@@ -239,7 +238,7 @@ impl World {
             }
             let side = &mut self.sides[at];
             side.link = Some(Link::new(config, self.now));
-            side.last_ack = (0, None);
+            (side.last_ack, side.last_sent) = ((0, None), 0);
         }
         self.give(AGENT, Input::Open);
         self.give(PRINCIPAL, Input::Open);
@@ -288,9 +287,6 @@ impl World {
     fn count(&mut self, link: &Link) {
         let c = *link.counters();
         for (what, n) in [
-            ("resends", c.resends),
-            ("rewinds sent", c.rewinds_sent),
-            ("rewinds received", c.rewinds_received),
             ("duplicates", c.duplicates),
             ("coalesced", c.coalesced),
             ("superseded", c.superseded),
@@ -352,18 +348,15 @@ impl World {
             return;
         }
         let Some(frame) = self.wires[to].pop_front() else { return };
-        if self.lossy && !self.healed {
-            match rng.below(100) {
-                0..=2 => return,
-                3..=5 => self.wires[to].push_front(frame.clone()),
-                6..=8 if !self.wires[to].is_empty() => {
-                    let at = rng.below(self.wires[to].len() as u64) as usize + 1;
-                    return self.wires[to].insert(at, frame);
-                }
-                _ => {}
-            }
+        // A transport delivers in order or ends: at any frame, before or behind it.
+        let cut = self.cuts && !self.healed && rng.chance(4);
+        if !cut || rng.chance(50) {
+            self.give(to, Input::Frame(frame));
         }
-        self.give(to, Input::Frame(frame));
+        if cut {
+            self.reach("cut");
+            self.disconnect(rng);
+        }
     }
 
     fn give(&mut self, at: usize, input: Input) {
@@ -403,7 +396,8 @@ impl World {
                         "went-away" => "closed went-away",
                         "reincarnated" => "closed reincarnated",
                         "shutdown" => "closed shutdown",
-                        "too-many-rewinds" => "closed too-many-rewinds",
+                        "cursor" => "closed cursor",
+                        "no-request" => "closed no-request",
                         other => panic!("closed: {other}"),
                     });
                     close = true;
@@ -444,7 +438,11 @@ impl World {
                 assert!(later || ack.cursor == side.disk.cursor, "an acknowledgement of what is not durable");
                 side.last_ack = (ack.seq, ack.cursor.clone());
             }
-            Frame::Event(event) if event.seq > 0 => assert!(event.seq % RUN > 0),
+            Frame::Event(event) if event.seq > 0 => {
+                let side = &mut self.sides[at];
+                side.last_sent += 1;
+                assert_eq!(event.seq, side.last_sent, "numbers have no gap");
+            }
             Frame::ResyncResponse(tell) if matches!(**tell, ResyncResponse::Wait(_)) => {
                 self.reach("tell wait")
             }

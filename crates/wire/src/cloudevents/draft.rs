@@ -6,7 +6,7 @@ use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey};
 use sync::Frame;
 use sync::events;
-use sync::frame::{Event, Op, Ping};
+use sync::frame::{Event, Op, PingOrder};
 use sync::object::MAX_CONTENT;
 
 use super::envelope::Ext;
@@ -142,21 +142,20 @@ impl<'a> Draft<'a> {
                 let draft = Draft::new(Name::Checkpoint).with(Ext::Seq, number(mark.seq));
                 draft.cursor(&mark.cursor).with(Ext::Root, Text::Digest(&mark.root))
             }
-            Frame::Rewind(rewind) => {
-                let draft = Draft::new(Name::Rewind).with(Ext::Run, number(rewind.run));
-                match &rewind.from {
-                    Some(cursor) => draft.cursor(cursor),
-                    None => draft,
-                }
-            }
             Frame::ResyncRequest(ask) => Draft::new(Name::ResyncRequest).json(payload::write_ask(ask)?),
             Frame::ResyncResponse(tell) => Draft::new(Name::ResyncResponse).json(payload::write_tell(tell)?),
             Frame::Interop(interop) => {
                 let (name, json) = payload::write_interop(interop)?;
                 Draft::new(name).json(json)
             }
-            Frame::Ping(ping) => of_ping(Name::Ping, ping),
-            Frame::Pong(ping) => of_ping(Name::Pong, ping),
+            Frame::Ping(ping) => {
+                let draft = of_ping(Name::Ping, ping.number, ping.head);
+                match ping.order {
+                    PingOrder::Any => draft,
+                    PingOrder::Barrier => draft.with(Ext::Barrier, Text::Str("true")),
+                }
+            }
+            Frame::Pong(pong) => of_ping(Name::Pong, pong.number, pong.head),
             Frame::GoAway(go_away) => Draft::new(Name::GoAway).json(payload::write_go_away(go_away)?),
             Frame::CheckIn(check_in) => Draft::new(Name::CheckIn).json(payload::write(&**check_in)?),
             Frame::Answer(answer) => Draft::new(Name::Answer).json(payload::write(&**answer)?),
@@ -167,8 +166,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn of_ping<'a>(name: Name, ping: &Ping) -> Draft<'a> {
-    Draft::new(name).with(Ext::Number, Text::Number(ping.number)).with(Ext::Head, Text::Number(ping.head))
+fn of_ping<'a>(name: Name, number: u64, head: u64) -> Draft<'a> {
+    Draft::new(name).with(Ext::Number, Text::Number(number)).with(Ext::Head, Text::Number(head))
 }
 
 fn of_event(event: &Event) -> Result<Draft<'_>, WriteFrameError> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use sync::Frame;
-use sync::frame::{Ack, Checkpoint, Event, MAX_RUN, Op, Ping, Refused, Rewind};
+use sync::frame::{Ack, Checkpoint, Event, Op, Ping, PingOrder, Pong, Refused};
 use sync::object::{MAX_CONTENT, is_status};
 
 use super::draft::said_by;
@@ -57,7 +57,7 @@ extensions! {
     Life "incarnation"
     Root "root"
     Refused "refused"
-    Run "run"
+    Barrier "barrier"
     Number "number"
     Head "head"
 }
@@ -158,9 +158,11 @@ impl<'a> Envelope<'a> {
                 cursor: self.cursor()?.ok_or(ReadFrameError::Missing("incarnation"))?,
                 root: self.digest(Ext::Root)?.ok_or(ReadFrameError::Missing("root"))?,
             }),
-            Name::Rewind => Frame::Rewind(Rewind { from: self.cursor()?, run: self.run()? }),
             Name::Ping => Frame::Ping(self.ping()?),
-            Name::Pong => Frame::Pong(self.ping()?),
+            Name::Pong => {
+                let Ping { number, head, .. } = self.ping()?;
+                Frame::Pong(Pong { number, head })
+            }
             Name::StateUpdated => Frame::StateUpdated,
             Name::Approve => Frame::Approve,
             Name::RotateKeys => Frame::Unknown(name.as_str().to_owned()),
@@ -211,16 +213,16 @@ impl<'a> Envelope<'a> {
     }
 
     fn ping(&self) -> Result<Ping, ReadFrameError> {
-        Ok(Ping { number: self.number_or(Ext::Number, 0)?, head: self.number_or(Ext::Head, 0)? })
+        let barrier = self.text(Ext::Barrier) == Some("true");
+        Ok(Ping {
+            number: self.number_or(Ext::Number, 0)?,
+            head: self.number_or(Ext::Head, 0)?,
+            order: if barrier { PingOrder::Barrier } else { PingOrder::Any },
+        })
     }
 
     fn text(&self, ext: Ext) -> Option<&str> {
         self.ext[ext as usize].as_deref()
-    }
-
-    fn run(&self) -> Result<u64, ReadFrameError> {
-        let run = self.number(Ext::Run)?;
-        if run < MAX_RUN { Ok(run) } else { Err(ReadFrameError::Attribute(Ext::Run.as_str())) }
     }
 
     fn number(&self, ext: Ext) -> Result<u64, ReadFrameError> {

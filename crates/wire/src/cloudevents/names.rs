@@ -80,8 +80,6 @@ names! {
     Hello HELLO
     /// Everything up to a place in the feed is said.
     Checkpoint MARK
-    /// Go on from another place.
-    Rewind REWIND
     /// A question of the resync walk.
     ResyncRequest WALK_ASK
     /// Its answer.

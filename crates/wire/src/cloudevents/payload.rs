@@ -68,6 +68,8 @@ struct HelloData {
     head: Cursor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     have: Option<HaveData>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Cursor>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -106,6 +108,7 @@ pub(super) fn write_hello(hello: &Hello) -> Result<Vec<u8>, WriteFrameError> {
         instance: hello.instance.clone(),
         head: hello.head.clone(),
         have: hello.have.as_ref().map(|have| HaveData { cursor: have.cursor.clone(), root: have.root }),
+        after: hello.after.clone(),
     })
 }
 
@@ -116,8 +119,8 @@ pub(super) fn hello(data: &[u8]) -> Result<Frame, ReadFrameError> {
         return Err(wrong(events::HELLO, "the instance is too long"));
     }
     counted(events::HELLO, &hello.head)?;
-    if let Some(have) = &hello.have {
-        counted(events::HELLO, &have.cursor)?;
+    for cursor in hello.have.iter().map(|have| &have.cursor).chain(&hello.after) {
+        counted(events::HELLO, cursor)?;
     }
     Ok(Frame::Hello(Box::new(Hello {
         versions: hello.versions,
@@ -127,6 +130,7 @@ pub(super) fn hello(data: &[u8]) -> Result<Frame, ReadFrameError> {
         instance: hello.instance,
         head: hello.head,
         have: hello.have.map(|have| Have { cursor: have.cursor, root: have.root }),
+        after: hello.after,
     })))
 }
 
@@ -194,7 +198,7 @@ enum AskData {
     Sections,
     Tops { section: SectionData, paths: Vec<String> },
     Objects { keys: Vec<ObjectKey> },
-    Done,
+    Done { from: Cursor },
 }
 
 pub(super) fn write_ask(ask: &ResyncRequest) -> Result<Vec<u8>, WriteFrameError> {
@@ -205,7 +209,7 @@ pub(super) fn write_ask(ask: &ResyncRequest) -> Result<Vec<u8>, WriteFrameError>
             paths: paths.iter().map(|path| path_text(path)).collect(),
         },
         ResyncRequest::Objects(keys) => AskData::Objects { keys: keys.clone() },
-        ResyncRequest::Done => AskData::Done,
+        ResyncRequest::Done { from } => AskData::Done { from: from.clone() },
     })
 }
 
@@ -227,7 +231,10 @@ pub(super) fn ask(data: &[u8]) -> Result<Frame, ReadFrameError> {
             }
             ResyncRequest::Objects(keys)
         }
-        AskData::Done => ResyncRequest::Done,
+        AskData::Done { from } => {
+            counted(events::WALK_ASK, &from)?;
+            ResyncRequest::Done { from }
+        }
     };
     Ok(Frame::ResyncRequest(Box::new(ask)))
 }

@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
-    Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, MAX_RUN, Op, Ping, Refused, Resource,
-    ResyncRequest, ResyncResponse, Rewind, Top,
+    Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, Op, Ping, PingOrder, Pong, Refused,
+    Resource, ResyncRequest, ResyncResponse, Top,
 };
 use sync::object::MAX_CONTENT;
 use sync::{Frame, Mode, Role};
@@ -48,6 +48,7 @@ pub fn hello(role: Role) -> Frame {
         instance: "p1".to_owned(),
         head: cursor("i1", 9),
         have: None,
+        after: None,
     }))
 }
 
@@ -149,9 +150,18 @@ fn hellos() -> impl Strategy<Value = Frame> {
     let capabilities =
         any::<[bool; 3]>().prop_map(|[walk, gzip, checkin]| Capabilities { walk, gzip, checkin });
     let have = (cursors(), digests()).prop_map(|(cursor, root)| Have { cursor, root });
-    ((any::<u32>(), any::<u32>()), capabilities, roles, modes, ".{0,20}", cursors(), option::of(have))
-        .prop_map(|(versions, capabilities, role, mode, instance, head, have)| {
-            Frame::Hello(Box::new(Hello { versions, capabilities, role, mode, instance, head, have }))
+    (
+        (any::<u32>(), any::<u32>()),
+        capabilities,
+        roles,
+        modes,
+        ".{0,20}",
+        cursors(),
+        option::of(have),
+        option::of(cursors()),
+    )
+        .prop_map(|(versions, capabilities, role, mode, instance, head, have, after)| {
+            Frame::Hello(Box::new(Hello { versions, capabilities, role, mode, instance, head, have, after }))
         })
 }
 
@@ -164,7 +174,7 @@ fn asks() -> impl Strategy<Value = ResyncRequest> {
         Just(ResyncRequest::Sections),
         (sections(), vec(paths(), 0..5)).prop_map(|(section, paths)| ResyncRequest::Tops { section, paths }),
         vec(keys(), 0..5).prop_map(ResyncRequest::Objects),
-        Just(ResyncRequest::Done),
+        cursors().prop_map(|from| ResyncRequest::Done { from }),
     ]
 }
 
@@ -252,8 +262,8 @@ fn answers() -> impl Strategy<Value = Frame> {
 
 /// Every sort of frame.
 pub fn frames() -> impl Strategy<Value = Frame> {
-    let small = (numbers(), option::of(cursors()), 0..MAX_RUN, digests(), cursors());
-    let pings = (numbers(), numbers()).prop_map(|(number, head)| Ping { number, head });
+    let order = prop_oneof![Just(PingOrder::Any), Just(PingOrder::Barrier)];
+    let pings = (numbers(), numbers(), order).prop_map(|(number, head, order)| Ping { number, head, order });
     prop_oneof![
         6 => events(),
         1 => hellos(),
@@ -262,16 +272,13 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => (numbers(), keys(), "[a-z_]{1,20}", ".{0,40}").prop_map(|(rev, key, code, message)| {
             Frame::Refused(Box::new(Refused { rev, key, code, message }))
         }),
-        1 => small.prop_map(|(seq, from, run, root, cursor)| match from {
-            Some(from) => Frame::Rewind(Rewind { from: Some(from), run }),
-            None if run % 2 == 0 => Frame::Rewind(Rewind { from: None, run }),
-            None => Frame::Checkpoint(Checkpoint { seq, cursor, root }),
-        }),
+        1 => (numbers(), digests(), cursors())
+            .prop_map(|(seq, root, cursor)| Frame::Checkpoint(Checkpoint { seq, cursor, root })),
         1 => asks().prop_map(|ask| Frame::ResyncRequest(Box::new(ask))),
         1 => tells().prop_map(|tell| Frame::ResyncResponse(Box::new(tell))),
         1 => interops().prop_map(|interop| Frame::Interop(Box::new(interop))),
-        1 => pings.clone().prop_map(Frame::Ping),
-        1 => pings.prop_map(Frame::Pong),
+        1 => pings.prop_map(Frame::Ping),
+        1 => (numbers(), numbers()).prop_map(|(number, head)| Frame::Pong(Pong { number, head })),
         1 => ("[a-z_]{1,20}", ".{0,40}", option::of(0..=3600_u64))
             .prop_map(|(code, message, retry_after)| Frame::GoAway(GoAway { code, message, retry_after })),
         1 => check_ins(),
