@@ -149,6 +149,7 @@ impl Signer {
     }
 }
 
+/// A call under way; dropping it ends it.
 pub struct UnderWay<'a>(&'a Signer);
 
 impl Drop for UnderWay<'_> {

@@ -8,11 +8,11 @@ mod pair;
 
 use std::time::Duration;
 
+use model::condition::SetCondition;
 use model::log::Cursor;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use model::condition::SetCondition;
 use sync::frame::{Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest};
 use sync::link::Note;
 use sync::replica::MAX_UNFIT;

@@ -37,7 +37,8 @@ impl World {
             for at in [PRINCIPAL, AGENT] {
                 let side = &self.sides[at];
                 let kept = side.link.as_ref().map(|link| link.their_condition(&side.replica));
-                let kept = matches!(kept, Some(SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. })));
+                let kept =
+                    matches!(kept, Some(SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. })));
                 if kept && approved_at != Some(self.now) {
                     approved_now = true;
                     approvals += 1;
@@ -66,7 +67,10 @@ impl World {
         self.sides
             .iter()
             .map(|side| {
-                let status = side.link.as_ref().map(|link| (link.own_condition(&side.feed), link.their_condition(&side.replica)));
+                let status = side
+                    .link
+                    .as_ref()
+                    .map(|link| (link.own_condition(&side.feed), link.their_condition(&side.replica)));
                 format!(
                     "{:?} {status:?} feed {:?} replica {:?}",
                     side.role,
