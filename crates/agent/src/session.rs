@@ -87,7 +87,7 @@ impl Signer {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    /// The control plane's time, as far as a refusal for skew named it; else the host's own.
     pub fn server_time(&self) -> Timestamp {
         Timestamp(now().0.saturating_add(self.clock().offset))
     }
@@ -149,7 +149,7 @@ impl Signer {
     }
 }
 
-/// A call under way; dropping it ends it.
+/// A call that is under way until the value is dropped.
 pub struct UnderWay<'a>(&'a Signer);
 
 impl Drop for UnderWay<'_> {
@@ -247,7 +247,7 @@ impl Session {
         &self.tls
     }
 
-    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    /// The control plane's time, as far as a refusal for skew named it; else the host's own.
     pub fn server_time(&self) -> Timestamp {
         self.signer.server_time()
     }
@@ -461,8 +461,8 @@ pub(crate) fn refusal(response: &Response<Bytes>) -> Option<Problem> {
         return None;
     }
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let told = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
-    Some(told.unwrap_or_else(|| {
+    let stated = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
+    Some(stated.unwrap_or_else(|| {
         let status = response.status();
         Problem::new(Code::Internal, format!("the server answered {status} without saying why"))
     }))

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
 use converge::kinds::Prior;
-use converge::{Entry, Ledger, Pending, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
@@ -34,7 +34,7 @@ use providers::Blobs;
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
 
-use crate::identity::Membership;
+use crate::identity::{self, Membership};
 
 const MODE: u32 = 0o600;
 
@@ -66,6 +66,19 @@ pub enum StateError {
         /// Why.
         #[source]
         source: SpoolError,
+    },
+    /// The state is of an earlier version.
+    #[error(
+        "the state in {} was written by an earlier version, which this one cannot read; it is now in {}: \
+         join the fleet again (muster-agent join)",
+        path.display(),
+        aside.display()
+    )]
+    Earlier {
+        /// The state directory.
+        path: PathBuf,
+        /// Where it is now.
+        aside: PathBuf,
     },
     /// The host did not join a fleet.
     #[error("this host has not joined a fleet: there is no membership in {}", .0.display())]
@@ -143,6 +156,27 @@ impl StateDir {
         Ok(self.membership_slot().load().map_err(spool("read the membership"))?.value)
     }
 
+    /// Sets state aside that was written before formats had numbers, the machine's own key
+    /// excepted; says where it is then. The host has to join anew.
+    ///
+    /// # Errors
+    /// When it cannot be read or moved.
+    pub fn set_aside_earlier(&self) -> Result<Option<PathBuf>, StateError> {
+        let is_earlier = match self.membership_slot().load() {
+            Err(SpoolError::Unnumbered { .. }) => true,
+            // The ledger was a file.
+            Ok(_) => self.path.join("ledger").is_file(),
+            Err(error) => return Err(spool("read the membership")(error)),
+        };
+        if !is_earlier {
+            return Ok(None);
+        }
+        let _lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
+        let keep = [identity::KEY_FILE, spool::lock::NAME];
+        let aside = spool::atomic::set_aside_earlier(&self.disk, &self.path, &keep);
+        aside.map(Some).map_err(spool("set the earlier version's state aside"))
+    }
+
     /// Records the membership.
     ///
     /// # Errors
@@ -202,7 +236,7 @@ pub struct Durable {
     pending: Slot<Pending>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
-    ledger: Mutex<Journal<ResourceId, Entry>>,
+    ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
     repairs: Mutex<Vec<String>>,
