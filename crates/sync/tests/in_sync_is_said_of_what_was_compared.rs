@@ -6,8 +6,8 @@
 #[path = "model/pair.rs"]
 mod pair;
 
-use pair::{AGENT, PRINCIPAL, Pair, key};
 use model::condition::{Difference, SetCondition};
+use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Frame, Interop};
 use sync::link::{Note, Outcome};
 use sync::{Input, Link, Mode};
@@ -64,7 +64,9 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     pair.connect();
     assert!(matches!(standing(&pair, AGENT), SetCondition::Behind(_)));
     pair.pass(400);
-    assert!(matches!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("the disk is busy")));
+    assert!(
+        matches!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("the disk is busy"))
+    );
     assert_eq!(
         pair.sides[AGENT].replica.cursor(),
         Some(&pair.sides[PRINCIPAL].feed.cursor()),

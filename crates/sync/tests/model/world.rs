@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use model::condition::SetCondition;
 use model::log::Cursor;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
-use model::condition::SetCondition;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, ResyncResponse};
 use sync::link::{Batch, ItemChange, Limits, Note, Outcome};
