@@ -112,6 +112,88 @@ pub enum Difference {
     ResyncWithoutEffect,
 }
 
+/// What a node says of the place where its objects live: the content of one object of its own
+/// set, [`node_status_key`], which is there while something is wrong. The sets may be equal
+/// meanwhile; the node's folder is not as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum NodeProblem {
+    /// The folder of manifests, or the agent's store, cannot be used.
+    FolderUnusable {
+        /// Which, as the node calls it.
+        place: String,
+        /// Why.
+        message: String,
+    },
+    /// So many objects vanished at once that an operator has to confirm their deletion.
+    DeletionsHeldBack {
+        /// How many are held back.
+        kept: u64,
+        /// Of how many.
+        of: u64,
+    },
+    /// A manifest cannot be read.
+    ManifestsUnreadable {
+        /// The first of them.
+        manifest: String,
+        /// Why.
+        message: String,
+        /// How many more.
+        others: u64,
+    },
+}
+
+impl NodeProblem {
+    /// The longest content of the object that carries it, in bytes.
+    pub const MAX_CONTENT: usize = 8 * 1024;
+
+    /// Reads the content of the node's status.
+    pub fn from_content(content: &[u8]) -> Option<NodeProblem> {
+        let content = (content.len() <= NodeProblem::MAX_CONTENT).then_some(content)?;
+        serde_json::from_slice(content).ok()
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            NodeProblem::FolderUnusable { .. } => "folder-unusable",
+            NodeProblem::DeletionsHeldBack { .. } => "deletions-held-back",
+            NodeProblem::ManifestsUnreadable { .. } => "manifests-unreadable",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            NodeProblem::FolderUnusable { place, message } => format!("{place} of the node: {message}"),
+            NodeProblem::DeletionsHeldBack { kept, of } => {
+                format!("{kept} of {of} objects vanished at once on the node, and are held back")
+            }
+            NodeProblem::ManifestsUnreadable { manifest, message, others } => {
+                let more = if *others > 0 { format!(" (and {others} more)") } else { String::new() };
+                format!("{manifest} on the node: {message}{more}")
+            }
+        }
+    }
+
+    fn next_step(&self, node: &str) -> String {
+        match self {
+            NodeProblem::FolderUnusable { .. } => {
+                format!("look at the folder on {node}; `muster-agent status` there")
+            }
+            NodeProblem::DeletionsHeldBack { .. } => {
+                format!("if they may go: muster object resync {node} --approve-deletions")
+            }
+            NodeProblem::ManifestsUnreadable { .. } => {
+                format!("correct the manifest on {node}; `muster-agent status` there names all")
+            }
+        }
+    }
+}
+
+/// The status of the release's `Sync` object, which the node authors: its [`NodeProblem`].
+pub fn node_status_key() -> ObjectKey {
+    ObjectKey::of("Sync:status", "sync")
+}
+
 /// How one set and its replica stand, as a link sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetCondition {
@@ -205,6 +287,11 @@ pub enum SyncCause {
     },
     /// Both sets are equal on both sides.
     InSync(Evidence),
+    /// The sets may be equal; where the node's objects live something is wrong.
+    AtNode {
+        /// What the node says.
+        problem: NodeProblem,
+    },
     /// A set and its replica differ, and stay so without help.
     OutOfSync {
         /// Which set.
@@ -309,7 +396,7 @@ pub struct SyncCondition {
 
 impl SyncCause {
     /// The codes of [`SyncCause::reason`]; `muster help` explains each.
-    pub const REASONS: [&'static str; 17] = [
+    pub const REASONS: [&'static str; 20] = [
         "off",
         "duplicate_identity",
         "never-compared",
@@ -327,6 +414,9 @@ impl SyncCause {
         "deletions-unconfirmed",
         "no-room",
         "resync-without-effect",
+        "folder-unusable",
+        "deletions-held-back",
+        "manifests-unreadable",
     ];
 
     /// What a link sees of both sets. In sync are only sets that were compared.
@@ -361,6 +451,7 @@ impl SyncCause {
             SyncCause::Behind { delivery: Delivery::NextContact, .. } => "changes-wait-for-contact",
             SyncCause::Behind { delivery: Delivery::NodeLate, .. } => "changes-wait-for-node",
             SyncCause::InSync(_) => "in-sync",
+            SyncCause::AtNode { problem } => problem.reason(),
             SyncCause::OutOfSync { difference, .. } => match difference {
                 Difference::Rejected { .. } => "objects-rejected",
                 Difference::HeldOtherwise { .. } => "held-otherwise",
@@ -383,7 +474,9 @@ impl SyncCause {
             SyncCause::Comparing => SyncState::Comparing,
             SyncCause::Behind { .. } => SyncState::Behind,
             SyncCause::InSync(_) => SyncState::InSync,
-            SyncCause::DuplicateIdentity | SyncCause::OutOfSync { .. } => SyncState::OutOfSync,
+            SyncCause::DuplicateIdentity | SyncCause::AtNode { .. } | SyncCause::OutOfSync { .. } => {
+                SyncState::OutOfSync
+            }
         }
     }
 
@@ -440,6 +533,7 @@ impl SyncCause {
                 }
             }
             SyncCause::InSync(evidence) => evidence.to_string(),
+            SyncCause::AtNode { problem } => problem.message(),
             SyncCause::OutOfSync { direction, difference } => difference.message(*direction),
         }
     }
@@ -465,6 +559,7 @@ impl SyncCause {
             SyncCause::Connecting
             | SyncCause::Comparing
             | SyncCause::Behind { delivery: Delivery::UnderWay, .. } => "it ends by itself".to_owned(),
+            SyncCause::AtNode { problem } => problem.next_step(node),
             SyncCause::OutOfSync { difference, .. } => difference.next_step(node),
         })
     }
