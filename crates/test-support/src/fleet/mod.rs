@@ -231,6 +231,7 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         connections: 256,
         metrics_address: None,
         log: None,
+        links: Default::default(),
     }
 }
 
