@@ -33,14 +33,16 @@ fn order(program: &str) -> Order {
     }
 }
 
+fn refusal(message: &str) -> ActionRefusal {
+    ActionRefusal { code: RefusalCode::NotDelegated, message: message.to_owned() }
+}
+
 fn allows(work: &model::work::Work) -> Result<Leave<String>, ActionRefusal> {
     match work {
         model::work::Work::Command { argv } if argv[0].starts_with("/allowed") => {
             Ok(Leave { permitted: argv[0].clone(), timeout_secs: 30 })
         }
-        _ => {
-            Err(ActionRefusal { code: RefusalCode::NotDelegated, message: "no release delegates it".into() })
-        }
+        _ => Err(refusal("no release delegates it")),
     }
 }
 
@@ -193,7 +195,7 @@ fn only_what_is_delegated_begins_and_a_new_release_is_asked_again() {
     }
     let waits = MAX_PARALLEL.to_string();
     // The next release delegates nothing: what waits is refused, what runs goes on.
-    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>("not any more".to_owned());
+    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>(refusal("not any more"));
     let effects = bench.work.handle(Input::Delegations, bench.at, &refuse);
     let [Effect::End { fact, mark: Some(_) }] = effects.as_slice() else { panic!("{effects:?}") };
     assert_eq!(fact.id, waits);
@@ -471,7 +473,7 @@ fn what_a_new_release_forbids_does_not_begin_though_its_mark_is_made() {
     let put = Input::Put { id: "a".into(), order: Ok(order("/allowed")) };
     let effects = bench.work.handle(put, bench.at, &allows);
     assert!(matches!(effects.as_slice(), [Effect::Begin { .. }]), "{effects:?}");
-    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>("not any more".to_owned());
+    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>(refusal("not any more"));
     let effects = bench.work.handle(Input::Begun { id: "a".into() }, bench.at, &refuse);
     let [Effect::End { fact, .. }] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(matches!(&fact.event, ActionEvent::Ended { outcome: Outcome::Refused { .. }, .. }), "{fact:?}");
