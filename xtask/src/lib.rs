@@ -7,6 +7,7 @@ use std::process::Command;
 pub mod bench;
 pub mod codegen;
 pub mod dist;
+pub mod names;
 pub mod promises;
 pub mod tidy;
 

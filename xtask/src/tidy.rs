@@ -66,6 +66,7 @@ pub fn check(root: &Path) -> Outcome {
     wrong.extend(core_lints(root));
     wrong.extend(sources(root));
     wrong.extend(harnesses(root));
+    wrong.extend(crate::names::check(root));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 

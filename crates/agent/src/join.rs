@@ -28,9 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer to an enrollment, in bytes.
 const MAX_ANSWER: usize = 256 * 1024;
 
-/// What `muster-agent join` is told.
+/// What `muster-agent join` is asked to do.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct JoinRequest {
     /// The token.
     pub token: String,
     /// The file that it came from, deleted after success (ENR-6).
@@ -99,9 +99,12 @@ pub enum JoinError {
 ///
 /// # Errors
 /// [`JoinError`] says what failed.
-pub async fn join(request: Asked, state: &Path) -> Result<Membership, JoinError> {
+pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, JoinError> {
     let claims = token::peek(&request.token)?;
     let dir = StateDir::create(state)?;
+    if let Some(aside) = dir.set_aside_earlier()? {
+        tracing::warn!(aside = %aside.display(), "state of an earlier version was set aside");
+    }
     let known = dir.membership()?;
     if let Some(known) = known.filter(|known| known.trust.digest().ok() != Some(claims.trust)) {
         let (fleet, hostname) = (known.trust.fleet.to_string(), known.hostname.to_string());

@@ -14,12 +14,12 @@ use crate::identity::{self, KeyError, Membership};
 use crate::session::Session;
 use crate::state::{Durable, StateDir, StateError};
 
-/// Where the state is, unless said otherwise.
+/// Where the state is, unless an option names another directory.
 pub const DEFAULT_STATE: &str = "/var/lib/muster";
 
 /// Where the agent works; what is absent is as it was joined.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct MachineOptions {
     /// The state directory.
     pub state: Option<PathBuf>,
     /// The root to converge.
@@ -28,8 +28,8 @@ pub struct Place {
     pub allow_exec: bool,
 }
 
-impl Place {
-    /// The state directory: as told, else below the root, else [`DEFAULT_STATE`].
+impl MachineOptions {
+    /// The state directory: as named, else below the root, else [`DEFAULT_STATE`].
     pub fn state_dir(&self) -> PathBuf {
         match (&self.state, &self.root) {
             (Some(state), _) => state.clone(),
@@ -84,26 +84,28 @@ impl Machine {
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
-    pub fn open(place: &Place) -> Result<Machine, OpenError> {
-        Machine::open_at(place, &StateDir::at(&place.state_dir(), spool::Disk::new()))
+    pub fn open(options: &MachineOptions) -> Result<Machine, OpenError> {
+        Machine::open_at(options, &StateDir::at(&options.state_dir(), spool::Disk::new()))
     }
 
     /// As [`Machine::open`], over a state directory whose disk the caller chose.
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
-    pub fn open_at(place: &Place, dir: &StateDir) -> Result<Machine, OpenError> {
-        let state = place.state_dir();
+    pub fn open_at(options: &MachineOptions, dir: &StateDir) -> Result<Machine, OpenError> {
+        let state = options.state_dir();
         let failed = |source| OpenError::State { path: state.clone(), source };
+        if let Some(aside) = dir.set_aside_earlier().map_err(failed)? {
+            return Err(failed(StateError::Earlier { path: state.clone(), aside }));
+        }
         let membership =
             dir.membership().map_err(failed)?.ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
         let durable = Arc::new(dir.open().map_err(failed)?);
-        let root = place.root.clone().or_else(|| membership.root.clone());
+        let root = options.root.clone().or_else(|| membership.root.clone());
         let root = root.unwrap_or_else(|| PathBuf::from("/"));
-        let allow_exec = place.allow_exec || membership.allow_exec;
+        let allow_exec = options.allow_exec || membership.allow_exec;
         let cancel = Cancel::default();
-        let options = host::Options { allow_exec, cancel: cancel.clone() };
-        let host = Arc::new(Host::open(&root, options)?);
+        let host = Arc::new(Host::open(&root, host::Options { allow_exec, cancel: cancel.clone() })?);
         let kinds = Arc::new(Kinds::new(host, durable.clone()));
         Ok(Machine { membership, durable, kinds, cancel, state, root })
     }

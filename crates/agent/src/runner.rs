@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::module::{Module, Params};
 use catalog::spec::{FileSpec, Spec};
-use converge::bind::{Inputs, bind};
+use converge::bind::{Inputs, bind, reads_trait};
 use converge::{
     BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work,
 };
@@ -99,10 +99,11 @@ impl Runner {
             // Only space: it is tried again when the next set is bound.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
         }
-        let desired =
-            bind(&Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits });
+        let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
+        let desired = bind(&from);
         // What reads a trait that differs at each look has to be bound at each run.
-        *bound = (!held.reads_volatile).then(|| Bound { inputs, desired: desired.clone() });
+        let reads_volatile = VOLATILE.iter().any(|path| reads_trait(&from, path));
+        *bound = (!reads_volatile).then(|| Bound { inputs, desired: desired.clone() });
         Ok(desired)
     }
 
@@ -252,19 +253,17 @@ fn failure(work: &Work, why: String) -> Outcome {
 struct HeldSet {
     modules: BTreeMap<String, Arc<Module>>,
     params: Params,
-    reads_volatile: bool,
 }
 
 impl HeldSet {
     fn read(adoption: &Adoption, durable: &Durable) -> Result<HeldSet, RunnerError> {
-        let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default(), reads_volatile: false };
+        let mut held = HeldSet { modules: BTreeMap::new(), params: Params::default() };
         for (key, stub) in &adoption.objects {
             let kind = key.section.kind.as_str();
             if kind != Kind::MODULE && kind != Kind::PARAMS {
                 continue;
             }
             let bytes = durable.content(&stub.digest)?;
-            held.reads_volatile |= names_volatile(&bytes);
             let broken = |error| RunnerError::ReadSet(format!("{key}: {error}"));
             if kind == Kind::PARAMS {
                 held.params = model::canonical::parse(&bytes).map_err(broken)?;
@@ -275,12 +274,4 @@ impl HeldSet {
         }
         Ok(held)
     }
-}
-
-/// Whether a content speaks of the group of a volatile trait anywhere.
-fn names_volatile(bytes: &[u8]) -> bool {
-    VOLATILE.iter().any(|path| {
-        let group = path.split('.').next().unwrap_or(path).as_bytes();
-        bytes.windows(group.len()).any(|window| window == group)
-    })
 }

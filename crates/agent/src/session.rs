@@ -90,7 +90,7 @@ impl Signer {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    /// The control plane's time, as far as a refusal for skew named it; else the host's own.
     pub fn server_time(&self) -> Timestamp {
         Timestamp(now().0.saturating_add(self.clock().offset))
     }
@@ -165,7 +165,7 @@ impl Signer {
     }
 }
 
-/// A call under way; dropping it ends it.
+/// A call that is under way until the value is dropped.
 pub struct UnderWay<'a>(&'a Signer);
 
 impl Drop for UnderWay<'_> {
@@ -180,7 +180,7 @@ pub struct Session {
     tls: Arc<ClientConfig>,
     signer: Arc<Signer>,
     /// Locked for moments only.
-    kept: Mutex<Kept>,
+    kept: Mutex<SharedConnection>,
     /// Held while a connection is dialled, so that calls share it. No request waits for it that
     /// has a connection.
     dialing: tokio::sync::Mutex<()>,
@@ -188,7 +188,7 @@ pub struct Session {
 
 /// The connection that calls share.
 #[derive(Default)]
-struct Kept {
+struct SharedConnection {
     /// The URL that is dialled next, or was dialled.
     at: usize,
     client: Option<Client>,
@@ -235,11 +235,11 @@ impl Session {
     }
 
     fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> Session {
-        let kept = Mutex::new(Kept { at, ..Kept::default() });
+        let kept = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
         Session { urls, tls, signer, kept, dialing: tokio::sync::Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SharedConnection> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -263,7 +263,7 @@ impl Session {
         &self.tls
     }
 
-    /// The control plane's time, as far as a refusal for skew told it; else the host's own.
+    /// The control plane's time, as far as a refusal for skew named it; else the host's own.
     pub fn server_time(&self) -> Timestamp {
         self.signer.server_time()
     }
@@ -477,8 +477,8 @@ pub(crate) fn refusal(response: &Response<Bytes>) -> Option<Problem> {
         return None;
     }
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let told = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
-    Some(told.unwrap_or_else(|| {
+    let stated = (kind == Some(PROBLEM_JSON)).then(|| body::decode(response.body()).ok()).flatten();
+    Some(stated.unwrap_or_else(|| {
         let status = response.status();
         Problem::new(Code::Internal, format!("the server answered {status} without saying why"))
     }))

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
 use converge::kinds::Prior;
-use converge::{Entry, Ledger, Pending, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
@@ -34,7 +34,7 @@ use providers::Blobs;
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
 
-use crate::identity::Membership;
+use crate::identity::{self, Membership};
 
 const MODE: u32 = 0o600;
 
@@ -67,6 +67,19 @@ pub enum StateError {
         #[source]
         source: SpoolError,
     },
+    /// The state is of an earlier version.
+    #[error(
+        "the state in {} was written by an earlier version, which this one cannot read; it is now in {}: \
+         join the fleet again (muster-agent join)",
+        path.display(),
+        aside.display()
+    )]
+    Earlier {
+        /// The state directory.
+        path: PathBuf,
+        /// Where it is now.
+        aside: PathBuf,
+    },
     /// The host did not join a fleet.
     #[error("this host has not joined a fleet: there is no membership in {}", .0.display())]
     NotJoined(PathBuf),
@@ -90,6 +103,9 @@ pub enum StateError {
     /// The storage thread ended in the middle of it.
     #[error("the storage thread has ended; restart the agent")]
     StorageEnded,
+    /// What was to be appended with other facts was not.
+    #[error("cannot append to the log: {0}")]
+    Append(String),
 }
 
 /// Where the log of facts stands.
@@ -141,6 +157,27 @@ impl StateDir {
     /// When it cannot be read.
     pub fn membership(&self) -> Result<Option<Membership>, StateError> {
         Ok(self.membership_slot().load().map_err(spool("read the membership"))?.value)
+    }
+
+    /// Sets state aside that was written before formats had numbers, the machine's own key
+    /// excepted; says where it is then. The host has to join anew.
+    ///
+    /// # Errors
+    /// When it cannot be read or moved.
+    pub fn set_aside_earlier(&self) -> Result<Option<PathBuf>, StateError> {
+        let is_earlier = match self.membership_slot().load() {
+            Err(SpoolError::Unnumbered { .. }) => true,
+            // The ledger was a file.
+            Ok(_) => self.path.join("ledger").is_file(),
+            Err(error) => return Err(spool("read the membership")(error)),
+        };
+        if !is_earlier {
+            return Ok(None);
+        }
+        let _lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
+        let keep = [identity::KEY_FILE, spool::lock::NAME];
+        let aside = spool::atomic::set_aside_earlier(&self.disk, &self.path, &keep);
+        aside.map(Some).map_err(spool("set the earlier version's state aside"))
     }
 
     /// Records the membership.
@@ -202,7 +239,7 @@ pub struct Durable {
     pending: Slot<Pending>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
-    ledger: Mutex<Journal<ResourceId, Entry>>,
+    ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
     repairs: Mutex<Vec<String>>,
@@ -346,12 +383,20 @@ impl Durable {
         Ok(())
     }
 
-    /// Appends facts, all or none, with one sync; durable when it returns.
+    /// Appends facts with one sync; durable when it returns. Says of each what became of it: a
+    /// fact for which the log has no room keeps no other out.
     ///
     /// # Errors
-    /// When the log is full or cannot be written.
-    pub fn append_all(&self, bodies: Vec<FactBody>, at: Timestamp) -> Result<(), StateError> {
-        locked(&self.log).append_many(bodies, at).map(drop).map_err(spool("append to the log"))
+    /// When the log cannot be written; nothing was appended then.
+    pub fn append_all(
+        &self,
+        bodies: Vec<FactBody>,
+        at: Timestamp,
+    ) -> Result<Vec<Result<(), StateError>>, StateError> {
+        let mut log = locked(&self.log);
+        let staged = bodies.into_iter().map(|body| log.stage(vec![body], at));
+        let staged = staged.map(|staged| staged.map(drop).map_err(spool("append to the log"))).collect();
+        log.commit().map(|()| staged).map_err(spool("append to the log"))
     }
 
     /// Facts that wait, from the first.

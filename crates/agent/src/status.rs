@@ -26,7 +26,7 @@ pub struct StatusView {
     last_changed_run: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_counts: Option<model::Counts>,
-    /// Synchronization and work, as the daemon said last.
+    /// Synchronization and work, as the daemon wrote last.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncView>,
 }

@@ -273,16 +273,10 @@ impl Worker {
 
     fn append(&self, facts: Vec<FactBody>, answers: Vec<Answer<()>>) {
         let has_room = locked(&self.facts).has_room();
-        let apart = (facts.len() > 1).then(|| facts.clone());
-        let together = self.durable.append_all(facts, now());
-        let done: Vec<Result<(), StateError>> = match (together, apart) {
-            (Ok(()), _) => answers.iter().map(|_| Ok(())).collect(),
-            (Err(error), None) => vec![Err(error)],
-            // One of them may be what does not fit.
-            (Err(_), Some(facts)) => {
-                facts.into_iter().map(|fact| self.durable.append_all(vec![fact], now())).collect()
-            }
-        };
+        let done = self.durable.append_all(facts, now()).unwrap_or_else(|error| {
+            let error = chain(&error);
+            answers.iter().map(|_| Err(StateError::Append(error.clone()))).collect()
+        });
         if has_room {
             refresh(&self.durable, &self.facts);
         } else {

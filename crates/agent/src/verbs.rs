@@ -13,8 +13,8 @@ use node::{LastRun, RunOrder};
 use trust::token::KeySource;
 
 use crate::clock::now;
-use crate::join::{self, Asked, JoinError};
-use crate::machine::{Machine, OpenError, Place};
+use crate::join::{self, JoinError, JoinRequest};
+use crate::machine::{Machine, MachineOptions, OpenError};
 use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
@@ -26,7 +26,7 @@ use crate::{daemon, identity};
 #[command(name = "muster-agent", version, arg_required_else_help = true, after_help = EXITS)]
 pub struct Cli {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: MachineArgs,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -51,7 +51,7 @@ Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
 #[derive(Debug, Args)]
-struct PlaceArgs {
+struct MachineArgs {
     /// The state directory [default: ROOT/var/lib/muster]
     #[arg(long, global = true, value_name = "DIR", env = "MUSTER_STATE")]
     state: Option<PathBuf>,
@@ -150,7 +150,8 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
-    let place = Place { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
+    let place =
+        MachineOptions { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
     match cli.verb {
         Verb::Join { token, token_file, hostname } => joined(&place, token, token_file, hostname, cli.json),
         Verb::Daemon => {
@@ -171,7 +172,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 fn joined(
-    place: &Place,
+    place: &MachineOptions,
     token: Option<String>,
     token_file: Option<PathBuf>,
     hostname: Option<String>,
@@ -187,7 +188,7 @@ fn joined(
         (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
     };
     let (root, allow_exec) = (place.root.clone(), place.allow_exec);
-    let asked = Asked { token, token_file, hostname, root, allow_exec };
+    let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let membership = runtime.block_on(join::join(asked, &place.state_dir()))?;
     if json {
@@ -212,7 +213,7 @@ fn joined(
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
 
-fn run(place: &Place, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
+fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::open(place)?;
     let done = run_once(&machine, mode)?;
     if json {
@@ -257,7 +258,7 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     Ok(report)
 }
 
-fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+fn status(place: &MachineOptions, json: bool) -> Result<ExitCode, Failure> {
     let dir = place.state_dir();
     let view = crate::status::read(&dir)?;
     if json {
@@ -268,7 +269,7 @@ fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn approve_deletes(place: &Place) -> Result<ExitCode, Failure> {
+fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
     let dir = place.state_dir();
     let held = crate::sync::view::read(&dir).and_then(|view| view.held);
     let Some(held) = held else {
@@ -279,7 +280,7 @@ fn approve_deletes(place: &Place) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fingerprint(place: &Place, source: KeySource) -> Result<ExitCode, Failure> {
+fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Failure> {
     let state = place.state_dir();
     StateDir::create(&state)?;
     let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
@@ -288,7 +289,7 @@ fn fingerprint(place: &Place, source: KeySource) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn executor_test(place: &Place, script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
+fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
     /// The longest request read from stdin, in bytes.
     const MAX_REQUEST: u64 = 1024 * 1024;
     let mut request = Vec::new();

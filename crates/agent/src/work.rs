@@ -15,7 +15,7 @@ use bytes::Bytes;
 use catalog::delegation;
 use host::{Command, End, Event, Host, Program, RunError, Streaming};
 use model::log::FactBody;
-use model::work::{ActionEvent, ActionFact, Delegation, Outcome, Stream, Work as Asked};
+use model::work::{ActionEvent, ActionFact, Delegation, Outcome, Stream, Work as ActionWork};
 use model::{Timestamp, work};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
 use providers::query::{self, Ask};
@@ -191,7 +191,7 @@ impl WorkHandle {
     }
 }
 
-/// Starts the thread. What was begun before and has no end is said to be unknown first.
+/// Starts the thread. What was begun before and has no end is reported as unknown first.
 ///
 /// # Errors
 /// When the state cannot be read.
@@ -258,12 +258,12 @@ fn at(signer: &Signer, newest: Timestamp) -> At {
     At { now, trusted: trusted.now() }
 }
 
-fn allows(delegations: &[Delegation], asked: &Asked) -> Result<Leave<Job>, String> {
+fn allows(delegations: &[Delegation], asked: &ActionWork) -> Result<Leave<Job>, String> {
     let permitted = delegation::allows(delegations, asked).map_err(|error| error.to_string())?;
     let timeout_secs = permitted.timeout_secs;
     let job = match asked {
-        Asked::Command { .. } | Asked::Action { .. } => Job::Command(permitted.argv),
-        Asked::Query { what, .. } => {
+        ActionWork::Command { .. } | ActionWork::Action { .. } => Job::Command(permitted.argv),
+        ActionWork::Query { what, .. } => {
             let ask = Ask::of(what, permitted.path.as_deref());
             Job::Query(ask.ok_or_else(|| format!("this agent does not know the query {what:?}"))?)
         }
@@ -516,14 +516,14 @@ impl Worker {
     }
 }
 
-/// Whether a file is the agent's own: keys and what others told it. Nobody is shown those.
+/// Whether a file is the agent's own: keys and what others sent it. Nobody is shown those.
 fn is_own(own: Option<&str>, real: &str) -> bool {
     own.is_some_and(|own| Path::new(real).starts_with(own))
 }
 
 /// Whether a release lets a file be shown, by where it really lies.
 fn shows(delegations: &[Delegation], real: &str) -> bool {
-    let asked = Asked::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
+    let asked = ActionWork::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
     delegation::allows(delegations, &asked).is_ok()
 }
 

@@ -153,7 +153,7 @@ fn no_query_shows_the_agent_s_own_files() {
         // The state directory lies below the host's root, as on a host.
         std::os::unix::fs::symlink(temp.path(), temp.path().join("root")).unwrap();
         std::fs::write(temp.path().join("plain"), "to be seen").unwrap();
-        drop(test_support::agent_links::open(temp.path(), Disk::new()));
+        agent::state::StateDir::create(&temp.path().join("state")).unwrap();
         std::fs::write(temp.path().join("state/identity.key"), "secret").unwrap();
         let all = QuerySpec::File { paths: vec!["/**".to_owned()] };
         let delegations = vec![Delegation { queries: vec![all], ..Delegation::default() }];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::join::{Asked, JoinError, join};
+use agent::join::{JoinError, JoinRequest, join};
 use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
@@ -99,7 +99,7 @@ impl Host {
     async fn join(&self) -> Result<agent::identity::Membership, JoinError> {
         let file = self.dir.path().join("token");
         let token = std::fs::read_to_string(&file).unwrap();
-        let asked = Asked {
+        let asked = JoinRequest {
             token,
             token_file: Some(file),
             hostname: None,

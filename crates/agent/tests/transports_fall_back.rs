@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use agent::opening::Opener;
 use agent::release::ReleaseTerms;
 use agent::session::Session;
-use agent::sync::transport::{Links, Parts};
+use agent::sync::transport::{Links, LinksSetup};
 use http::request::Parts as Head;
 use model::Hostname;
 use model::policy::Policy;
@@ -77,7 +77,7 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
     let policy = Policy { transport, ..Policy::default() };
-    let links = Links::start(Parts {
+    let links = Links::start(LinksSetup {
         opener: Opener::new(session, hostname),
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),

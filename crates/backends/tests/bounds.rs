@@ -98,9 +98,9 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
 
 #[test]
 fn objects_in_memory_are_bounded_by_their_bytes() {
-    use backends::{Backend as _, BackendError, Embedded, Kept};
+    use backends::{Backend as _, BackendError, Embedded, StoredObject};
     let status = bytes::Bytes::from(vec![b'x'; 1 << 20]);
-    let kept = |n: u64| Kept {
+    let kept = |n: u64| StoredObject {
         key: crate::support::app(&format!("a{n}")),
         uid: None,
         source_uid: None,

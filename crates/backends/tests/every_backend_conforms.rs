@@ -43,7 +43,7 @@ fn the_folder() {
 #[test]
 fn the_embedded_store_begins_with_what_was_kept() {
     let key = backends::conformance::key("a");
-    let kept = backends::Kept {
+    let kept = backends::StoredObject {
         key: key.clone(),
         uid: Some("here-1".into()),
         source_uid: Some("u-1".into()),

@@ -1,7 +1,7 @@
 //! What may be synchronized with a node: kinds, folders, and a policy in words (SYN-5).
 
 use model::Fields;
-use model::object::KINDS;
+use model::object::{FOREIGN_KINDS, KINDS};
 use model::replication::{Mismatch, Mode, SyncPolicy};
 
 /// The modes, by their words.
@@ -49,6 +49,9 @@ pub enum Unsuitable {
     /// Muster's own.
     #[error("it is one of Muster's own kinds, which only a release or the control plane speaks of")]
     Reserved,
+    /// What stands for another kind on a link.
+    #[error("it is read as `{0}` on a link; write that")]
+    Foreign(&'static str),
     /// Not absolute, or not in its plain form.
     #[error("a folder is an absolute path without `.`, `..`, `//` and a slash at its end")]
     NotAFolder,
@@ -77,6 +80,9 @@ pub fn kind(name: &str) -> Result<(), Unsuitable> {
     }
     // A host's folders may not tell upper from lower case.
     let reserved = KINDS.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    if let Some((_, kind)) = FOREIGN_KINDS.iter().find(|(foreign, _)| *foreign == name) {
+        return Err(Unsuitable::Foreign(kind));
+    }
     if reserved { Err(Unsuitable::Reserved) } else { Ok(()) }
 }
 

@@ -69,5 +69,9 @@ fn kinds() {
         assert_eq!(kind(name), Err(Unsuitable::Reserved), "{name}");
         assert_eq!(kind(&name.to_lowercase()), Err(Unsuitable::Reserved), "{name} in lower case");
     }
+    for (foreign, known) in model::object::FOREIGN_KINDS {
+        assert_eq!(kind(foreign), Err(Unsuitable::Foreign(known)), "{foreign}");
+        assert_eq!(kind(known), Ok(()), "{known}");
+    }
     assert!(kind(&"A".repeat(64)).is_err());
 }

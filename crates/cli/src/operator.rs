@@ -27,11 +27,12 @@ use server::api::{
 use store::{FactRecord, Release, RunRecord};
 use wire::body::{self, BodyError, GZIP, JSON};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
+use wire::percent::encode_component as escape;
 use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
 use crate::exit::Exit;
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// How long an answer may take.
 const CALL: Duration = Duration::from_secs(30);
@@ -90,7 +91,7 @@ impl CallError {
     }
 }
 
-impl Told for CallError {
+impl UserError for CallError {
     fn exit(&self) -> Exit {
         let policy = [
             Code::ReleaseRefused,
@@ -355,18 +356,4 @@ impl Operator {
             Ok(_) | Err(_) => Err(CallError::Status { path, status }),
         }
     }
-}
-
-/// Escapes a text for a path or a query.
-fn escape(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~');
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if plain(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }

@@ -40,14 +40,14 @@ pub struct StatusArgs {
 /// When the control plane cannot be asked.
 pub async fn run(args: &StatusArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
-    let whole = Whole { status: operator.status().await?, sync: sync(&operator).await? };
+    let whole = FleetReport { status: operator.status().await?, sync: sync(&operator).await? };
     screen.result(&whole, || format!("{}{}", text(&whole.status, screen), sync_text(&whole.sync, screen)))?;
     Ok(exit(&whole.status))
 }
 
 /// All of it, for programs.
 #[derive(Serialize)]
-struct Whole {
+struct FleetReport {
     #[serde(flatten)]
     status: StatusView,
     /// How many nodes are in each state of synchronization.

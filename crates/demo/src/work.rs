@@ -38,7 +38,7 @@ impl Demo<'_> {
             }
         }
         for name in [NODES[0], NODES[1]] {
-            let note = self.place_of(name).map(|root| root.join(NOTE));
+            let note = self.root_of(name).map(|root| root.join(NOTE));
             let note = note.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
             if note != "reloaded\n" || !text.contains(&format!("{name} | reloaded")) {
                 let so_far = format!("{name} left {note:?}, and printed: {text}");

@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::path::{Place, check, links_matter};
+use crate::path::{DirEntryRef, check, links_matter};
 use crate::{Host, HostError, MAX_FILE, Problem};
 
 /// How much is read at a time, in bytes.
@@ -174,7 +174,7 @@ impl Host {
 }
 
 /// What a name in a directory is, without following it.
-pub(crate) fn stat_at(place: &Place) -> Result<Option<Stat>, Problem> {
+pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, Problem> {
     match statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -183,7 +183,7 @@ pub(crate) fn stat_at(place: &Place) -> Result<Option<Stat>, Problem> {
 }
 
 /// Opens a regular file, and nothing else, for reading.
-pub(crate) fn open_regular(place: &Place) -> Result<(OwnedFd, Stat), Problem> {
+pub(crate) fn open_regular(place: &DirEntryRef) -> Result<(OwnedFd, Stat), Problem> {
     let fd = openat(&place.dir, &place.name, READ, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP => Problem::NotRegular("a symlink"),
         Errno::NXIO => Problem::NotRegular("a socket"),
@@ -216,7 +216,7 @@ pub(crate) fn what(kind: FileType) -> &'static str {
     }
 }
 
-fn found_at(place: &Place) -> Result<Found, Problem> {
+fn found_at(place: &DirEntryRef) -> Result<Found, Problem> {
     let Some(stat) = stat_at(place)? else {
         return Ok(Found::Missing);
     };

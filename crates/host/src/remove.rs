@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, o
 use rustix::io::Errno;
 
 use crate::find::{entries, stat_at, what};
-use crate::path::{DIRECTORY, Place};
+use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::sync_directory;
 use crate::{Host, HostError, Problem};
 
@@ -71,7 +71,7 @@ impl Host {
         Ok(true)
     }
 
-    fn place_if_any(&self, path: &str) -> Result<Option<Place>, Problem> {
+    fn place_if_any(&self, path: &str) -> Result<Option<DirEntryRef>, Problem> {
         match self.place(path) {
             Ok(place) => Ok(Some(place)),
             Err(Problem::NoParent) => Ok(None),

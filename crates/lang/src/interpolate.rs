@@ -14,11 +14,11 @@ const MAX_EXPRS: usize = 1000;
 /// stands for a literal `${{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    parts: Vec<Part>,
+    parts: Vec<TextSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TextSegment {
     Literal(String),
     Expr { expr: Expr, offset: usize },
 }
@@ -43,17 +43,17 @@ impl Text {
                 let start = at + found + 3;
                 let end = close(text, start)?;
                 if !literal.is_empty() {
-                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    parts.push(TextSegment::Literal(std::mem::take(&mut literal)));
                 }
                 let expr = Expr::parse(&text[start..end]).map_err(|error| shifted(error, start))?;
-                parts.push(Part::Expr { expr, offset: start });
+                parts.push(TextSegment::Expr { expr, offset: start });
                 at = end + 2;
             }
             rest = &text[at..];
         }
         literal.push_str(rest);
         if !literal.is_empty() || parts.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(TextSegment::Literal(literal));
         }
         Ok(Text { parts })
     }
@@ -71,22 +71,22 @@ impl Text {
     /// The expressions, each with the byte offset of its source in the whole text.
     pub fn exprs(&self) -> impl Iterator<Item = (&Expr, usize)> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Expr { expr, offset } => Some((expr, *offset)),
-            Part::Literal(_) => None,
+            TextSegment::Expr { expr, offset } => Some((expr, *offset)),
+            TextSegment::Literal(_) => None,
         })
     }
 
     /// Evaluates. A list or a map among other text is an error, and so is a result of more
     /// than [`MAX_RESULT`] bytes. Offsets in errors are those of the whole text.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
-        if let [Part::Expr { expr, offset }] = self.parts.as_slice() {
+        if let [TextSegment::Expr { expr, offset }] = self.parts.as_slice() {
             return expr.eval(scope).map_err(|error| moved(error, *offset));
         }
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => out.push_str(text),
-                Part::Expr { expr, offset } => {
+                TextSegment::Literal(text) => out.push_str(text),
+                TextSegment::Expr { expr, offset } => {
                     let value = expr.eval(scope).map_err(|error| moved(error, *offset))?;
                     let failed =
                         |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };

@@ -68,7 +68,7 @@ pub struct Subject<'a> {
 
 /// Whether a node is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SelectorMatch {
     /// It is.
     Yes,
     /// It is not.
@@ -195,7 +195,7 @@ impl Selector {
     }
 
     /// Whether a node is meant. What one sure term decides, an unsure one does not matter to.
-    pub fn judge(&self, subject: &Subject<'_>) -> Verdict {
+    pub fn judge(&self, subject: &Subject<'_>) -> SelectorMatch {
         let narrowed = self.narrow.iter().map(|narrow| narrow.judge(subject));
         all([any(&self.add, subject), not(any(&self.take, subject))].into_iter().chain(narrowed))
     }
@@ -257,15 +257,15 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Term {
-    fn judge(&self, subject: &Subject<'_>) -> Verdict {
+    fn judge(&self, subject: &Subject<'_>) -> SelectorMatch {
         match self {
-            Term::Every => Verdict::Yes,
+            Term::Every => SelectorMatch::Yes,
             Term::Name(pattern) => said(pattern.matches(subject.hostname) || pattern.as_str() == subject.id),
             Term::Group(group) => match declared(subject, "groups") {
                 Ok(Some(Value::List(groups))) => {
                     said(groups.iter().any(|name| name.as_str() == Some(group.as_str())))
                 }
-                Ok(_) => Verdict::No,
+                Ok(_) => SelectorMatch::No,
                 Err(unknown) => unknown,
             },
         }
@@ -273,7 +273,7 @@ impl Term {
 }
 
 impl Narrow {
-    fn judge(&self, subject: &Subject<'_>) -> Verdict {
+    fn judge(&self, subject: &Subject<'_>) -> SelectorMatch {
         match self {
             Narrow::Label { name, value, not } => match declared(subject, "labels") {
                 Ok(labels) => {
@@ -288,16 +288,16 @@ impl Narrow {
 }
 
 /// What is declared under a name; an error where nothing declared is known at all.
-fn declared<'a>(subject: &Subject<'a>, name: &str) -> Result<Option<&'a Value>, Verdict> {
+fn declared<'a>(subject: &Subject<'a>, name: &str) -> Result<Option<&'a Value>, SelectorMatch> {
     match subject.declared {
         Some(declared) => Ok(declared.path(name)),
-        None => Err(Verdict::Unknown(format!(
+        None => Err(SelectorMatch::Unknown(format!(
             "which {name} it has is not known here: they are declared in the fleet repo"
         ))),
     }
 }
 
-fn holds(expression: &Expr, subject: &Subject<'_>) -> Verdict {
+fn holds(expression: &Expr, subject: &Subject<'_>) -> SelectorMatch {
     let mut names = Names::new().with("hostname", Value::from(subject.hostname));
     if let Some(traits) = subject.traits {
         names = names.with_ref("traits", traits);
@@ -308,42 +308,42 @@ fn holds(expression: &Expr, subject: &Subject<'_>) -> Verdict {
     match expression.eval_bool(&names) {
         Ok(holds) => said(holds),
         Err(EvalError::Failed { message, .. }) if subject.traits.is_none() => {
-            Verdict::Unknown(format!("it has reported no traits yet ({message})"))
+            SelectorMatch::Unknown(format!("it has reported no traits yet ({message})"))
         }
-        Err(error) => Verdict::Unknown(error.to_string()),
+        Err(error) => SelectorMatch::Unknown(error.to_string()),
     }
 }
 
-fn said(yes: bool) -> Verdict {
-    if yes { Verdict::Yes } else { Verdict::No }
+fn said(yes: bool) -> SelectorMatch {
+    if yes { SelectorMatch::Yes } else { SelectorMatch::No }
 }
 
-fn not(verdict: Verdict) -> Verdict {
+fn not(verdict: SelectorMatch) -> SelectorMatch {
     match verdict {
-        Verdict::Yes => Verdict::No,
-        Verdict::No => Verdict::Yes,
+        SelectorMatch::Yes => SelectorMatch::No,
+        SelectorMatch::No => SelectorMatch::Yes,
         unknown => unknown,
     }
 }
 
-fn any(terms: &[Term], subject: &Subject<'_>) -> Verdict {
-    let mut found = Verdict::No;
+fn any(terms: &[Term], subject: &Subject<'_>) -> SelectorMatch {
+    let mut found = SelectorMatch::No;
     for term in terms {
         match term.judge(subject) {
-            Verdict::Yes => return Verdict::Yes,
-            Verdict::No => {}
+            SelectorMatch::Yes => return SelectorMatch::Yes,
+            SelectorMatch::No => {}
             unknown => found = unknown,
         }
     }
     found
 }
 
-fn all(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    let mut found = Verdict::Yes;
+fn all(verdicts: impl Iterator<Item = SelectorMatch>) -> SelectorMatch {
+    let mut found = SelectorMatch::Yes;
     for verdict in verdicts {
         match verdict {
-            Verdict::No => return Verdict::No,
-            Verdict::Yes => {}
+            SelectorMatch::No => return SelectorMatch::No,
+            SelectorMatch::Yes => {}
             unknown => found = unknown,
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use lang::Value;
-use lang::selector::{MAX_TERMS, Selector, SelectorError, Subject, Verdict};
+use lang::selector::{MAX_TERMS, Selector, SelectorError, SelectorMatch, Subject};
 use proptest::prelude::*;
 
 fn map<const N: usize>(pairs: [(&str, Value); N]) -> Value {
@@ -34,7 +34,7 @@ fn chosen(selector: &str) -> Vec<&'static str> {
     let meant = |(name, traits, declared): &(&'static str, Value, Value)| {
         let id = if *name == "db1" { ID } else { "n-f" };
         let subject = Subject { hostname: name, id, traits: Some(traits), declared: Some(declared) };
-        (selector.judge(&subject) == Verdict::Yes).then_some(*name)
+        (selector.judge(&subject) == SelectorMatch::Yes).then_some(*name)
     };
     fleet().iter().filter_map(meant).collect()
 }
@@ -97,13 +97,13 @@ fn what_cannot_be_known_is_said_and_never_taken_as_meant() {
     let bare = Subject { hostname: "edge-1", id: "n-1", traits: None, declared: None };
     let judge = |text: &str| Selector::parse(text).unwrap().judge(&bare);
     for unsure in ["@edge", "region=eu", "*,!@edge", "where:traits.os.id == \"debian\"", "where:1"] {
-        assert!(matches!(judge(unsure), Verdict::Unknown(_)), "{unsure}");
+        assert!(matches!(judge(unsure), SelectorMatch::Unknown(_)), "{unsure}");
     }
-    assert_eq!(judge("@edge,edge-1"), Verdict::Yes, "one sure term is enough");
-    assert_eq!(judge("@edge,!edge-1"), Verdict::No, "it is taken away whatever its groups are");
-    assert_eq!(judge("db1,where:traits.os.id == \"debian\""), Verdict::No);
-    assert_eq!(judge("where:hostname == \"edge-1\""), Verdict::Yes);
-    let Verdict::Unknown(why) = judge("where:traits.os.id == \"x\"") else { panic!() };
+    assert_eq!(judge("@edge,edge-1"), SelectorMatch::Yes, "one sure term is enough");
+    assert_eq!(judge("@edge,!edge-1"), SelectorMatch::No, "it is taken away whatever its groups are");
+    assert_eq!(judge("db1,where:traits.os.id == \"debian\""), SelectorMatch::No);
+    assert_eq!(judge("where:hostname == \"edge-1\""), SelectorMatch::Yes);
+    let SelectorMatch::Unknown(why) = judge("where:traits.os.id == \"x\"") else { panic!() };
     assert!(why.contains("no traits"), "{why}");
 }
 

@@ -60,6 +60,15 @@ pub const KINDS: &[(&str, Authority)] = &[
     (Kind::ACTION, Authority::ControlPlane),
 ];
 
+/// How the source document names kinds in lower case, and the kind that each stands for (WIR-5).
+pub const FOREIGN_KINDS: &[(&str, &str)] = &[
+    ("application", "Application"),
+    ("appproject", "AppProject"),
+    ("applicationset", "ApplicationSet"),
+    ("repository", "Repository"),
+    ("gpgkey", "GPGKey"),
+];
+
 impl Kind {
     /// A module.
     pub const MODULE: &'static str = "Module";

@@ -9,7 +9,7 @@ use wire::Code;
 
 use crate::args::Cli;
 use cli::exit::{EXITS, Exit};
-use cli::failure::{Failure, Told};
+use cli::failure::{Failure, UserError};
 use cli::screen::Screen;
 
 pub use conditions::CONDITIONS;
@@ -131,7 +131,7 @@ struct UnknownTopic {
     near: Vec<String>,
 }
 
-impl Told for UnknownTopic {
+impl UserError for UnknownTopic {
     fn hint(&self) -> Option<String> {
         let near: Vec<String> = self.near.iter().map(|near| format!("`muster help {near}`")).collect();
         Some(match near.is_empty() {

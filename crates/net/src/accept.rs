@@ -241,10 +241,10 @@ struct Peers(Mutex<HashMap<NodeId, usize>>);
 impl Peers {
     /// Counts a connection of a node in, until the place is dropped; `None` when the node
     /// has as many as it may. Other peers are not counted.
-    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<Place> {
+    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<PeerPermit> {
         let node = match peer.map(|peer| &peer.role) {
             Some(Role::Node { id, .. }) => id.clone(),
-            Some(Role::Operator(_)) | None => return Some(Place { peers: self, node: None }),
+            Some(Role::Operator(_)) | None => return Some(PeerPermit { peers: self, node: None }),
         };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(node.clone()).or_default();
@@ -253,16 +253,16 @@ impl Peers {
         }
         *count += 1;
         drop(counts);
-        Some(Place { peers: self, node: Some(node) })
+        Some(PeerPermit { peers: self, node: Some(node) })
     }
 }
 
-struct Place {
+struct PeerPermit {
     peers: Arc<Peers>,
     node: Option<NodeId>,
 }
 
-impl Drop for Place {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let Some(node) = &self.node else { return };
         let mut counts = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -325,7 +325,7 @@ struct Met {
     connection: Connection,
     limits: Limits,
     shutdown: watch::Receiver<bool>,
-    _place: Place,
+    _place: PeerPermit,
     _slot: OwnedSemaphorePermit,
 }
 

@@ -90,14 +90,14 @@ pub enum Received {
 pub struct WebSocket {
     inner: Box<WebSocketStream<TokioIo<Upgraded>>>,
     bounds: Bounds,
-    place: Option<Place>,
+    place: Option<SocketPermit>,
 }
 
 /// The connection below an accepted socket; it counts until the socket is dropped.
 #[derive(Debug)]
-struct Place(Connection);
+struct SocketPermit(Connection);
 
-impl Drop for Place {
+impl Drop for SocketPermit {
     fn drop(&mut self) {
         self.0.upgrade_ended();
     }
@@ -115,14 +115,14 @@ pub struct Sender {
 pub struct Receiver {
     inner: SplitStream<Box<WebSocketStream<TokioIo<Upgraded>>>>,
     bounds: Bounds,
-    place: Option<Place>,
+    place: Option<SocketPermit>,
 }
 
 /// An upgrade that was agreed to; the socket is there once the response is sent.
 #[derive(Debug)]
 pub struct Upgrade {
     on: OnUpgrade,
-    place: Option<Place>,
+    place: Option<SocketPermit>,
     bounds: Bounds,
 }
 
@@ -147,7 +147,7 @@ pub fn accept<B>(
     }
     let place = request.extensions().get::<Connection>().cloned().map(|connection| {
         connection.upgrade_began();
-        Place(connection)
+        SocketPermit(connection)
     });
     let on = hyper::upgrade::on(request);
     Ok((response, Upgrade { on, place, bounds }))
@@ -207,7 +207,7 @@ pub(crate) fn agreed(response: &HeaderMap, expected: &str) -> bool {
 }
 
 impl WebSocket {
-    async fn over(io: Upgraded, role: Role, bounds: Bounds, place: Option<Place>) -> WebSocket {
+    async fn over(io: Upgraded, role: Role, bounds: Bounds, place: Option<SocketPermit>) -> WebSocket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)
@@ -281,7 +281,7 @@ impl Receiver {
     pub async fn recv(&mut self) -> Result<Received, WebSocketError> {
         loop {
             let next = match &self.place {
-                Some(Place(connection)) => tokio::select! {
+                Some(SocketPermit(connection)) => tokio::select! {
                     next = self.inner.next() => next,
                     () = connection.cut() => return Err(WebSocketError::Closed),
                 },

@@ -1,7 +1,6 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p resolve --test all FILE::`.
 
-mod billion_laughs_and_friends;
 mod broken_tree_is_refused;
 mod classification;
 mod common;

@@ -26,7 +26,7 @@ struct Tables {
 
 /// One node's entry.
 pub(crate) struct Slot {
-    state: Mutex<Entry>,
+    state: Mutex<NodeEntry>,
     /// Wakes the node's long polls: a push was set, or work waits.
     pub(crate) wake: Notify,
     /// Made for the first link: most nodes of a large fleet have none.
@@ -34,7 +34,7 @@ pub(crate) struct Slot {
 }
 
 /// A node's state, and whether its contact waits to be persisted.
-pub(crate) struct Entry {
+pub(crate) struct NodeEntry {
     pub(crate) node: NodeState,
     pub(crate) dirty: bool,
     /// The last change of what goes down to the node.
@@ -52,7 +52,7 @@ impl Slot {
 
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
     /// every change is one assignment of the step's.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Entry> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, NodeEntry> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +72,7 @@ impl FleetIndex {
     pub(crate) fn insert(&self, node: NodeState) {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let entry = Entry { node, dirty: false, work_head: 0, work_told: None };
+        let entry = NodeEntry { node, dirty: false, work_head: 0, work_told: None };
         let slot = Slot { state: Mutex::new(entry), wake: Notify::new(), openings: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));

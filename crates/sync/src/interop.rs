@@ -30,14 +30,14 @@ pub fn source(mode: Mode) -> Option<Role> {
 
 /// What a side says first after a restart of `restarted`: the source of truth asks the other
 /// to begin, the replica begins by itself. `None` when nothing is synchronized.
-pub fn first_word(mode: Mode, restarted: Role) -> Option<Opening> {
+pub fn first_word(mode: Mode, restarted: Role) -> Option<ResyncOpening> {
     let source = source(mode)?;
-    Some(if restarted == source { Opening::AskToBegin } else { Opening::Begin })
+    Some(if restarted == source { ResyncOpening::AskToBegin } else { ResyncOpening::Begin })
 }
 
 /// How a resync is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub enum ResyncOpening {
     /// `request-resource-resync`: from the source of truth.
     AskToBegin,
     /// `request-update` for each object with its checksum, then

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use agent::identity::Membership;
-use agent::machine::Place;
+use agent::machine::MachineOptions;
 use agent::state::StateDir;
 use catalog::module::{Command, Declared, Module, Params, Resource};
 use lang::Value;
@@ -17,8 +17,8 @@ use trust::token::KeySource;
 use trust::{Floor, SigningKey, Slots, TrustDocument};
 
 /// Where the host is, for every verb.
-pub fn place(state: &Path, root: &Path, allow_exec: bool) -> Place {
-    Place { state: Some(state.to_owned()), root: Some(root.to_owned()), allow_exec }
+pub fn place(state: &Path, root: &Path, allow_exec: bool) -> MachineOptions {
+    MachineOptions { state: Some(state.to_owned()), root: Some(root.to_owned()), allow_exec }
 }
 
 /// Records a membership of a fleet that is nowhere.

@@ -11,11 +11,13 @@ pub mod enroll;
 mod generated;
 pub mod grpc;
 pub mod headers;
+pub mod percent;
 pub mod problem;
 pub mod route;
 pub mod rpc;
 pub mod signature;
 pub mod sse;
+pub mod standard;
 
 pub use body::BodyError;
 pub use problem::{Code, Problem};

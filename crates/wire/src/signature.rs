@@ -46,9 +46,18 @@ pub struct SignatureHeaders {
 /// Why a signed request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Signature headers are missing or malformed.
-    #[error("the request carries no signature of the expected form")]
+    /// A signature header is missing.
+    #[error("the request has no `Signature-Input` or no `Signature`")]
     Missing,
+    /// The signature headers are there and not of the form that is read.
+    #[error(
+        "the signature headers are not of the form of docs/protocol.md: label `muster`, these components \
+         in this order, created, nonce of 16 hex digits, keyid, alg"
+    )]
+    Form,
+    /// There is a body, and the signature covers none; or the other way round.
+    #[error("the signature must cover `content-digest` when the request has a body, and only then")]
+    Coverage,
     /// The digest is not the body's.
     #[error("the body does not have the digest that was signed")]
     Digest,
@@ -127,9 +136,13 @@ pub struct Parsed<'a> {
 /// Reads the signature headers of a request.
 ///
 /// # Errors
-/// [`SignatureError::Missing`] when they are not of the form that [`sign`] makes.
+/// [`SignatureError::Missing`] when one is not there, [`SignatureError::Form`] when they are not of
+/// the form that [`sign`] makes.
 pub fn parse(headers: &HeaderMap) -> Result<Parsed<'_>, SignatureError> {
-    parse_headers(headers).ok_or(SignatureError::Missing)
+    if !headers.contains_key(SIGNATURE_INPUT) || !headers.contains_key(SIGNATURE) {
+        return Err(SignatureError::Missing);
+    }
+    parse_headers(headers).ok_or(SignatureError::Form)
 }
 
 fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
@@ -175,7 +188,7 @@ impl Parsed<'_> {
                 self.content_digest.map(|digest| (CONTENT_DIGEST, digest))
             }
             (Covers::Body, false) => return Err(SignatureError::Digest),
-            _ => return Err(SignatureError::Missing),
+            _ => return Err(SignatureError::Coverage),
         };
         self.holds(&base(target, last, self.params), key, now)
     }

@@ -1,4 +1,4 @@
-//! Autonomous mode: what is found in the place is the truth, and goes up (SYN-5).
+//! Autonomous mode: what is found in the backend is the truth, and goes up (SYN-5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use backends::{Found, Listing};
 use model::ObjectKey;
 use sync::object::{self, MAX_CONTENT};
 
-use super::reconciler::Worker;
+use super::reconciler::Reconciler;
 use super::sets::Own;
 
 /// Nothing more has vanished for so long when what vanished is judged, as one.
@@ -17,7 +17,7 @@ const VANISHING: Duration = Duration::from_secs(3);
 /// What goes on vanishing is judged after this all the same.
 const VANISHING_LONGEST: Duration = Duration::from_secs(60);
 
-/// What is vanishing from the place.
+/// What is vanishing from the backend.
 #[derive(Debug, Default)]
 pub(super) struct Vanishing {
     gone: BTreeSet<ObjectKey>,
@@ -42,10 +42,10 @@ impl Vanishing {
     }
 }
 
-impl Worker {
+impl Reconciler {
     /// What is found goes into the own set; what vanished goes out of it, unless that is a
     /// mass that nobody confirmed. Says whether all went well.
-    pub(super) fn look_autonomous(&mut self, listing: &Listing) -> bool {
+    pub(super) fn reconcile_autonomous(&mut self, listing: &Listing) -> bool {
         let fed: BTreeMap<ObjectKey, Fed> = self.sets.with(|feed, _| {
             let own = feed.objects().filter(|(key, _)| self.kinds.contains(&key.section.kind));
             own.map(|(key, stub)| (key.clone(), Fed { uid: stub.uid.to_string(), digest: stub.digest }))
@@ -60,7 +60,7 @@ impl Worker {
         if !confirmed && !changes.remove.is_empty() && !self.vanishing.is_over(gone, Instant::now()) {
             // More may vanish: together they are judged, not one after the other.
             changes.remove.clear();
-            self.look_within(VANISHING);
+            self.reconcile_within(VANISHING);
         }
         let held = changes.held.as_ref().map(|held| {
             let count = held.keys.len();

@@ -1,4 +1,4 @@
-//! Managed mode: what the control plane wants is put into the place, local edits go back,
+//! Managed mode: what the control plane wants is put into the backend, local edits go back,
 //! local deletes are made good, and statuses go up (SYN-5, SYN-7).
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use sync::link::{Item, ItemChange, Outcome};
 use sync::object::{self, MAX_CONTENT};
 use sync::{Content, Side};
 
-use super::reconciler::{CONTENTS, Worker};
+use super::reconciler::{CONTENTS, Reconciler};
 use super::sets::Own;
 use crate::render::chain;
 
@@ -24,14 +24,14 @@ struct Put<'a> {
     digest: Digest,
 }
 
-impl Worker {
+impl Reconciler {
     /// One item of a batch.
     pub(super) fn item(&mut self, item: &Item) -> Outcome {
         if item.key.section.kind.as_str() == model::Kind::ACTION {
             return Outcome::Done;
         }
         let Some(mut backend) = self.backend.take() else {
-            let why = self.no_place.as_deref().unwrap_or("its release synchronizes no objects");
+            let why = self.no_backend.as_deref().unwrap_or("its release synchronizes no objects");
             return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
@@ -120,7 +120,7 @@ impl Worker {
 
     /// Puts right what is not as the control plane wants it; then statuses go up. Says
     /// whether all went well.
-    pub(super) fn look_managed(&mut self, listing: &Listing) -> bool {
+    pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
         let Some(mut backend) = self.backend.take() else { return true };
         let same = |found: &Found| {
             let wanted = self.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));

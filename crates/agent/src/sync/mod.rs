@@ -15,10 +15,10 @@
 //! its adoption.
 
 mod autonomous;
+mod backend;
 pub mod handler;
 mod mailbox;
 mod managed;
-mod place;
 pub mod posts;
 pub mod reconciler;
 pub mod sets;
@@ -41,7 +41,7 @@ use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
 use reconciler::{ActionSink, ObjectReconciler, ReconcilerSetup};
 use sets::Sets;
-use transport::Links;
+use transport::{Links, LinksSetup};
 use view::View;
 
 /// Why synchronization cannot begin.
@@ -106,7 +106,7 @@ impl Synchronization {
             policy,
         })?;
         let instance = fresh_incarnation()?.to_string();
-        let links = Links::start(transport::Parts {
+        let links = Links::start(LinksSetup {
             opener,
             sets,
             reconciler: reconciler.clone(),

@@ -1,9 +1,14 @@
-//! [`ObjectReconciler`]: the thread that owns the place where the node's users have their objects, and
-//! writes both sets.
+//! [`ObjectReconciler`]: the thread that owns the backend of the users' objects and writes both sets.
 //!
-//! What comes over a link is applied there and made durable here; what users change there is
-//! put right (managed) or goes up (autonomous). One thread does both, one after the other, so
-//! that neither takes the other's work for a user's.
+//! ```text
+//! link ----batch-----+                     +--> backend: apply, correct
+//! folder --changed---+--> Mailbox --> thread
+//! release --policy---+                     +--> Sets: one durable write a batch, then the answer
+//! ```
+//!
+//! Invariants: one thread applies what comes over a link and reconciles what users change (managed:
+//! it is put right; autonomous: it goes up), so that neither is taken for the other; what it
+//! answers is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,20 +31,19 @@ use super::view::{View, Watched};
 use crate::render::chain;
 use crate::state::Durable;
 
-/// The wait before a look that failed is repeated; it doubles.
+/// The wait before a reconciliation that failed is repeated; it doubles.
 const AGAIN: Duration = Duration::from_secs(5);
 /// The longest such wait.
 const AGAIN_LONGEST: Duration = Duration::from_secs(60);
-/// How often the operator's word is looked for while something is held back.
+/// How often an approval is looked for while something is held back.
 const HELD: Duration = Duration::from_secs(2);
-/// How soon the place is looked at after objects came under another uid.
+/// How soon the backend is reconciled after objects came under another uid.
 const SOON: Duration = Duration::from_secs(1);
 /// The stack of the threads here, in bytes.
 pub(super) const STACK: usize = 1024 * 1024;
 /// The contents that are read at once.
 pub(super) const CONTENTS: usize = 256;
-/// An operator's word that vanished objects are meant to be gone: a file in the state
-/// directory.
+/// An operator approved that vanished objects are deleted: a file in the state directory.
 const APPROVED: &str = "approve-deletes";
 
 /// Takes the Action objects that came, and those that are gone. Both may wait while it has much
@@ -92,7 +96,7 @@ pub struct ReconcilerSetup {
     pub policy: Option<SyncPolicy>,
 }
 
-pub(super) struct Worker {
+pub(super) struct Reconciler {
     pub(super) durable: Arc<Durable>,
     pub(super) sets: Arc<Sets>,
     actions: Arc<dyn ActionSink>,
@@ -104,23 +108,23 @@ pub(super) struct Worker {
     pub(super) kinds: BTreeSet<Kind>,
     pub(super) backend: Option<Box<dyn Backend>>,
     /// Why there is none.
-    pub(super) no_place: Option<String>,
-    /// How the place is called in problems.
-    pub(super) place: String,
+    pub(super) no_backend: Option<String>,
+    /// How the backend is called in problems.
+    pub(super) backend_name: String,
     /// What the control plane wants, as far as it is durable here (managed).
     pub(super) wanted: BTreeMap<ObjectKey, Wanted>,
     /// What was put last. Not kept over a restart: what is found then is compared itself.
     pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
-    /// An object was found in the place.
+    /// An object was found in the backend.
     pub(super) seen: bool,
     /// What is vanishing (autonomous).
     pub(super) vanishing: super::autonomous::Vanishing,
     /// Vanished objects are held back (autonomous).
     pub(super) held: bool,
-    /// When the place is looked at by itself.
-    look_at: Option<Instant>,
+    /// When the backend is reconciled without an event.
+    reconcile_at: Option<Instant>,
     again: Duration,
     pub(super) watcher: Option<Arc<AtomicBool>>,
     pub(super) shown: BTreeSet<String>,
@@ -140,7 +144,7 @@ impl ObjectReconciler {
         let reconciler =
             ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
         let ReconcilerSetup { durable, sets, actions, view, root, policy } = setup;
-        let mut worker = Worker {
+        let mut worker = Reconciler {
             durable,
             sets,
             actions,
@@ -150,15 +154,15 @@ impl ObjectReconciler {
             pending: None,
             kinds: BTreeSet::new(),
             backend: None,
-            no_place: None,
-            place: String::new(),
+            no_backend: None,
+            backend_name: String::new(),
             wanted: BTreeMap::new(),
             applied: BTreeMap::new(),
             complete: false,
             seen: false,
             vanishing: Default::default(),
             held: false,
-            look_at: None,
+            reconcile_at: None,
             again: AGAIN,
             watcher: None,
             shown: BTreeSet::new(),
@@ -185,8 +189,7 @@ impl ObjectReconciler {
         self.mailbox.0.policy(policy.unwrap_or_else(off));
     }
 
-    /// An operator at the control plane says that what vanished here is meant to be gone: what
-    /// is held back now is let go.
+    /// An operator at the control plane approves that what vanished here is deleted.
     pub fn approve(&self) {
         self.mailbox.0.approved();
     }
@@ -216,7 +219,7 @@ impl ObjectReconciler {
     }
 }
 
-/// An operator's word that what vanished is meant to be gone. Good for one look.
+/// An operator approves that what vanished is deleted. Good for one reconciliation.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -235,10 +238,11 @@ fn off() -> SyncPolicy {
     }
 }
 
-impl Worker {
+impl Reconciler {
     fn run(&mut self) {
         loop {
-            let wait = self.look_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            let wait =
+                self.reconcile_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             match self.mailbox.next(wait.min(AGAIN_LONGEST)) {
                 Some(ReconcilerEvent::Batch(BatchRequest { batch, rules, answer })) => {
                     let outcomes = self.batch(&batch, rules);
@@ -247,7 +251,7 @@ impl Worker {
                         self.read_again();
                     }
                 }
-                Some(ReconcilerEvent::Changed) => self.look(),
+                Some(ReconcilerEvent::Changed) => self.reconcile(),
                 Some(ReconcilerEvent::Policy(policy)) => self.switch(policy),
                 Some(ReconcilerEvent::Approved) => self.approved(),
                 Some(ReconcilerEvent::InSync(rules)) => self.equal(rules),
@@ -259,8 +263,8 @@ impl Worker {
                     }
                 }
                 None => {
-                    if self.look_at.is_some_and(|at| Instant::now() >= at) {
-                        self.look();
+                    if self.reconcile_at.is_some_and(|at| Instant::now() >= at) {
+                        self.reconcile();
                     }
                 }
                 Some(ReconcilerEvent::Closed) => {
@@ -281,13 +285,13 @@ impl Worker {
             // Until then the old rules hold; before the first there are no links.
             self.problem("objects", Some(why));
             self.pending = Some(policy);
-            return self.look_within(self.again);
+            return self.reconcile_within(self.again);
         }
         self.problem("objects", None);
         let old = std::mem::replace(&mut self.policy, policy.clone());
         self.kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
         if first || (old.mode, &old.folder, &old.kinds) != (policy.mode, &policy.folder, &policy.kinds) {
-            self.open_place();
+            self.open_backend();
         }
         self.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
         let links = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
@@ -296,8 +300,8 @@ impl Worker {
             rules.number += u64::from(!same);
             rules.policy = policy;
         });
-        if self.no_place.is_none() {
-            self.look();
+        if self.no_backend.is_none() {
+            self.reconcile();
         }
     }
 
@@ -327,7 +331,7 @@ impl Worker {
         let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
         if let Err(error) = self.sets.keep(batch.write(&outcomes)) {
             let why = chain(&error);
-            // What was put into its place just now is wanted, and not known to be.
+            // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
             self.problem("objects", Some(why.clone()));
             return vec![Outcome::Temporary(why); batch.items.len()];
@@ -350,7 +354,7 @@ impl Worker {
             (ItemChange::Put { stub, .. }, false) => {
                 let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
                 if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {
-                    self.look_within(SOON);
+                    self.reconcile_within(SOON);
                 }
             }
             (ItemChange::Delete { .. }, false) => {
@@ -361,14 +365,14 @@ impl Worker {
         }
     }
 
-    /// Looks at the place, and does what follows in the node's mode.
-    fn look(&mut self) {
-        self.look_at = None;
+    /// Lists the backend, and does what follows in the node's mode.
+    fn reconcile(&mut self) {
+        self.reconcile_at = None;
         if let Some(policy) = self.pending.take() {
             return self.switch(policy);
         }
-        if self.no_place.is_some() {
-            self.open_place();
+        if self.no_backend.is_some() {
+            self.open_backend();
         }
         let Some(backend) = &mut self.backend else { return };
         let kinds = &self.kinds;
@@ -380,51 +384,51 @@ impl Worker {
             Ok(listing) => {
                 self.show(&listing);
                 match self.policy.mode {
-                    Mode::Managed => self.look_managed(&listing),
-                    Mode::Autonomous => self.look_autonomous(&listing),
+                    Mode::Managed => self.reconcile_managed(&listing),
+                    Mode::Autonomous => self.reconcile_autonomous(&listing),
                     Mode::Off => true,
                 }
             }
             Err(error) => {
-                self.problem(&self.place, Some(error.to_string()));
+                self.problem(&self.backend_name, Some(error.to_string()));
                 false
             }
         };
         if done {
             self.again = AGAIN;
         } else {
-            self.look_again();
+            self.reconcile_again();
         }
         if self.held {
-            self.look_within(HELD);
+            self.reconcile_within(HELD);
         }
     }
 
-    pub(super) fn look_again(&mut self) {
-        self.look_within(self.again);
+    pub(super) fn reconcile_again(&mut self) {
+        self.reconcile_within(self.again);
         self.again = (self.again * 2).min(AGAIN_LONGEST);
     }
 
-    pub(super) fn look_within(&mut self, wait: Duration) {
+    pub(super) fn reconcile_within(&mut self, wait: Duration) {
         let Some(at) = Instant::now().checked_add(wait) else { return };
-        self.look_at = Some(self.look_at.map_or(at, |other| other.min(at)));
+        self.reconcile_at = Some(self.reconcile_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Problems of the place, said once each.
+    /// Problems of the backend, each logged once.
     fn show(&mut self, listing: &Listing) {
         let mut now = BTreeSet::new();
         for problem in &listing.problems {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
             let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{}{within}{}{line}", self.place, problem.place);
+            let place = format!("{}{within}{}{line}", self.backend_name, problem.place);
             self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
             now.insert(place);
         }
         for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
             self.problem(gone, None);
         }
-        if !now.contains(&self.place) {
-            self.problem(&self.place, None);
+        if !now.contains(&self.backend_name) {
+            self.problem(&self.backend_name, None);
         }
     }
 
@@ -446,23 +450,23 @@ impl Worker {
         }
     }
 
-    /// Whether an operator said that what vanished is meant to be gone.
+    /// Whether an operator approved that what vanished is deleted.
     pub(super) fn is_approved(&self) -> bool {
         self.durable.path().join(APPROVED).exists()
     }
 
-    /// The operator's word was used.
+    /// The approval was used.
     pub(super) fn approval_used(&self) {
         if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
-            tracing::debug!(%error, "the operator's word cannot be removed");
+            tracing::debug!(%error, "the approval cannot be removed");
         }
     }
 
-    /// Nothing is wanted that is not known here. The last word of a link under other rules is of
-    /// another set: in another mode all of the place would be taken for nobody's.
+    /// Nothing is wanted that is not known here. What a link under other rules compared is another
+    /// set: in another mode all of the backend would be taken for nobody's.
     fn equal(&mut self, of: u64) {
         if self.rules.borrow().number == of && !std::mem::replace(&mut self.complete, true) {
-            self.look_within(SOON);
+            self.reconcile_within(SOON);
         }
     }
 
@@ -470,9 +474,9 @@ impl Worker {
         if !self.held {
             return;
         }
-        tracing::info!("an operator said that what vanished is meant to be gone");
+        tracing::info!("an operator approved the deletion of what vanished");
         match approve(self.durable.path()) {
-            Ok(()) => self.look(),
+            Ok(()) => self.reconcile(),
             Err(error) => self.problem("objects", Some(format!("an approval cannot be kept: {error}"))),
         }
     }
@@ -481,7 +485,7 @@ impl Worker {
         match self.sets.reincarnate() {
             Ok(true) => {}
             // What is there is put again.
-            Ok(false) => self.look(),
+            Ok(false) => self.reconcile(),
             Err(error) => self.problem("objects", Some(chain(&error))),
         }
     }

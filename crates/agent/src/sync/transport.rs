@@ -76,7 +76,7 @@ pub struct Links {
 }
 
 /// What links need.
-pub struct Parts {
+pub struct LinksSetup {
     /// Opens transports.
     pub opener: Opener,
     /// Both sets.
@@ -97,11 +97,11 @@ pub struct Parts {
 
 impl Links {
     /// Starts the task that opens and closes links.
-    pub fn start(parts: Parts) -> Links {
+    pub fn start(setup: LinksSetup) -> Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let Parts { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = parts;
+        let LinksSetup { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {

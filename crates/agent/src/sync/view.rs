@@ -11,12 +11,16 @@ use model::Timestamp;
 use model::condition::{SyncCause, SyncCondition};
 use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
+use spool::Disk;
+use spool::atomic::WholeFile;
 use sync::link::Counters;
 
 use crate::clock::now;
 
 /// The file in the state directory.
 const FILE: &str = "status.json";
+/// Its mode; the state directory is for root alone.
+const MODE: u32 = 0o644;
 /// It is written no more often than this.
 pub const EVERY: Duration = Duration::from_secs(3);
 /// The longest file that is read, in bytes.
@@ -266,9 +270,10 @@ impl View {
             inner.written = Some(view.clone());
         }
         view.at = now();
-        let (path, fresh) = (state.join(FILE), state.join("status.json.new"));
-        std::fs::write(&fresh, serde_json::to_vec(&view)?)?;
-        std::fs::rename(&fresh, &path)
+        let json = serde_json::to_vec(&view)?;
+        let path = state.join(FILE);
+        let file = WholeFile { durable: false, ..WholeFile::new(&path, MODE) };
+        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
     }
 }
 

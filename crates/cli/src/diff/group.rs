@@ -11,7 +11,7 @@ use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
 use super::line::Line;
-use super::one::{GroupError, One, Reader};
+use super::one::{GroupError, NodeDifference, Reader};
 use crate::operator::Operator;
 
 /// Hostnames that a group names.
@@ -167,8 +167,8 @@ fn alike(change: &NodeChange, observe: bool, difference: String) -> Alike {
     Alike { pattern: change.is_pattern, assigned, channel, observe, difference }
 }
 
-fn first(change: &NodeChange, one: One) -> Group {
-    let One { observe, traits, granted, resources, params } = one;
+fn first(change: &NodeChange, one: NodeDifference) -> Group {
+    let NodeDifference { observe, traits, granted, resources, params } = one;
     Group {
         count: 0,
         nodes: Vec::new(),

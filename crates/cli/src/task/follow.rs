@@ -10,7 +10,7 @@ use super::output::Outputs;
 use super::ticker::Ticker;
 use super::waits::Waits;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::screen::Screen;
 
@@ -26,7 +26,7 @@ pub struct Interrupted {
     pub off: &'static str,
 }
 
-impl Told for Interrupted {
+impl UserError for Interrupted {
     fn exit(&self) -> Exit {
         Exit::Error
     }

@@ -16,7 +16,7 @@ use super::show::summary;
 use super::words::in_words;
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 use crate::whom;
 
@@ -90,7 +90,7 @@ pub enum OrderError {
     Spec(#[from] SpecError),
 }
 
-impl Told for OrderError {
+impl UserError for OrderError {
     fn hint(&self) -> Option<String> {
         match self {
             OrderError::Relative(_) => Some(

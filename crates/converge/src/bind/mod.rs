@@ -6,6 +6,7 @@
 
 mod links;
 mod order;
+mod reads;
 mod resource;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use catalog::spec::Spec;
 use lang::{Expr, Value};
 
 pub(crate) use order::parents;
+pub use reads::reads_trait;
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, When};

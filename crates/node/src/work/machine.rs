@@ -8,7 +8,7 @@ use model::Timestamp;
 use model::work::{ActionEvent, ActionFact, MAX_TIMEOUT_SECS, Order, Outcome};
 
 use super::output::Output;
-use super::pace::Pace;
+use super::pace::RefusalLimiter;
 use super::{
     At, DRAIN, Effect, Input, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
     MAX_WAITING, Mark, OrderError, RETRY, Restored, Stage,
@@ -34,7 +34,7 @@ pub struct Work<P> {
     /// Those of them that are said later, by when.
     later: BTreeSet<(Timestamp, String)>,
     /// How often it is said of what never ran that it is over.
-    pace: Pace,
+    pace: RefusalLimiter,
     /// The host's clock at the last input.
     seen: Timestamp,
     stopping: Stopping,
@@ -95,7 +95,7 @@ impl<P: Clone> Work<P> {
             active: BTreeMap::new(),
             ending: BTreeMap::new(),
             later: BTreeSet::new(),
-            pace: Pace::default(),
+            pace: RefusalLimiter::default(),
             seen: at.now,
             stopping: Stopping::No,
             permitted: PhantomData,

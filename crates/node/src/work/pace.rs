@@ -1,4 +1,4 @@
-//! [`Pace`]: a number at once, and then so many a second.
+//! [`RefusalLimiter`]: a number at once, and then so many a second.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ const AHEAD: Duration = REFUSAL_EVERY.saturating_mul(REFUSALS);
 
 /// When the next one may be said.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct RefusalLimiter {
     /// When all that was said would have been, one after the other.
     until: Timestamp,
 }
 
-impl Pace {
+impl RefusalLimiter {
     /// When one more may be said; it counts as said then.
     pub(super) fn next(&mut self, now: Timestamp) -> Timestamp {
         self.until = self.until.max(now).plus(REFUSAL_EVERY);

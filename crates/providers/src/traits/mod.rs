@@ -17,9 +17,9 @@ use host::Host;
 use lang::Value;
 use model::Timestamp;
 
-/// Traits that change by themselves. They are not compared and not sent on their own
+/// Traits that change by themselves, by group and name. They are not compared and not sent on their own
 /// account: only other changes make traits travel.
-pub const VOLATILE: &[&str] = &["uptime.seconds"];
+pub const VOLATILE: &[[&str; 2]] = &[["uptime", "seconds"]];
 /// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The stack of a collector's thread, in bytes.
@@ -55,12 +55,11 @@ pub fn collect(host: &Arc<Host>, options: &Options, now: Timestamp) -> Collected
 /// The traits without the [`VOLATILE`] ones: what is compared and hashed.
 pub fn stable(traits: &Value) -> Value {
     let mut traits = traits.clone();
-    for path in VOLATILE {
-        let Some((group, name)) = path.split_once('.') else { continue };
+    for [group, name] in VOLATILE {
         if let Value::Map(groups) = &mut traits
-            && let Some(Value::Map(group)) = groups.get_mut(group)
+            && let Some(Value::Map(group)) = groups.get_mut(*group)
         {
-            group.remove(name);
+            group.remove(*name);
         }
     }
     traits
@@ -81,11 +80,11 @@ pub struct Collector {
 
 /// All collectors, and what they last saw.
 pub struct Collectors {
-    collectors: Vec<Kept>,
+    collectors: Vec<CachedCollector>,
 }
 
 /// A collector and its last good observation.
-struct Kept {
+struct CachedCollector {
     collector: Collector,
     seen: Option<(Timestamp, Group)>,
     /// Its thread is still running, perhaps from an earlier call: no second one is started.
@@ -113,7 +112,7 @@ impl Collectors {
 
     /// Other collectors, for tests and tools.
     pub fn with(collectors: Vec<Collector>) -> Collectors {
-        let kept = |collector| Kept { collector, seen: None, busy: Arc::default() };
+        let kept = |collector| CachedCollector { collector, seen: None, busy: Arc::default() };
         Collectors { collectors: collectors.into_iter().map(kept).collect() }
     }
 
@@ -177,7 +176,7 @@ impl Collectors {
     }
 }
 
-impl Kept {
+impl CachedCollector {
     fn is_fresh(&self, now: Timestamp) -> bool {
         // A clock that was set back must not keep an observation for ever.
         self.seen.as_ref().is_some_and(|(at, _)| now >= *at && now.since(*at) < self.collector.ttl)

@@ -33,7 +33,7 @@ fn incarnations() -> Histogram {
 
 /// Which way an event went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     In,
     Out,
 }
@@ -150,8 +150,8 @@ impl Metrics {
     }
 
     /// Frames went over a link.
-    pub(crate) fn events(&self, way: Way, kind: &'static str, count: u64) {
-        let family = if way == Way::In { &self.events_in } else { &self.events_out };
+    pub(crate) fn events(&self, way: Direction, kind: &'static str, count: u64) {
+        let family = if way == Direction::In { &self.events_in } else { &self.events_out };
         family.get_or_create(&[("type", kind)]).inc_by(count);
     }
 

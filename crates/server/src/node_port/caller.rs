@@ -103,7 +103,7 @@ fn target<'a>(method: &'a Method, uri: &'a Uri, body: &'a [u8]) -> Target<'a> {
 
 fn signature_problem(error: SignatureError) -> Problem {
     let code = match error {
-        SignatureError::Missing => Code::Unsigned,
+        SignatureError::Missing | SignatureError::Form | SignatureError::Coverage => Code::Unsigned,
         SignatureError::Digest => Code::BadDigest,
         SignatureError::Signature => Code::BadSignature,
         SignatureError::Skew { .. } => Code::Skewed,

@@ -24,7 +24,7 @@ use crate::intake::{accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::releases;
 use crate::state::{ControlPlane, now};
-use query::{Query, unescape};
+use query::Query;
 
 /// How long a body of contents may take to arrive.
 const CONTENTS_WITHIN: Duration = Duration::from_secs(600);
@@ -55,7 +55,8 @@ async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result
     let operator = operator(&request)?;
     let (parts, body) = request.into_parts();
     let gzip = accepts_gzip(&parts);
-    let path: Vec<String> = parts.uri.path().trim_start_matches('/').split('/').map(unescape).collect();
+    let path: Vec<String> =
+        parts.uri.path().trim_start_matches('/').split('/').map(wire::percent::decode).collect();
     let segments: Vec<&str> = path.iter().map(String::as_str).collect();
     let query = Query(parts.uri.query().unwrap_or(""));
     match (parts.method.clone(), segments.as_slice()) {

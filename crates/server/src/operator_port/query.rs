@@ -1,5 +1,7 @@
 //! [`Query`]: the query part of a URL.
 
+use wire::percent;
+
 use crate::api::MAX_PAGE;
 
 /// The query part of a URL; values are names and numbers, so nothing is escaped in it but
@@ -10,7 +12,7 @@ impl Query<'_> {
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=')?;
-            (key == name).then(|| unescape(value))
+            (key == name).then(|| percent::decode(value))
         };
         self.0.split('&').find_map(pair)
     }
@@ -23,23 +25,4 @@ impl Query<'_> {
         let asked = self.number("limit").and_then(|limit| usize::try_from(limit).ok());
         asked.unwrap_or(MAX_PAGE).min(MAX_PAGE)
     }
-}
-
-/// Undoes `%XX`.
-pub(super) fn unescape(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -16,7 +16,7 @@ use sync::{Content, Feed, Frame, Side};
 use tokio::time::Instant;
 
 use crate::hub::{NodeLink, NodeSync, SyncSummary};
-use crate::metrics::{LinkCounts, Way};
+use crate::metrics::{Direction, LinkCounts};
 use crate::node_port::{self, Caller};
 use crate::state::{ControlPlane, now};
 
@@ -105,10 +105,10 @@ impl PlaneLinkHandler {
         let metrics = &self.plane.metrics;
         let since = |of: fn(&Counters) -> u64| of(counters).saturating_sub(of(&before));
         for (way, kind, count) in [
-            (Way::Out, "event", since(|c| c.sent)),
-            (Way::Out, "processed", since(|c| c.acks_sent)),
-            (Way::In, "event", since(|c| c.received)),
-            (Way::In, "processed", since(|c| c.acks_received)),
+            (Direction::Out, "event", since(|c| c.sent)),
+            (Direction::Out, "processed", since(|c| c.acks_sent)),
+            (Direction::In, "event", since(|c| c.received)),
+            (Direction::In, "processed", since(|c| c.acks_received)),
         ] {
             if count > 0 {
                 metrics.events(way, kind, count);

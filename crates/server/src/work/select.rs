@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lang::Value;
-use lang::selector::{Selector, Subject, Verdict};
+use lang::selector::{Selector, SelectorMatch, Subject};
 use model::{Digest, NodeId};
 use plane::work::{NodeStage, Reach, Task};
 use store::StoreError;
@@ -62,9 +62,9 @@ async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Res
     let (id, hostname, pointed) = about(plane, slot);
     let bare = Subject { hostname: hostname.as_str(), id: id.as_str(), traits: None, declared: None };
     match selector.judge(&bare) {
-        Verdict::Yes => return Ok(true),
-        Verdict::No => return Ok(false),
-        Verdict::Unknown(_) => {}
+        SelectorMatch::Yes => return Ok(true),
+        SelectorMatch::No => return Ok(false),
+        SelectorMatch::Unknown(_) => {}
     }
     let traits = if selector.uses_traits() {
         plane.store.traits(&id).await.map_err(store_problem)?.and_then(|traits| {
@@ -84,7 +84,7 @@ async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Res
         return Err(Problem::new(Code::BadSelector, detail));
     }
     let subject = Subject { traits: traits.as_ref(), declared: declared.as_ref(), ..bare };
-    Ok(selector.judge(&subject) == Verdict::Yes)
+    Ok(selector.judge(&subject) == SelectorMatch::Yes)
 }
 
 /// It has a term `@group`.

@@ -28,12 +28,12 @@ const PAGE: usize = 1000;
 pub(crate) struct Workflows {
     open: Mutex<BTreeMap<String, Open>>,
     inputs: mpsc::Sender<(String, WorkflowInput, Option<oneshot::Sender<()>>)>,
-    said: Mutex<Option<Said>>,
+    said: Mutex<Option<WorkflowInputs>>,
     /// Changes with every change of any of them.
     pub(crate) news: watch::Sender<u64>,
 }
 
-type Said = mpsc::Receiver<(String, WorkflowInput, Option<oneshot::Sender<()>>)>;
+type WorkflowInputs = mpsc::Receiver<(String, WorkflowInput, Option<oneshot::Sender<()>>)>;
 
 /// A workflow under way.
 #[derive(Clone)]
@@ -130,7 +130,7 @@ pub(super) async fn run(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bool
     }
 }
 
-async fn forever(plane: &Arc<ControlPlane>, said: &mut Said) {
+async fn forever(plane: &Arc<ControlPlane>, said: &mut WorkflowInputs) {
     let flows = &plane.work.workflows;
     let restored: Vec<Workflow> = flows.open().values().map(|open| open.workflow.clone()).collect();
     for workflow in restored {

@@ -13,7 +13,7 @@ use sync::{Content, Saved, SavedReplica, Side};
 use super::cell::{Bytes32, OrFail, Text, int, uint};
 use super::nodes::active;
 use super::query;
-use super::sync::{Kept, OURS, THEIRS, row_at, row_of};
+use super::sync::{OURS, StoredSync, THEIRS, row_at, row_of};
 use crate::MAX_LISTED;
 use crate::error::{Result, StoreError};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
@@ -118,11 +118,11 @@ pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
             our_objects, their_objects, changed, condition
         FROM sync JOIN node ON node.no = sync.node WHERE removed IS NULL ORDER BY id";
     let row = |row: &Row<'_>| Ok((row.get::<_, Text<NodeId>>(0)?.0, row_at(row, 1)?));
-    let rows: Vec<(NodeId, Kept)> = query::all(db, "read how far the nodes are", SQL, [], row)?;
+    let rows: Vec<(NodeId, StoredSync)> = query::all(db, "read how far the nodes are", SQL, [], row)?;
     rows.into_iter().map(|(node, kept)| Ok((node, head(&kept)?))).collect()
 }
 
-fn head(kept: &Kept) -> Result<SyncHead> {
+fn head(kept: &StoredSync) -> Result<SyncHead> {
     let [our_objects, their_objects] = kept.objects;
     Ok(SyncHead {
         ours: cursor(kept.incarnation.as_deref(), kept.head)?,

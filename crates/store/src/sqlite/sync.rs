@@ -26,7 +26,7 @@ const WRITE: &str = "write what is synchronized";
 
 /// What is kept of a node besides its objects.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoredSync {
     pub(super) incarnation: Option<String>,
     pub(super) head: u64,
     pub(super) compacted: u64,
@@ -41,15 +41,15 @@ pub(super) struct Kept {
     pub(super) condition: Option<String>,
 }
 
-pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<Kept>> {
+pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<StoredSync>> {
     const SQL: &str = "SELECT incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
         our_objects, their_objects, changed, condition FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
 
 /// The row that begins with this column.
-pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Kept> {
-    Ok(Kept {
+pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredSync> {
+    Ok(StoredSync {
         incarnation: row.get(first)?,
         head: uint(row.get(first + 1)?),
         compacted: uint(row.get(first + 2)?),
@@ -69,7 +69,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     let head = write.check(row.incarnation.as_ref().map(|_| row.head)).map_err(StoreError::Unsound)?;
     if let Some(incarnation) = &write.found {
         forget_side(&session.db, node, OURS)?;
-        row = Kept {
+        row = StoredSync {
             incarnation: Some(incarnation.to_string()),
             compacted: 0,
             acked_life: None,
@@ -104,7 +104,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     keep(&session.db, node, &row)
 }
 
-fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
+fn keep(db: &Connection, node: i64, row: &StoredSync) -> Result<()> {
     const SQL: &str =
         "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_life, theirs_rev,
         acked_life, acked_rev, our_objects, their_objects, changed, condition)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use model::log::Cursor;
-use model::{Digest, Kind, ObjectKey};
+use model::{Digest, ObjectKey};
 use sync::Frame;
 use sync::events;
 use sync::frame::{Event, Op, PingOrder};
@@ -70,7 +70,8 @@ pub(super) enum Data<'a> {
 /// A frame about to be written.
 pub(super) struct Draft<'a> {
     pub(super) name: &'a str,
-    pub(super) kind: Option<&'a Kind>,
+    /// The `dataschema`: the object's kind, or what an inventory resync's event has.
+    pub(super) schema: Option<&'a str>,
     pub(super) key: Option<&'a ObjectKey>,
     ext: [(Ext, Text<'a>); MAX_EXT],
     count: usize,
@@ -81,12 +82,12 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn new(name: Name) -> Draft<'a> {
-        Draft::named(name.as_str())
+        Draft { schema: name.schema(), ..Draft::named(name.as_str()) }
     }
 
     fn named(name: &'a str) -> Draft<'a> {
         let ext = [(Ext::Seq, Text::Number(0)); MAX_EXT];
-        Draft { name, kind: None, key: None, ext, count: 0, data: Data::None, rev: None }
+        Draft { name, schema: None, key: None, ext, count: 0, data: Data::None, rev: None }
     }
 
     fn with(mut self, ext: Ext, text: Text<'a>) -> Draft<'a> {
@@ -96,7 +97,7 @@ impl<'a> Draft<'a> {
     }
 
     fn about(mut self, key: &'a ObjectKey) -> Draft<'a> {
-        self.kind = Some(&key.section.kind);
+        self.schema = Some(key.section.kind.as_str());
         self.key = Some(key);
         self
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::log::Cursor;
-use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub};
 use sync::Frame;
 use sync::frame::{Ack, Checkpoint, Event, Op, Ping, PingOrder, Pong, Refused};
 use sync::object::{MAX_CONTENT, is_status};
 
 use super::draft::said_by;
-use super::names::{MAX_NAME, Name, bare};
+use super::names::{MAX_NAME, Name, bare, kind_of};
 use super::{MAX_ATTRIBUTE, MAX_NUMBER, ReadFrameError, exact, payload, shown};
 
 /// The longest trace context that is kept; a longer one is forgotten.
@@ -256,7 +256,7 @@ impl<'a> Envelope<'a> {
             let bad = if name.is_empty() { "subject" } else { "dataschema" };
             return Err(ReadFrameError::Attribute(bad));
         }
-        let section = SectionKey { kind: Kind::new(kind), namespace: namespace.into() };
+        let section = SectionKey { kind: kind_of(kind), namespace: namespace.into() };
         Ok(ObjectKey { section, name: name.into() })
     }
 }

@@ -40,8 +40,8 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
         let content_type = if is_json { exact::JSON } else { exact::OCTETS };
         member("datacontenttype", &[content_type], out);
     }
-    if let Some(kind) = draft.kind {
-        member(Ext::Schema.as_str(), &[kind.as_str()], out);
+    if let Some(schema) = draft.schema {
+        member(Ext::Schema.as_str(), &[schema], out);
     }
     if let Some(key) = draft.key {
         member(Ext::Subject.as_str(), &[&key.section.namespace, "/", &key.name], out);

@@ -1,7 +1,8 @@
 //! Frames as CloudEvents 1.0 (WIR-5): protobuf for gRPC, JSON for WebSocket, SSE and polling.
 //!
 //! `source` is the node's hostname or `principal`; `type` is [`PREFIX`] and a name of
-//! [`names::NAMES`]; `dataschema` is the kind and `subject` is `namespace/name` of the object;
+//! [`names::NAMES`]; `dataschema` is the kind and `subject` is `namespace/name` of the object; an inventory
+//! resync's events have `resourceResync` there. The source document's lower-case kinds are read;
 //! everything that a link counts by is an extension attribute. A name that this version does
 //! not know is [`sync::Frame::Unknown`], so that a newer peer can say more.
 //!

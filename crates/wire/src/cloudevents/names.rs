@@ -1,5 +1,7 @@
 //! Every type of event by name (SYN-2): the names are those of [`sync::events`].
 
+use model::Kind;
+use model::object::FOREIGN_KINDS;
 use sync::events;
 
 /// What types of events begin with when they are written.
@@ -8,6 +10,10 @@ pub const PREFIX: &str = "dev.muster.event.";
 pub const FOREIGN_PREFIX: &str = "io.argoproj.argocd-agent.event.";
 /// The longest name of an unknown event that is told.
 pub const MAX_NAME: usize = 100;
+
+/// The `dataschema` of the events of an inventory resync, by which peers of the source document
+/// tell their handler.
+pub const RESOURCE_RESYNC: &str = "resourceResync";
 
 macro_rules! names {
     ($($(#[$doc:meta])* $variant:ident $text:ident)*) => {
@@ -92,6 +98,25 @@ names! {
     Answer CHECK_IN_ANSWER
     /// Deletions beyond the share that goes without asking are confirmed.
     Approve APPROVE_DELETIONS
+}
+
+impl Name {
+    /// The `dataschema` of an event that is about no single object; `None` for all others.
+    pub(super) fn schema(self) -> Option<&'static str> {
+        match self {
+            Name::RequestSyncedResourceList
+            | Name::ResponseSyncedResource
+            | Name::RequestUpdate
+            | Name::RequestResourceResync => Some(RESOURCE_RESYNC),
+            _ => None,
+        }
+    }
+}
+
+/// The kind that a `dataschema` names: itself, or what the source document writes in lower case.
+pub(super) fn kind_of(schema: &str) -> Kind {
+    let foreign = FOREIGN_KINDS.iter().find(|(foreign, _)| *foreign == schema);
+    Kind::new(foreign.map_or(schema, |(_, kind)| kind))
 }
 
 /// The name in a type, without the prefixes that are read.

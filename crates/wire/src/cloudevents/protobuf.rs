@@ -69,8 +69,8 @@ fn attributes<'a>(origin: &mut Origin, draft: &'a Draft<'_>, head: &mut Vec<u8>)
     if let Some(data) = data {
         attribute("datacontenttype", CE_STRING, &[super::exact::content_type(data)], head);
     }
-    if let Some(kind) = draft.kind {
-        attribute(Ext::Schema.as_str(), CE_URI, &[kind.as_str()], head);
+    if let Some(schema) = draft.schema {
+        attribute(Ext::Schema.as_str(), CE_URI, &[schema], head);
     }
     if let Some(key) = draft.key {
         attribute(Ext::Subject.as_str(), CE_STRING, &[&key.section.namespace, "/", &key.name], head);

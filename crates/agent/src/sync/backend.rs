@@ -1,47 +1,47 @@
-//! The place of the users' objects: a folder or the agent's own store, opened for a mode.
+//! The backend of the users' objects: a folder or the agent's own store, opened for a mode.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backends::embedded::Kept;
+use backends::embedded::StoredObject;
 use backends::reconcile::Wanted;
 use backends::{Backend, Embedded, Folder, Signals};
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, STACK, Worker};
+use super::reconciler::{CONTENTS, Reconciler, STACK};
 use crate::render::chain;
 
-/// How often a watcher looks whether it is still wanted.
+/// How often a watcher checks whether it is still wanted.
 const WATCHED: Duration = Duration::from_secs(5);
 
-impl Worker {
+impl Reconciler {
     pub(super) fn watch_no_more(&mut self) {
         if let Some(stop) = self.watcher.take() {
             stop.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn open_place(&mut self) {
+    pub(super) fn open_backend(&mut self) {
         self.watch_no_more();
-        (self.backend, self.no_place, self.held) = (None, None, false);
+        (self.backend, self.no_backend, self.held) = (None, None, false);
         self.applied.clear();
         self.seen = false;
         self.restore_wanted();
         let name = self.policy.folder.as_ref();
         let name = name.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
-        let before = std::mem::replace(&mut self.place, name);
+        let before = std::mem::replace(&mut self.backend_name, name);
         let shown = std::mem::take(&mut self.shown);
         shown.iter().chain([&before]).for_each(|place| self.problem(place, None));
-        match self.place() {
+        match self.open_for_mode() {
             Ok(backend) => self.backend = backend,
             Err(why) => {
-                self.problem(&self.place, Some(why.clone()));
-                self.no_place = Some(why);
-                self.look_again();
+                self.problem(&self.backend_name, Some(why.clone()));
+                self.no_backend = Some(why);
+                self.reconcile_again();
             }
         }
     }
@@ -58,7 +58,7 @@ impl Worker {
         });
     }
 
-    fn place(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
+    fn open_for_mode(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
         if self.policy.mode == Mode::Off {
             return Ok(None);
         }
@@ -102,8 +102,8 @@ impl Worker {
         self.durable.keep_folder(folder).map_err(|error| chain(&error))
     }
 
-    /// What the embedded place had: the replica, or the own set.
-    fn kept(&self) -> Result<Vec<Kept>, String> {
+    /// What the embedded backend had: the replica, or the own set.
+    fn kept(&self) -> Result<Vec<StoredObject>, String> {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
         let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
@@ -120,7 +120,13 @@ impl Worker {
                 let Some(content) = content else { continue };
                 let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
                 let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
-                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
+                kept.push(StoredObject {
+                    key: key.clone(),
+                    uid,
+                    source_uid,
+                    spec: content.bytes,
+                    status: None,
+                });
             }
         }
         Ok(kept)

@@ -15,10 +15,11 @@ use bytes::Bytes;
 use io_cloudevents_v1::cloud_event::CloudEventAttributeValue;
 use io_cloudevents_v1::cloud_event::Data;
 use io_cloudevents_v1::cloud_event::cloud_event_attribute_value::Attr;
+use model::Digest;
 use proptest::prelude::*;
 use prost::Message;
 use support::{contents, frames, hello, put};
-use sync::frame::Op;
+use sync::frame::{Interop, Op, Resource};
 use sync::{Frame, Mode, Role, events};
 use wire::batch::{self, Batch};
 use wire::cloudevents::names::{FOREIGN_PREFIX, NAMES, Name, PREFIX};
@@ -178,6 +179,53 @@ fn reading_is_liberal() {
     let text = String::from_utf8(json_of(&frame).to_vec()).unwrap();
     let text = text.replace(r#""seq":"1""#, r#""seq":1,"newer":{"a":[null]},"traceparent":null"#);
     assert_eq!(json::decode(&text.into(), None, MAX_UP).unwrap(), frame);
+}
+
+/// WIR-5: the events of an inventory resync carry the schema by which peers of the source document
+/// choose who handles them.
+#[test]
+fn inventory_resync_events_carry_their_schema() {
+    let one = Resource {
+        name: "a".into(),
+        namespace: "b".into(),
+        uid: "u".into(),
+        kind: "Site".into(),
+        checksum: None,
+    };
+    for interop in [
+        Interop::RequestResync,
+        Interop::RequestList { checksum: Digest::of(b"") },
+        Interop::Listed(one.clone()),
+        Interop::RequestUpdate(one),
+    ] {
+        let frame = Frame::Interop(Box::new(interop));
+        let value: serde_json::Value = serde_json::from_slice(&json_of(&frame)).unwrap();
+        assert_eq!(value["dataschema"], "resourceResync", "{frame:?}");
+        let event = muster_v1::Event::decode(&protobuf_of(&frame)[..]).unwrap().event.unwrap();
+        let schema = event.attributes["dataschema"].attr.clone();
+        assert_eq!(schema, Some(Attr::CeUri("resourceResync".to_owned())), "{frame:?}");
+    }
+}
+
+/// WIR-5: what the source document writes in lower case is the kind that Muster has.
+#[test]
+fn foreign_schemas_are_kinds() {
+    let text = String::from_utf8(json_of(&Frame::Event(Box::new(put("index", b"{}")))).to_vec()).unwrap();
+    for (schema, kind) in [
+        ("application", "Application"),
+        ("appproject", "AppProject"),
+        ("applicationset", "ApplicationSet"),
+        ("repository", "Repository"),
+        ("gpgkey", "GPGKey"),
+        ("Application", "Application"),
+        ("site", "site"),
+    ] {
+        let text = text.replace(r#""dataschema":"Site""#, &format!(r#""dataschema":"{schema}""#));
+        let Frame::Event(event) = json::decode(&text.into(), None, MAX_UP).unwrap() else {
+            panic!("{schema}")
+        };
+        assert_eq!(event.key.section.kind.as_str(), kind);
+    }
 }
 
 #[test]
