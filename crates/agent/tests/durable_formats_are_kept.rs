@@ -49,7 +49,7 @@ fn kept() -> Kept {
         TrustDocument { fleet: "f-1".parse().unwrap(), version: 1, release: slots.clone(), root: slots };
     Kept {
         membership: Membership {
-            node_id: model::NodeId::of_key(key().public().as_bytes()),
+            node_id: key().public().node_id(),
             hostname: "edge-1".parse().unwrap(),
             servers: vec!["https://muster.example:8443".parse().unwrap()],
             ca_pem: "the CA".to_owned(),
