@@ -245,7 +245,8 @@ impl Daemon {
         let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
-        tokio::spawn(async move { exchange.flush(message).await });
+        let newest = self.node.newest_header();
+        tokio::spawn(async move { exchange.flush(message, newest).await });
     }
 
     fn append_started(&mut self) {
@@ -341,7 +342,8 @@ impl Daemon {
         self.check_ins += 1;
         self.checking_in = true;
         let exchange = self.exchange.clone();
-        tokio::spawn(async move { exchange.check_in(message).await });
+        let newest = self.node.newest_header();
+        tokio::spawn(async move { exchange.check_in(message, newest).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {

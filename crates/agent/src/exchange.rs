@@ -10,11 +10,14 @@
 //! durable; each answer comes with how far facts were acknowledged when it was asked for, so that
 //! answers may overtake one another.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::exchange::{Answer, CheckIn};
-use node::Input;
+use model::Digest;
+use model::exchange::{Answer, CheckIn, Signed};
+use model::log::Cursor;
+use node::{Input, Witness};
 use tokio::sync::Semaphore;
+use trust::seen::Seen;
 use wire::route;
 
 use crate::events::{DaemonEvent, DaemonHandle};
@@ -31,6 +34,8 @@ pub struct Exchange {
     daemon: DaemonHandle,
     /// A link answers one check-in at a time; who finds it taken does not wait.
     stream: Semaphore,
+    /// Locked for moments only.
+    witness: Mutex<Witness>,
 }
 
 impl Exchange {
@@ -41,16 +46,37 @@ impl Exchange {
         storage: Storage,
         daemon: DaemonHandle,
     ) -> Exchange {
-        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1) }
+        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
     }
 
-    /// Puts the facts that wait into a check-in; says how far facts are acknowledged.
-    fn load(&self, message: &mut CheckIn) -> u64 {
+    /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
+    /// says how far facts are acknowledged.
+    fn load(&self, message: &mut CheckIn, newest: Option<(Digest, u64)>) -> u64 {
         let waiting = self.storage.facts();
+        if let Some((header, seq)) = newest {
+            let log_head = Cursor { incarnation: waiting.incarnation.clone(), seq: waiting.last };
+            message.seen = self.witnessed(header, seq, log_head);
+        }
         // The log may have begun a new incarnation since the start.
         message.incarnation = waiting.incarnation;
         message.facts = waiting.facts;
         waiting.acked
+    }
+
+    fn witnessed(&self, header: Digest, seq: u64, log_head: Cursor) -> Option<Signed> {
+        let signer = self.session.signer();
+        let seen = Seen { node: signer.node().clone(), header, seq, log_head, at: signer.server_time() };
+        match self.witness().next(seen, |seen| signer.sign_seen(seen)) {
+            Ok(document) => document,
+            Err(error) => {
+                tracing::warn!(%error, "what the node has seen cannot be signed");
+                None
+            }
+        }
+    }
+
+    fn witness(&self) -> MutexGuard<'_, Witness> {
+        self.witness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks in over the stream; `None`: there is none that is free, or no answer came.
@@ -59,12 +85,14 @@ impl Exchange {
         if !self.sync.is_open() {
             return None;
         }
-        self.sync.check_in(message.clone()).await
+        let answer = self.sync.check_in(message.clone()).await?;
+        self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        Some(answer)
     }
 
     /// Checks in for the node, and tells the daemon what came of it.
-    pub async fn check_in(&self, mut message: CheckIn) {
-        let acked_before = self.load(&mut message);
+    pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+        let acked_before = self.load(&mut message, newest);
         if let Some(answer) = self.over_stream(&message).await {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
@@ -73,6 +101,7 @@ impl Exchange {
         let event = match answer {
             Ok(answer) => {
                 self.sync.reached();
+                self.witness().answered(message.seen.as_ref(), answer.want_seen);
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {
@@ -86,8 +115,8 @@ impl Exchange {
 
     /// Delivers the facts that wait over the open stream, and tells the daemon how far they
     /// came. `message` says the rest.
-    pub async fn flush(&self, mut message: CheckIn) {
-        let acked_before = self.load(&mut message);
+    pub async fn flush(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+        let acked_before = self.load(&mut message, newest);
         let nothing = message.facts.is_empty();
         let answer = if nothing { None } else { self.over_stream(&message).await };
         let event = match answer {

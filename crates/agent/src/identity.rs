@@ -10,14 +10,17 @@ use net::ServerUrl;
 use serde::{Deserialize, Serialize};
 use spool::atomic::{Existing, WholeFile};
 use spool::{Disk, SpoolError};
+use ssh_key::private::{EcdsaKeypair, KeypairData};
 use trust::token::KeySource;
-use trust::{SigningKey, TrustDocument};
+use trust::{KeyAlgorithm, SigningKey, TrustDocument};
 use zeroize::Zeroizing;
 
 /// The agent's own key, in its state directory.
 pub const KEY_FILE: &str = "identity.key";
-/// The host's SSH key, under the root.
-pub const SSH_HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
+/// The host's ed25519 SSH key, under the root.
+pub const SSH_ED25519_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
+/// The host's ECDSA SSH key, under the root.
+pub const SSH_ECDSA_KEY: &str = "etc/ssh/ssh_host_ecdsa_key";
 
 /// What joining recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,8 +63,8 @@ pub enum KeyError {
     /// It cannot be written.
     #[error("cannot write the key")]
     Write(#[from] SpoolError),
-    /// It is not an ed25519 private key without a passphrase.
-    #[error("{} is not an ed25519 private key without a passphrase", path.display())]
+    /// It is not an ed25519 or P-256 private key without a passphrase.
+    #[error("{} is not an ed25519 or ecdsa-p256 private key without a passphrase", path.display())]
     Form {
         /// The file.
         path: PathBuf,
@@ -86,7 +89,8 @@ pub enum KeyError {
 pub fn key(source: KeySource, state: &Path, root: &Path) -> Result<Arc<SigningKey>, KeyError> {
     let key = match source {
         KeySource::Own => own_key(&state.join(KEY_FILE))?,
-        KeySource::SshHost => ssh_key(&root.join(SSH_HOST_KEY))?,
+        KeySource::SshHost => ssh_key(&root.join(SSH_ED25519_KEY))?,
+        KeySource::SshHostEcdsa => ssh_key(&root.join(SSH_ECDSA_KEY))?,
     };
     Ok(Arc::new(key))
 }
@@ -109,8 +113,14 @@ fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, "there is none");
     let text = read(path)?.ok_or_else(|| KeyError::Read { path: path.to_owned(), source: missing() })?;
     let key = ssh_key::PrivateKey::from_openssh(text.as_bytes()).map_err(|_| form())?;
-    let pair = key.key_data().ed25519().ok_or_else(form)?;
-    Ok(SigningKey::from_seed(&pair.private.to_bytes()))
+    match key.key_data() {
+        KeypairData::Ed25519(pair) => Ok(SigningKey::from_seed(&pair.private.to_bytes())),
+        KeypairData::Ecdsa(EcdsaKeypair::NistP256 { private, .. }) => {
+            let secret = private.as_slice().try_into().map_err(|_| form())?;
+            SigningKey::from_secret(KeyAlgorithm::EcdsaP256, secret).map_err(|_| form())
+        }
+        _ => Err(form()),
+    }
 }
 
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>, KeyError> {

@@ -11,6 +11,7 @@ use http_body_util::Full;
 use model::Digest;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
+use trust::PublicKey;
 use trust::token::{self, Claims, TokenError};
 use wire::Problem;
 use wire::body::{self, BodyError, JSON};
@@ -112,11 +113,11 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
     let hostname = request.hostname.clone().unwrap_or_else(|| claims.hostname.to_string());
     let root = request.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     let key = identity::key(claims.key, state, &root)?;
-    let csr_pem = net::issue::node_request(&key.seed(), &claims.hostname)
+    let csr_pem = net::issue::node_request(&key, &claims.hostname)
         .map_err(|error| JoinError::Request(error.to_string()))?;
     let message = EnrollRequest { token: request.token.trim().to_owned(), hostname, csr_pem };
     let (answer, servers) = enroll(&claims, &message).await?;
-    check(&claims, &answer, key.public().as_bytes())?;
+    check(&claims, &answer, &key.public())?;
     let membership = Membership {
         node_id: answer.node_id,
         hostname: claims.hostname,
@@ -168,11 +169,11 @@ async fn enroll(
 }
 
 /// The server was verified by the token's CA digest; what it says must fit the rest.
-fn check(claims: &Claims, answer: &EnrollAnswer, key: &[u8; 32]) -> Result<(), JoinError> {
+fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), JoinError> {
     if answer.trust.digest().ok() != Some(claims.trust) || answer.trust.fleet != claims.fleet {
         return Err(JoinError::NotAsPromised("another trust document"));
     }
-    if answer.node_id != model::NodeId::of_key(key) {
+    if answer.node_id != key.node_id() {
         return Err(JoinError::NotAsPromised("an id that is not this key's"));
     }
     let ca = net::tls::certificates(&answer.ca_pem).ok().and_then(|certs| certs.first().cloned());

@@ -1,9 +1,21 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
-//! Threads: one runs the step, the network and the clock ([`daemon`]); a run has one, and
-//! each command that may hang has one more; traits are collected on others; the reconciler of
-//! synchronized objects ([`sync::reconciler`]) and work ([`work`]) have one each. Everything
-//! durable goes through [`state`]. There is no database, no console and no reader of
+//! ```text
+//! clock render identity                                  no state of their own
+//!   state <- storage <- release                          what is durable; who writes; what is held
+//!     session <- opening                                 requests and streams
+//!       events                                           the way to the daemon
+//!         sync <- work                                   objects; actions
+//!           fetch exchange runner                        contents; check-ins; runs
+//!             daemon <- verbs                            the node's step, and what people type
+//! ```
+//!
+//! A module uses those above it and to its left, and none uses the daemon but the verbs.
+//!
+//! Threads: one runs the step, the network and the clock ([`daemon`]); one writes ([`storage`]); a
+//! run has one, and each command that may hang has one more; traits are collected on others; the
+//! reconciler of synchronized objects ([`sync::reconciler`]) and work ([`work`]) have one each.
+//! Everything durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
 pub mod clock;

@@ -124,9 +124,8 @@ impl Machine {
     /// When key or certificate cannot be used.
     pub fn session(&self) -> Result<Session, OpenError> {
         let key = self.key()?;
-        let seed = key.seed();
         let member = &self.membership;
-        let tls = tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Seed(&seed))?;
+        let tls = tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?;
         Ok(Session::new(member.servers.clone(), tls, member.node_id.clone(), key))
     }
 

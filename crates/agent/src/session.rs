@@ -16,6 +16,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
+use model::canonical::CanonicalError;
+use model::exchange::Signed;
 use model::time::SLACK;
 use model::{NodeId, Timestamp};
 use net::ServerUrl;
@@ -24,6 +26,7 @@ use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trust::SigningKey;
+use trust::seen::Seen;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
@@ -113,6 +116,19 @@ impl Signer {
     pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
         let (now, number) = self.next(1);
         signature::sign(target, &self.node, &self.key, now, number)
+    }
+
+    /// Signs what the node has seen.
+    ///
+    /// # Errors
+    /// Never for a number within 2^53.
+    pub fn sign_seen(&self, seen: &Seen) -> Result<Signed, CanonicalError> {
+        seen.sign(&self.key)
+    }
+
+    /// The node's id.
+    pub fn node(&self) -> &NodeId {
+        &self.node
     }
 
     /// Takes out of a refusal what makes the next try a better one, if it says anything.
@@ -483,7 +499,7 @@ mod tests {
     #[test]
     fn numbers_of_requests_under_way_lie_beside_each_other() {
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Signer::new(NodeId::of_key(key.public().as_bytes()), key);
+        let signer = Signer::new(key.public().node_id(), key);
         let first = signer.begin();
         let (_, alone) = signer.next(1);
         let second = signer.begin();

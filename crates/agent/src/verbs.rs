@@ -96,9 +96,12 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     ApproveDeletes,
     /// Print the fingerprint of this machine's key, for `muster token mint --fingerprint`
     Fingerprint {
-        /// Of the SSH host key
+        /// Of the ed25519 SSH host key
         #[arg(long)]
         ssh_host_key: bool,
+        /// Of the ECDSA SSH host key
+        #[arg(long, conflicts_with = "ssh_host_key")]
+        ssh_host_ecdsa_key: bool,
     },
     /// Try a custom executor out
     Executor {
@@ -159,7 +162,9 @@ fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Plan => run(&place, Mode::Plan, cli.json),
         Verb::Status => status(&place, cli.json),
         Verb::ApproveDeletes => approve_deletes(&place),
-        Verb::Fingerprint { ssh_host_key } => fingerprint(&place, ssh_host_key),
+        Verb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&place, KeySource::SshHost),
+        Verb::Fingerprint { ssh_host_ecdsa_key: true, .. } => fingerprint(&place, KeySource::SshHostEcdsa),
+        Verb::Fingerprint { .. } => fingerprint(&place, KeySource::Own),
         Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
             executor_test(&place, &script, Duration::from_secs(timeout))
         }
@@ -275,8 +280,7 @@ fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fingerprint(place: &MachineOptions, ssh_host_key: bool) -> Result<ExitCode, Failure> {
-    let source = if ssh_host_key { KeySource::SshHost } else { KeySource::Own };
+fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Failure> {
     let state = place.state_dir();
     StateDir::create(&state)?;
     let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use agent::identity::{self, Membership};
 use agent::state::{Durable, StateDir};
-use converge::{Entry, Pending, Record, ResourceId};
+use converge::{LedgerEntry, Pending, Record, ResourceId};
 use model::Digest;
 use model::replication::Mode;
 use node::work::Mark;
@@ -25,7 +25,7 @@ struct Kept {
     adoption: Adoption,
     last_run: LastRun,
     pending: Pending,
-    entry: (ResourceId, Entry),
+    entry: (ResourceId, LedgerEntry),
     mark: (String, Mark),
 }
 
@@ -94,7 +94,7 @@ fn write_all(directory: &Path) {
     durable.adopt(&kept.adoption).unwrap();
     durable.save_last_run(&kept.last_run).unwrap();
     let (pending, put) = (Some(kept.pending), vec![kept.entry]);
-    durable.persist(&Record { generation: 1, pending, put, ..Record::default() }).unwrap();
+    durable.persist(&[Record { generation: 1, pending, put, ..Record::default() }]).unwrap();
     durable.keep_mode(Mode::Managed).unwrap();
     durable.keep_folder("/srv/manifests").unwrap();
     durable.open_actions().unwrap().0.put(kept.mark.0, kept.mark.1).unwrap();

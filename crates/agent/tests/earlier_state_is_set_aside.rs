@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use agent::machine::{Machine, Place};
+use agent::machine::{Machine, MachineOptions};
 use agent::state::{StateDir, StateError};
 use model::Digest;
 use spool::Disk;
@@ -24,8 +24,8 @@ fn earlier(directory: &Path) {
 fn the_daemon_says_to_join_anew_and_keeps_what_was_there() {
     let directory = tempfile::tempdir().unwrap();
     earlier(directory.path());
-    let place = Place { state: Some(directory.path().to_owned()), ..Place::default() };
-    let refused = Machine::open(&place).err().unwrap();
+    let options = MachineOptions { state: Some(directory.path().to_owned()), ..MachineOptions::default() };
+    let refused = Machine::open(&options).err().unwrap();
     let mut text = refused.to_string();
     let mut cause: &dyn std::error::Error = &refused;
     while let Some(next) = cause.source() {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use agent::session::{CallError, Session};
 use http::request::Parts;
+use model::Timestamp;
 use model::exchange::{Acked, Report};
 use model::log::Cursor;
 use model::time::SLACK;
-use model::{NodeId, Timestamp};
 use net::client::ClientError;
 use net::tls::ClientKey;
 use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
@@ -55,9 +55,8 @@ impl Server {
 fn session(control: &Control) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let seed = key.seed();
-    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
-    Session::new(vec![control.url()], tls, NodeId::of_key(key.public().as_bytes()), key)
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    Session::new(vec![control.url()], tls, key.public().node_id(), key)
 }
 
 async fn report(session: &Session) -> Result<Acked, CallError> {
@@ -158,9 +157,8 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     drop(dead);
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
-    let seed = key.seed();
-    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
-    let id = NodeId::of_key(key.public().as_bytes());
+    let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
+    let id = key.public().node_id();
     let session = Session::new(vec![nobody, control.url()], tls, id, key);
     let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");

@@ -49,8 +49,8 @@ fn certify(state: &Path, root: &Path) {
     let key = identity::key(KeySource::Own, state, root).unwrap();
     let now = Timestamp::from_secs(1_795_219_200);
     let (ca, _) = Ca::generate("test", now).unwrap();
-    let request = NodeRequest::read(&node_request(&key.seed(), &membership.hostname).unwrap()).unwrap();
-    let id = model::NodeId::of_key(key.public().as_bytes());
+    let request = NodeRequest::read(&node_request(&key, &membership.hostname).unwrap()).unwrap();
+    let id = key.public().node_id();
     membership.cert_pem = ca.issue_node(&request, &id, &membership.hostname, [1; 16], now).unwrap();
     membership.ca_pem = ca.cert_pem().to_owned();
     membership.node_id = id;

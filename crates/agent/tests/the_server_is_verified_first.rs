@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use agent::join::{JoinError, JoinRequest, join};
 use http::StatusCode;
-use model::{Digest, NodeId};
+use model::Digest;
 use net::client::ClientError;
 use net::issue::{Ca, NodeRequest};
 use test_support::scripted::{Control, Reply, json, key, now, problem, reply};
@@ -65,7 +65,7 @@ impl Enrolls {
             let csr = NodeRequest::read(&request.csr_pem).unwrap();
             enrolls.asked.lock().unwrap().push(request);
             let ca = enrolls.ca.lock().unwrap();
-            let (ca, id) = (ca.as_ref().unwrap(), NodeId::of_key(csr.key()));
+            let (ca, id) = (ca.as_ref().unwrap(), csr.key().node_id());
             let cert_pem = ca.issue_node(&csr, &id, &"web-1".parse().unwrap(), [1; 16], now()).unwrap();
             twist(EnrollAnswer { node_id: id, cert_pem, ca_pem: ca.cert_pem().to_owned(), trust: trust() })
         })
@@ -151,8 +151,7 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
         let release = Slots::of(key(66).public());
         EnrollAnswer { trust: TrustDocument { release, ..answer.trust }, ..answer }
     });
-    let other_node: Twist =
-        Arc::new(|answer| EnrollAnswer { node_id: NodeId::of_key(key(67).public().as_bytes()), ..answer });
+    let other_node: Twist = Arc::new(|answer| EnrollAnswer { node_id: key(67).public().node_id(), ..answer });
     let other_ca: Twist = Arc::new(|answer| answer);
     let no_ca: Twist = Arc::new(|answer| EnrollAnswer { ca_pem: String::new(), ..answer });
     for (twist, says) in [

@@ -11,9 +11,9 @@ use agent::release::ReleaseTerms;
 use agent::session::Session;
 use agent::sync::transport::{Links, LinksSetup};
 use http::request::Parts as Head;
+use model::Hostname;
 use model::policy::Policy;
 use model::replication::{Mode, TransportPolicy};
-use model::{Hostname, NodeId};
 use net::Role;
 use net::accept::Connection;
 use net::tls::ClientKey;
@@ -52,7 +52,7 @@ impl Deaf {
 fn is_of_the_session(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
     let peer = connection.peer.as_ref().expect("the certificate of the node");
-    assert!(matches!(&peer.role, Role::Node { key: own, .. } if own == key(1).public().as_bytes()));
+    assert!(matches!(&peer.role, Role::Node { key: own, .. } if *own == key(1).public()));
     assert!(signature::parse(&head.headers).is_err(), "nothing is signed");
 }
 
@@ -70,9 +70,9 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = Arc::new(key(1));
-    let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
-    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
-    let id = NodeId::of_key(own.public().as_bytes());
+    let certificate = control.certificate(&own, &hostname);
+    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
+    let id = own.public().node_id();
     let session = Arc::new(Session::new(vec![control.url()], tls, id, own));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());

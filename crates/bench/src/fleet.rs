@@ -62,13 +62,13 @@ pub(super) async fn fill_synced(
     for number in 0..count {
         let key = SigningKey::from_seed(&posture::random()?);
         let hostname = hostname(number)?;
-        let id = NodeId::of_key(key.public().as_bytes());
-        let csr = NodeRequest::read(&net::issue::node_request(&key.seed(), &hostname)?)?;
+        let id = key.public().node_id();
+        let csr = NodeRequest::read(&net::issue::node_request(&key, &hostname)?)?;
         let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
         let node = NewNode {
             node_id: id.clone(),
             hostname: hostname.clone(),
-            public_key: *key.public().as_bytes(),
+            public_key: key.public().to_string(),
             cert_not_before: now(),
             cert_serial: format!("{number:032x}"),
             key_confirmed: true,
@@ -94,8 +94,7 @@ pub(super) async fn fill_synced(
     let held = release(&*store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
     let mut nodes = Vec::with_capacity(count);
     for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
-        let seed = key.seed();
-        let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Seed(&seed))?;
+        let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
         let held = held[usize::from(number >= near)][number % modes.len()].clone();
         nodes.push(BenchNode { id, hostname, key: Arc::new(key), tls, held });
     }

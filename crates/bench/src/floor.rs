@@ -78,6 +78,7 @@ async fn answer(key: &PublicKey, request: Request<Incoming>) -> Response<Full<By
         push: None,
         stream_requested: false,
         want_traits: false,
+        want_seen: false,
     };
     *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
     response

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
+use model::Incarnation;
 use model::exchange::CheckIn;
+use model::log::Cursor;
 use net::ServerUrl;
 use net::client::Client;
 use tokio::task::JoinSet;
+use trust::seen::Seen;
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
@@ -42,23 +45,37 @@ pub(super) struct Measured {
 pub(super) struct Caller {
     node: BenchNode,
     url: ServerUrl,
+    /// The first check-in, which carries the `seen` document.
+    first: Option<Bytes>,
     body: Bytes,
     nonce: u64,
 }
 
 impl Caller {
     pub(super) fn new(node: BenchNode, url: &ServerUrl) -> Result<Caller, BenchError> {
-        let message = CheckIn {
+        let incarnation: Incarnation = "i0123456789abcdef".parse()?;
+        let seen = Seen {
+            node: node.id.clone(),
+            header: node.held.header,
+            seq: node.held.seq,
+            log_head: Cursor { incarnation: incarnation.clone(), seq: 0 },
+            at: now(),
+        };
+        let mut message = CheckIn {
             held: Some(node.held.clone()),
-            incarnation: "i0123456789abcdef".parse()?,
+            incarnation,
             facts: Vec::new(),
             run: Some(model::exchange::RunNote { at: now(), outcome: node.held.root }),
             traits: None,
             full: false,
             pushed: None,
+            seen: Some(seen.sign(&node.key)?),
         };
+        let first = Some(body::encode(&message)?.into());
+        // What the control plane has does not travel again: a kept check-in is this one.
+        message.seen = None;
         let body = body::encode(&message)?.into();
-        Ok(Caller { node, url: url.clone(), body, nonce: 0 })
+        Ok(Caller { node, url: url.clone(), first, body, nonce: 0 })
     }
 
     pub(super) async fn dial(&self) -> Result<Client, BenchError> {
@@ -68,7 +85,8 @@ impl Caller {
     pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
-        let target = Target { method: "POST", path: route::CHECKIN, query: "", body: &self.body };
+        let body = self.first.take().unwrap_or_else(|| self.body.clone());
+        let target = Target { method: "POST", path: route::CHECKIN, query: "", body: &body };
         let signed = signature::sign(target, &self.node.id, &self.node.key, now, self.nonce);
         let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
             .header(PROTOCOL_HEADER, PROTOCOL)
@@ -78,7 +96,7 @@ impl Caller {
             .header(SIGNATURE_INPUT, signed.input)
             .header(SIGNATURE, signed.signature)
             .header(CONTENT_DIGEST, signed.content_digest.unwrap_or_default())
-            .body(Full::new(self.body.clone()))?;
+            .body(Full::new(body))?;
         signature::keep_out_of_table(request.headers_mut());
         let response = client.call(request, body::MAX_ANSWER, TIMEOUT).await?;
         if response.status() != http::StatusCode::OK {

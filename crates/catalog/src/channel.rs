@@ -2,7 +2,7 @@
 
 use model::Fields;
 use model::policy::Policy;
-use model::replication::TransportPolicy;
+use model::replication::{LinkSettings, TransportPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::duration;
@@ -31,6 +31,9 @@ pub struct ChannelSettings {
     /// How events travel (SYN-1, SYN-10).
     #[serde(default)]
     pub transport: TransportPolicy,
+    /// Bounds and waits of the agents' ends of links (SYN-3).
+    #[serde(default, skip_serializing_if = "LinkSettings::is_default")]
+    pub link: LinkSettings,
 }
 
 /// The most jitter, in percent.
@@ -51,6 +54,7 @@ impl ChannelSettings {
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
             transport: TransportPolicy::Auto,
+            link: LinkSettings::default(),
         }
     }
 }
@@ -66,6 +70,14 @@ pub fn fields(policy: &Policy) -> Fields {
         ("offline_grace".to_owned(), time(policy.offline_grace_secs)),
         ("transport".to_owned(), policy.transport.to_string()),
     ]);
+    if !policy.link.is_default() {
+        let LinkSettings { window, pending_retries, keepalive_secs, timeout_secs } = policy.link;
+        let (keepalive, timeout) = (time(keepalive_secs.into()), time(timeout_secs.into()));
+        let text = format!(
+            "window {window}, pending_retries {pending_retries}, keepalive {keepalive}, timeout {timeout}"
+        );
+        fields.insert("link".to_owned(), text);
+    }
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());
     }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
-use server::{Config, LogControl, Posture, Running, StartError};
+use server::{Config, LinkConfig, LogControl, Posture, Running, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connect::Connect;
@@ -54,6 +55,26 @@ pub struct ServerArgs {
     /// the operator port has them, for a client certificate]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    /// Events that a link sends before the first of them is acknowledged, 16 to 65536
+    #[arg(long, value_name = "COUNT", default_value_t = LinkSettings::WINDOW.default,
+        value_parser = within(LinkSettings::WINDOW))]
+    link_window: u32,
+    /// Objects of a link that wait for another try, 16 to 65536
+    #[arg(long, value_name = "COUNT", default_value_t = LinkSettings::PENDING_RETRIES.default,
+        value_parser = within(LinkSettings::PENDING_RETRIES))]
+    link_pending_retries: u32,
+    /// Seconds of its own silence after which the control plane pings, 5 to 120
+    #[arg(long, value_name = "SECONDS", default_value_t = LinkConfig::KEEPALIVE_SECS,
+        value_parser = within(LinkSettings::KEEPALIVE_SECS))]
+    link_keepalive: u32,
+    /// Seconds of a node's silence after which its link is given up, 150 to 3600
+    #[arg(long, value_name = "SECONDS", default_value_t = LinkSettings::TIMEOUT_SECS.default,
+        value_parser = within(LinkSettings::TIMEOUT_SECS))]
+    link_timeout: u32,
+    /// Resyncs of the whole fleet at once, 1 to 1024
+    #[arg(long, value_name = "COUNT", default_value_t = LinkConfig::RESYNCS.default,
+        value_parser = within(LinkConfig::RESYNCS))]
+    resyncs: u32,
     /// What to tell a control plane that runs, instead of running one.
     #[command(subcommand)]
     tell: Option<Tell>,
@@ -69,6 +90,24 @@ enum Tell {
         #[command(flatten)]
         connect: Connect,
     },
+}
+
+/// A number within bounds.
+fn within(bounds: Bounds) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(bounds.min)..=i64::from(bounds.max))
+}
+
+impl ServerArgs {
+    /// What the control plane's ends of links go by.
+    fn links(&self) -> LinkConfig {
+        let settings = LinkSettings {
+            window: self.link_window,
+            pending_retries: self.link_pending_retries,
+            keepalive_secs: self.link_keepalive,
+            timeout_secs: self.link_timeout,
+        };
+        LinkConfig { settings, resyncs: self.resyncs }
+    }
 }
 
 /// Why the control plane does not run.
@@ -132,6 +171,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         connections: args.connections,
         metrics_address: args.metrics,
         log: Some(LogControl::new(crate::logs::set)),
+        links: args.links(),
     };
     let running = server::start(config).await.map_err(ServerError::Start)?;
     let started = Started {

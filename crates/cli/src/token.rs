@@ -53,9 +53,12 @@ struct MintArgs {
     /// How long the token counts: 90s, 30m, 1h, 7d
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     valid: String,
-    /// The host's identity is its SSH host key, not a key that the agent makes
+    /// The host's identity is its ed25519 SSH host key, not a key that the agent makes
     #[arg(long)]
     ssh_host_key: bool,
+    /// The host's identity is its ECDSA SSH host key (P-256)
+    #[arg(long, conflicts_with = "ssh_host_key")]
+    ssh_host_ecdsa_key: bool,
     /// The control plane's directory
     #[arg(long, value_name = "DIR", default_value = DATA_DIR, conflicts_with_all = ["root_key", "enroll"])]
     data: PathBuf,
@@ -142,7 +145,11 @@ pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
         hostname: args.hostname.parse().map_err(MintError::Hostname)?,
         fingerprint: args.fingerprint.clone(),
         valid: Duration::from_secs(secs.into()),
-        key: if args.ssh_host_key { KeySource::SshHost } else { KeySource::Own },
+        key: match (args.ssh_host_key, args.ssh_host_ecdsa_key) {
+            (true, _) => KeySource::SshHost,
+            (_, true) => KeySource::SshHostEcdsa,
+            _ => KeySource::Own,
+        },
     };
     let now = now();
     let token = mint(&request, &info, &root, now)?;

@@ -122,6 +122,7 @@ async fn start(dirs: &DemoDir) -> Result<Running, StartError> {
         connections: CONNECTIONS,
         metrics_address: None,
         log: None,
+        links: Default::default(),
     })
     .await
 }

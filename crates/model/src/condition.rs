@@ -16,15 +16,16 @@
 //! comparison names the instance of the control plane that took part in it. Every cause has a reason
 //! code that `muster help` explains; every cause that is not green has a next step.
 
+mod difference;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Timestamp;
 use crate::log::Cursor;
-use crate::{ObjectKey, Timestamp};
 
-/// The longest message of a [`Rejection`], in bytes.
-pub const MAX_MESSAGE: usize = 512;
+pub use difference::{Difference, MAX_MESSAGE, NodeProblem, Rejection, node_status_key};
 
 /// Which way a set travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,64 +53,6 @@ impl Direction {
             Direction::Up => "the node",
         }
     }
-}
-
-/// Why the receiver does not take an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rejection {
-    /// A stable code.
-    pub code: String,
-    /// For people; at most [`MAX_MESSAGE`] bytes.
-    pub message: String,
-}
-
-impl Rejection {
-    /// A rejection; what is longer than [`MAX_MESSAGE`] is cut off.
-    pub fn new(code: &str, message: &str) -> Rejection {
-        let cut = |text: &str| text[..text.floor_char_boundary(MAX_MESSAGE)].to_owned();
-        Rejection { code: cut(code), message: cut(message) }
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
-    }
-}
-
-/// In what a set and its replica differ although all was sent: it stays so without help.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Difference {
-    /// The receiver does not take an object.
-    Rejected {
-        /// Which.
-        object: ObjectKey,
-        /// Why.
-        rejection: Rejection,
-        /// How many more it does not take.
-        others: u64,
-    },
-    /// The receiver holds so many objects otherwise; the source does not know which.
-    HeldOtherwise {
-        /// How many.
-        objects: u64,
-    },
-    /// The source no longer has so many objects of the receiver's that an operator has to confirm
-    /// their deletion.
-    DeletionsUnconfirmed {
-        /// How many are kept.
-        kept: u64,
-        /// Of how many.
-        of: u64,
-    },
-    /// The receiver has no room for so many objects.
-    NoRoom {
-        /// How many.
-        objects: u64,
-    },
-    /// Resyncs do not make the set and its replica equal.
-    ResyncWithoutEffect,
 }
 
 /// How one set and its replica stand, as a link sees it.
@@ -205,6 +148,11 @@ pub enum SyncCause {
     },
     /// Both sets are equal on both sides.
     InSync(Evidence),
+    /// The sets may be equal; where the node's objects live something is wrong.
+    AtNode {
+        /// What the node says.
+        problem: NodeProblem,
+    },
     /// A set and its replica differ, and stay so without help.
     OutOfSync {
         /// Which set.
@@ -309,7 +257,7 @@ pub struct SyncCondition {
 
 impl SyncCause {
     /// The codes of [`SyncCause::reason`]; `muster help` explains each.
-    pub const REASONS: [&'static str; 17] = [
+    pub const REASONS: [&'static str; 20] = [
         "off",
         "duplicate_identity",
         "never-compared",
@@ -327,6 +275,9 @@ impl SyncCause {
         "deletions-unconfirmed",
         "no-room",
         "resync-without-effect",
+        "folder-unusable",
+        "deletions-held-back",
+        "manifests-unreadable",
     ];
 
     /// What a link sees of both sets. In sync are only sets that were compared.
@@ -361,6 +312,7 @@ impl SyncCause {
             SyncCause::Behind { delivery: Delivery::NextContact, .. } => "changes-wait-for-contact",
             SyncCause::Behind { delivery: Delivery::NodeLate, .. } => "changes-wait-for-node",
             SyncCause::InSync(_) => "in-sync",
+            SyncCause::AtNode { problem } => problem.reason(),
             SyncCause::OutOfSync { difference, .. } => match difference {
                 Difference::Rejected { .. } => "objects-rejected",
                 Difference::HeldOtherwise { .. } => "held-otherwise",
@@ -383,7 +335,9 @@ impl SyncCause {
             SyncCause::Comparing => SyncState::Comparing,
             SyncCause::Behind { .. } => SyncState::Behind,
             SyncCause::InSync(_) => SyncState::InSync,
-            SyncCause::DuplicateIdentity | SyncCause::OutOfSync { .. } => SyncState::OutOfSync,
+            SyncCause::DuplicateIdentity | SyncCause::AtNode { .. } | SyncCause::OutOfSync { .. } => {
+                SyncState::OutOfSync
+            }
         }
     }
 
@@ -440,6 +394,7 @@ impl SyncCause {
                 }
             }
             SyncCause::InSync(evidence) => evidence.to_string(),
+            SyncCause::AtNode { problem } => problem.message(),
             SyncCause::OutOfSync { direction, difference } => difference.message(*direction),
         }
     }
@@ -465,47 +420,9 @@ impl SyncCause {
             SyncCause::Connecting
             | SyncCause::Comparing
             | SyncCause::Behind { delivery: Delivery::UnderWay, .. } => "it ends by itself".to_owned(),
+            SyncCause::AtNode { problem } => problem.next_step(node),
             SyncCause::OutOfSync { difference, .. } => difference.next_step(node),
         })
-    }
-}
-
-impl Difference {
-    fn message(&self, direction: Direction) -> String {
-        let (receiver, source) = (direction.receiver(), direction.source());
-        match self {
-            Difference::Rejected { object, rejection: Rejection { code, message }, others } => {
-                let more = if *others > 0 { format!(" (and {others} more)") } else { String::new() };
-                format!("{receiver} does not take {object}: {message} ({code}){more}")
-            }
-            Difference::HeldOtherwise { objects } => format!(
-                "{receiver} holds {objects} objects otherwise: rejected, or kept until their deletion is confirmed"
-            ),
-            Difference::DeletionsUnconfirmed { kept, of } => {
-                format!("{kept} of {of} objects are gone at {source}, and their deletion is not confirmed")
-            }
-            Difference::NoRoom { objects } => format!("{receiver} has no room for {objects} objects"),
-            Difference::ResyncWithoutEffect => "resyncs do not make the sets equal".to_owned(),
-        }
-    }
-
-    fn next_step(&self, node: &str) -> String {
-        match self {
-            Difference::Rejected { rejection, .. } => format!(
-                "put the object right and apply it again; `muster help {}`, `muster object list {node}`",
-                rejection.code
-            ),
-            Difference::HeldOtherwise { .. } => format!(
-                "`muster object list {node}` names those that it rejects; if others may go: muster object resync {node} --approve-deletions"
-            ),
-            Difference::DeletionsUnconfirmed { .. } => {
-                format!("if they may go: muster object resync {node} --approve-deletions")
-            }
-            Difference::NoRoom { .. } => "delete objects that are not needed".to_owned(),
-            Difference::ResyncWithoutEffect => {
-                format!("muster object resync {node}; if it stays, report a defect")
-            }
-        }
     }
 }
 

@@ -31,6 +31,9 @@ pub struct CheckIn {
     /// The last push that the node carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pushed: Option<u64>,
+    /// The node's signed document of type `seen`, when the control plane lacks what it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Signed>,
 }
 
 /// A release as held by a node.
@@ -85,6 +88,9 @@ pub struct Answer {
     /// The control plane lacks this node's traits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_traits: bool,
+    /// The control plane lacks this node's newest `seen` document.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_seen: bool,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

@@ -101,8 +101,9 @@ text_id! {
 }
 
 impl NodeId {
-    /// The id of the node that holds this ed25519 public key.
-    pub fn of_key(public_key: &[u8; 32]) -> NodeId {
+    /// The id of the node that holds the public key with this raw form: 32 bytes of ed25519, or
+    /// the 65 bytes of an uncompressed P-256 point.
+    pub fn of_key(public_key: &[u8]) -> NodeId {
         let hex = Digest::of_parts([b"muster node id\0".as_slice(), public_key]).to_string();
         NodeId(format!("n-{}", &hex[..32]).into())
     }

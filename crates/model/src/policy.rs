@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::replication::TransportPolicy;
+use crate::replication::{LinkSettings, TransportPolicy};
 
 /// Content of the object of kind `Policy` named `channel` (CNV-4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct Policy {
     /// How events travel.
     #[serde(default, skip_serializing_if = "is_auto")]
     pub transport: TransportPolicy,
+    /// Bounds and waits of the agent's end of links (SYN-3).
+    #[serde(default, skip_serializing_if = "LinkSettings::is_default")]
+    pub link: LinkSettings,
 }
 
 fn is_auto(transport: &TransportPolicy) -> bool {
@@ -42,6 +45,7 @@ impl Default for Policy {
             offline_grace_secs: 7 * 24 * 3600,
             metered: false,
             transport: TransportPolicy::Auto,
+            link: LinkSettings::default(),
         }
     }
 }

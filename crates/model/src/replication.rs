@@ -148,6 +148,71 @@ impl std::fmt::Display for TransportPolicy {
     }
 }
 
+/// What a setting may be, and what it is unless somebody sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+    /// Unless somebody sets it.
+    pub default: u32,
+}
+
+/// Bounds and waits of links that a channel sets for its agents' ends, and a control plane for its
+/// own (SYN-3). Every keepalive is shorter than every timeout, so that no setting of one end makes
+/// the other one give up a link that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkSettings {
+    /// The most events sent and not acknowledged.
+    pub window: u32,
+    /// The most objects that wait for another try.
+    pub pending_retries: u32,
+    /// Seconds of silence of this end after which it pings.
+    pub keepalive_secs: u32,
+    /// Seconds of silence of the other end after which the link is given up.
+    pub timeout_secs: u32,
+}
+
+impl LinkSettings {
+    /// Of [`LinkSettings::window`], in events.
+    pub const WINDOW: Bounds = Bounds { min: 16, max: 65_536, default: 4096 };
+    /// Of [`LinkSettings::pending_retries`], in objects.
+    pub const PENDING_RETRIES: Bounds = Bounds { min: 16, max: 65_536, default: 1024 };
+    /// Of [`LinkSettings::keepalive_secs`].
+    pub const KEEPALIVE_SECS: Bounds = Bounds { min: 5, max: 120, default: 80 };
+    /// Of [`LinkSettings::timeout_secs`].
+    pub const TIMEOUT_SECS: Bounds = Bounds { min: 150, max: 3600, default: 150 };
+
+    /// The same, with what is out of bounds brought within them.
+    pub fn bounded(self) -> LinkSettings {
+        let within = |value: u32, bounds: Bounds| value.clamp(bounds.min, bounds.max);
+        LinkSettings {
+            window: within(self.window, LinkSettings::WINDOW),
+            pending_retries: within(self.pending_retries, LinkSettings::PENDING_RETRIES),
+            keepalive_secs: within(self.keepalive_secs, LinkSettings::KEEPALIVE_SECS),
+            timeout_secs: within(self.timeout_secs, LinkSettings::TIMEOUT_SECS),
+        }
+    }
+
+    /// Nobody set anything.
+    pub fn is_default(&self) -> bool {
+        *self == LinkSettings::default()
+    }
+}
+
+impl Default for LinkSettings {
+    fn default() -> LinkSettings {
+        LinkSettings {
+            window: LinkSettings::WINDOW.default,
+            pending_retries: LinkSettings::PENDING_RETRIES.default,
+            keepalive_secs: LinkSettings::KEEPALIVE_SECS.default,
+            timeout_secs: LinkSettings::TIMEOUT_SECS.default,
+        }
+    }
+}
+
 /// The content of the object of kind `Sync`: the release's leave to synchronize objects.
 /// Without it a node takes and sends none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,4 +242,11 @@ impl SyncPolicy {
     pub const MAX_DELETE_PERCENT: u8 = 25;
     /// Below this many orphans nobody is asked whatever their share.
     pub const FEW_ORPHANS: usize = 3;
+
+    /// Whether a link that was made under one of them may go on under the other: what a link goes
+    /// by is the same. Where a node's objects live is the node's alone.
+    pub fn is_same_for_links(&self, other: &SyncPolicy) -> bool {
+        let terms = |policy: &SyncPolicy| (policy.mode, policy.max_delete_percent);
+        terms(self) == terms(other) && self.kinds == other.kinds
+    }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 use model::condition::{
-    Attention, ConditionStatus, Delivery, Difference, Direction, Evidence, Rejection, SetCondition,
-    SyncCause, SyncCondition, SyncState,
+    Attention, ConditionStatus, Delivery, Difference, Direction, Evidence, NodeProblem, Rejection,
+    SetCondition, SyncCause, SyncCondition, SyncState,
 };
 use model::log::Cursor;
 
@@ -43,6 +43,17 @@ fn causes() -> Vec<SyncCause> {
         behind(Delivery::NodeLate),
         SyncCause::InSync(evidence()),
     ];
+    let (place, message) = ("folder /srv/x".to_owned(), "it is gone".to_owned());
+    let manifest = "folder /srv/x/a.yaml".to_owned();
+    for problem in [
+        NodeProblem::FolderUnusable { place, message: message.clone() },
+        NodeProblem::DeletionsHeldBack { kept: 30, of: 40 },
+        NodeProblem::ManifestsUnreadable { manifest, message, others: 2 },
+    ] {
+        let content = serde_json::to_vec(&problem).unwrap();
+        assert_eq!(NodeProblem::from_content(&content), Some(problem.clone()));
+        causes.push(SyncCause::AtNode { problem });
+    }
     for direction in [Direction::Down, Direction::Up] {
         causes.extend(
             differences().into_iter().map(|difference| SyncCause::OutOfSync { direction, difference }),

@@ -7,6 +7,7 @@ mod diff_groups;
 mod end_to_end;
 mod exit_codes;
 mod help_explains_every_code;
+mod hosts_with_p256_keys_join;
 mod logs_are_json_when_asked;
 mod network_namespaces;
 mod objects_are_applied_one_by_one;

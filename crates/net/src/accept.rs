@@ -18,6 +18,7 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use model::NodeId;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -235,40 +236,40 @@ struct One {
 
 /// How many connections each node has, so that one certificate cannot take all there are.
 #[derive(Default)]
-struct Peers(Mutex<HashMap<[u8; 32], usize>>);
+struct Peers(Mutex<HashMap<NodeId, usize>>);
 
 impl Peers {
     /// Counts a connection of a node in, until the place is dropped; `None` when the node
     /// has as many as it may. Other peers are not counted.
     fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<PeerPermit> {
-        let key = match peer.map(|peer| &peer.role) {
-            Some(Role::Node { key, .. }) => *key,
-            Some(Role::Operator(_)) | None => return Some(PeerPermit { peers: self, key: None }),
+        let node = match peer.map(|peer| &peer.role) {
+            Some(Role::Node { id, .. }) => id.clone(),
+            Some(Role::Operator(_)) | None => return Some(PeerPermit { peers: self, node: None }),
         };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(key).or_default();
+        let count = counts.entry(node.clone()).or_default();
         if *count >= limit {
             return None;
         }
         *count += 1;
         drop(counts);
-        Some(PeerPermit { peers: self, key: Some(key) })
+        Some(PeerPermit { peers: self, node: Some(node) })
     }
 }
 
 struct PeerPermit {
     peers: Arc<Peers>,
-    key: Option<[u8; 32]>,
+    node: Option<NodeId>,
 }
 
 impl Drop for PeerPermit {
     fn drop(&mut self) {
-        let Some(key) = self.key else { return };
+        let Some(node) = &self.node else { return };
         let mut counts = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&key) {
+        if let Some(count) = counts.get_mut(node) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&key);
+                counts.remove(node);
             }
         }
     }

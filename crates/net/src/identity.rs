@@ -1,6 +1,8 @@
 //! Whose certificate it is.
 
 use model::{Hostname, NodeId, Timestamp};
+use trust::{KeyAlgorithm, PublicKey};
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::*;
 
 /// What a certificate's URI names its holder as: `muster:node:ID` or `muster:operator:NAME`.
@@ -26,7 +28,7 @@ pub enum Role {
         /// Its hostname.
         hostname: Hostname,
         /// Its public key, which the certificate carries.
-        key: [u8; 32],
+        key: PublicKey,
     },
     /// An operator, by name.
     Operator(String),
@@ -69,8 +71,23 @@ fn role(certificate: &X509Certificate<'_>) -> Option<Role> {
     }
     let id: NodeId = uri.strip_prefix(NODE_URI)?.parse().ok()?;
     let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
-    let key: [u8; 32] = certificate.public_key().subject_public_key.data.as_ref().try_into().ok()?;
+    let key = public_key(certificate.public_key())?;
     // The id is derived from the key, so a certificate cannot join one to another.
-    (NodeId::of_key(&key) == id).then_some(())?;
+    (key.node_id() == id).then_some(())?;
     Some(Role::Node { id, hostname: name.parse().ok()?, key })
+}
+
+/// The key in a SubjectPublicKeyInfo; the algorithm is the one that it names, never guessed.
+fn public_key(info: &SubjectPublicKeyInfo<'_>) -> Option<PublicKey> {
+    let named = &info.algorithm;
+    let algorithm = if named.algorithm == OID_SIG_ED25519 && named.parameters.is_none() {
+        KeyAlgorithm::Ed25519
+    } else if named.algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY
+        && named.parameters.as_ref().and_then(|curve| curve.as_oid().ok()) == Some(OID_EC_P256)
+    {
+        KeyAlgorithm::EcdsaP256
+    } else {
+        return None;
+    };
+    PublicKey::from_raw(algorithm, &info.subject_public_key.data).ok()
 }

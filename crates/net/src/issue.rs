@@ -10,6 +10,7 @@ use rcgen::{
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use time_of::at;
+use trust::{KeyAlgorithm, PublicKey, SigningKey};
 use zeroize::Zeroizing;
 
 use crate::identity;
@@ -30,7 +31,7 @@ pub enum IssueError {
     #[error("the certificate request cannot be used")]
     ReadRequest(#[source] rcgen::Error),
     /// The request's key is of another sort.
-    #[error("the certificate request's key is not ed25519")]
+    #[error("the certificate request's key is neither ed25519 nor ecdsa-p256")]
     OtherAlgorithm,
     /// A stored CA cannot be read.
     #[error("the CA's files cannot be read")]
@@ -64,25 +65,24 @@ pub struct Ca {
 /// A node's certificate request, read: only its key counts.
 pub struct NodeRequest {
     csr: CertificateSigningRequestParams,
-    key: [u8; 32],
+    key: PublicKey,
 }
 
 impl NodeRequest {
     /// Reads a request and verifies that its key signed it.
     ///
     /// # Errors
-    /// When it is malformed, not signed by its key, or not ed25519.
+    /// When it is malformed, not signed by its key, or the key is neither ed25519 nor P-256.
     pub fn read(pem: &str) -> Result<NodeRequest, IssueError> {
         let csr = CertificateSigningRequestParams::from_pem(pem).map_err(IssueError::ReadRequest)?;
-        if csr.public_key.algorithm() != &PKCS_ED25519 {
-            return Err(IssueError::OtherAlgorithm);
-        }
-        let key = csr.public_key.der_bytes().try_into().map_err(|_| IssueError::OtherAlgorithm)?;
-        Ok(NodeRequest { csr, key })
+        let known = |of: &KeyAlgorithm| csr.public_key.algorithm() == signature_algorithm(*of);
+        let algorithm = KeyAlgorithm::ALL.into_iter().find(known).ok_or(IssueError::OtherAlgorithm)?;
+        let key = PublicKey::from_raw(algorithm, csr.public_key.der_bytes());
+        Ok(NodeRequest { key: key.map_err(|_| IssueError::OtherAlgorithm)?, csr })
     }
 
     /// The key that asks.
-    pub fn key(&self) -> &[u8; 32] {
+    pub fn key(&self) -> &PublicKey {
         &self.key
     }
 }
@@ -91,8 +91,8 @@ impl NodeRequest {
 ///
 /// # Errors
 /// Only for a hostname that cannot be in a request.
-pub fn node_request(seed: &[u8; 32], hostname: &Hostname) -> Result<String, IssueError> {
-    let key = key_pair(seed)?;
+pub fn node_request(key: &SigningKey, hostname: &Hostname) -> Result<String, IssueError> {
+    let key = key_pair(key)?;
     let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
     params.distinguished_name = common_name(hostname.as_str());
     params.serialize_request(&key).and_then(|csr| csr.pem()).map_err(IssueError::Sign)
@@ -247,17 +247,36 @@ fn common_name(name: &str) -> DistinguishedName {
     dn
 }
 
-/// The PKCS#8 form of an ed25519 seed.
-pub fn pkcs8(seed: &[u8; 32]) -> Zeroizing<Vec<u8>> {
+/// The PKCS#8 form of a key.
+pub fn pkcs8(key: &SigningKey) -> Zeroizing<Vec<u8>> {
     // RFC 8410: a fixed header, then the seed as an octet string in an octet string.
-    const HEADER: [u8; 16] =
+    const ED25519: [u8; 16] =
         [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-    Zeroizing::new([&HEADER[..], seed].concat())
+    // RFC 5915 in RFC 5208: ecPublicKey on prime256v1, the scalar, then the public point.
+    const P256: [u8; 36] = [
+        0x30, 0x81, 0x87, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
+        0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x6d, 0x30, 0x6b, 0x02, 0x01, 0x01,
+        0x04, 0x20,
+    ];
+    const P256_POINT: [u8; 5] = [0xa1, 0x44, 0x03, 0x42, 0x00];
+    let secret = key.secret();
+    Zeroizing::new(match key.algorithm() {
+        KeyAlgorithm::Ed25519 => [&ED25519[..], secret.as_slice()].concat(),
+        KeyAlgorithm::EcdsaP256 => [&P256[..], secret.as_slice(), &P256_POINT, &key.public().raw()].concat(),
+    })
 }
 
-fn key_pair(seed: &[u8; 32]) -> Result<KeyPair, IssueError> {
-    let der = pkcs8(seed);
-    KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(der.as_slice()), &PKCS_ED25519)
+fn signature_algorithm(of: KeyAlgorithm) -> &'static SignatureAlgorithm {
+    match of {
+        KeyAlgorithm::Ed25519 => &PKCS_ED25519,
+        KeyAlgorithm::EcdsaP256 => &PKCS_ECDSA_P256_SHA256,
+    }
+}
+
+fn key_pair(key: &SigningKey) -> Result<KeyPair, IssueError> {
+    let der = pkcs8(key);
+    let der = PrivatePkcs8KeyDer::from(der.as_slice());
+    KeyPair::from_pkcs8_der_and_sign_algo(&der, signature_algorithm(key.algorithm()))
         .map_err(IssueError::Sign)
 }
 

@@ -10,6 +10,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use trust::SigningKey;
 
 /// HTTP/2, the application protocol of everything but WebSockets.
 const H2: &[u8] = b"h2";
@@ -123,8 +124,8 @@ pub(crate) fn http1_alone(config: &ClientConfig) -> Arc<ClientConfig> {
 
 /// What a client proves itself with.
 pub enum ClientKey<'a> {
-    /// A node's key, by its seed.
-    Seed(&'a [u8; 32]),
+    /// A node's key.
+    Node(&'a SigningKey),
     /// A private key in PEM.
     Pem(&'a str),
 }
@@ -138,8 +139,8 @@ pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<Cl
         .build()
         .map_err(TlsError::Verifier)?;
     let key = match key {
-        ClientKey::Seed(seed) => {
-            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(crate::issue::pkcs8(seed).to_vec()))
+        ClientKey::Node(key) => {
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(crate::issue::pkcs8(key).to_vec()))
         }
         ClientKey::Pem(pem) => private_key(pem)?,
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use model::{Hostname, NodeId, Timestamp};
+use model::{Hostname, Timestamp};
 use net::ServerUrl;
 use net::accept::{Limits, serve};
 use net::client::Client;
@@ -52,10 +52,10 @@ fn today() -> Timestamp {
 /// A connection of a node, if it is let in: it answers a request.
 async fn connect(server: &Server, node: u8) -> Option<Client> {
     let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
-    let request = NodeRequest::read(&node_request(&key.seed(), &hostname).unwrap()).unwrap();
-    let id = NodeId::of_key(key.public().as_bytes());
+    let request = NodeRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
+    let id = key.public().node_id();
     let cert = server.ca.issue_node(&request, &id, &hostname, [node; 16], today()).unwrap();
-    let tls = tls::client(server.ca.cert_pem(), &cert, ClientKey::Seed(&key.seed())).unwrap();
+    let tls = tls::client(server.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let mut client = Client::dial(&server.url, tls).await.ok()?;
     let ask = Request::get(format!("{}/", server.url)).body(Full::default()).unwrap();
     client.call(ask, 1024, PATIENCE).await.ok()?;

@@ -12,8 +12,10 @@ pub mod backoff;
 pub mod io;
 pub mod state;
 pub mod step;
+pub mod witness;
 pub mod work;
 
 pub use io::{Effect, Identity, Input, Restored, RunOrder};
 pub use state::{Adoption, LastRun};
 pub use step::Node;
+pub use witness::Witness;

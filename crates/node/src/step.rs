@@ -139,6 +139,12 @@ impl Node {
         self.adoption.as_ref()
     }
 
+    /// The highest release accepted, by digest and number: what the node's `seen` document says.
+    pub fn newest_header(&self) -> Option<(Digest, u64)> {
+        let floor = &self.adoption.as_ref()?.floor;
+        floor.header.map(|header| (header, floor.seq))
+    }
+
     /// The set held is past the channel's `bundle_max_age` without word from the control
     /// plane. It is converged on all the same.
     pub fn is_stale(&self, now: Timestamp) -> bool {
@@ -260,6 +266,8 @@ impl Node {
             traits,
             full: self.want_full || self.is_stale(now),
             pushed: self.pushed,
+            // The shell adds it, as it knows where the log ends.
+            seen: None,
         }
     }
 

@@ -133,6 +133,7 @@ fn a_wild_policy_is_survived() {
             offline_grace_secs: secs,
             metered: false,
             transport: TransportPolicy::default(),
+            link: Default::default(),
         };
         let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
         for _ in 0..20 {

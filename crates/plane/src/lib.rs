@@ -13,9 +13,11 @@ pub mod budget;
 pub mod heads;
 pub mod node;
 pub mod replay;
+pub mod seen;
 pub mod work;
 
 pub use budget::Budget;
 pub use heads::{Head, Heads};
 pub use node::{NodeState, ReportedRefusal, SetWanted, Step};
 pub use replay::Window;
+pub use seen::KeptSeen;

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::exchange::{Answer, CheckIn, Held, Offer, RunNote, TraitReport};
+use model::exchange::{Answer, CheckIn, Held, Offer, RunNote, Signed, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::Entry;
 use model::status::{self, ReleaseState, RunResult, Status};
-use model::{Action, Digest, Hostname, NodeId, RunReport, Timestamp};
+use model::{Action, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp};
 use trust::PublicKey;
+use trust::seen::SeenError;
 
 use crate::budget::Budget;
 use crate::heads::{Head, Heads};
 use crate::replay::Window;
+use crate::seen::KeptSeen;
 
 /// The wait that a node without a channel is asked for, in seconds.
 pub const DEFAULT_CONTACT_SECS: u64 = 300;
@@ -56,6 +58,8 @@ pub struct NodeState {
     pub summary: Summary,
     /// The digest of its traits as stored.
     pub traits: Option<Digest>,
+    /// The newest `seen` document that it sent.
+    pub seen: Option<Box<KeptSeen>>,
     /// Converge now, with this number (DLT-5).
     pub push: Option<u64>,
     /// Work waits that wants a stream.
@@ -165,6 +169,7 @@ impl NodeState {
             cursor: None,
             summary: Summary::default(),
             traits: None,
+            seen: None,
             push: None,
             work_waits: false,
             refusal: None,
@@ -205,8 +210,27 @@ impl NodeState {
             push: self.push,
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
+            want_seen: self.wants_seen(&request.incarnation),
         };
         Step { answer, wanted, facts: request.facts, traits, push_done, first_use, unchanged }
+    }
+
+    /// Takes the `seen` document of a check-in, before the rest of it; says whether it is to be
+    /// stored. One that came before is neither verified nor stored again.
+    ///
+    /// # Errors
+    /// When it is not believed: the check-in is refused.
+    pub fn take_seen(&mut self, document: &Signed) -> Result<bool, SeenError> {
+        let kept = KeptSeen::after(self.seen.as_deref(), document, &self.key)?;
+        let new = kept.is_some();
+        self.seen = kept.map(Box::new).or(self.seen.take());
+        Ok(new)
+    }
+
+    /// A node that holds a release says more than its newest `seen` document does.
+    fn wants_seen(&self, incarnation: &Incarnation) -> bool {
+        let (held, cursor) = (self.held.as_ref(), self.cursor.as_ref());
+        held.is_some() && self.seen.as_ref().is_none_or(|seen| seen.lacks(held, incarnation, cursor))
     }
 
     /// The release and entry that the node is pointed to; worked out once a head.

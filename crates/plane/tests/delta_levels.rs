@@ -3,13 +3,16 @@
 
 mod common;
 
-use common::{CONTACT_SECS, CREATED, entry, head, heads, held, holding, name, node, root, selection};
+use common::{
+    CONTACT_SECS, CREATED, entry, head, heads, held, holding, name, node, node_key, root, selection,
+};
 use model::Digest;
 use model::Selection;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use plane::node::UNASSIGNED_CONTACT_SECS;
 use plane::{Heads, NodeState, SetWanted};
+use trust::seen::Seen;
 
 fn web(content: &str) -> Selection {
     selection(&[("web-1", entry("main", content))], vec![])
@@ -52,7 +55,13 @@ fn an_unchanged_answer_is_empty() {
     let head = head(2, "main", &web("a"));
     let mut node = node("web-1");
     node.traits = Some(Digest::ZERO);
-    let step = node.check_in(holding(Some(held(&head, "a"))), &heads(1, vec![head]), CREATED);
+    let held = held(&head, "a");
+    let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: 0 };
+    let seen = Seen { node: node.id.clone(), header: held.header, seq: 2, log_head, at: CREATED };
+    let document = seen.sign(&node_key()).unwrap();
+    assert!(node.take_seen(&document).unwrap());
+    assert!(!node.take_seen(&document).unwrap(), "the same bytes are neither verified nor stored again");
+    let step = node.check_in(holding(Some(held)), &heads(1, vec![head]), CREATED);
     assert!(step.unchanged && step.facts.is_empty() && step.traits.is_none() && step.push_done.is_none());
     assert_eq!(
         serde_json::to_string(&step.answer).unwrap(),

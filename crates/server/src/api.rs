@@ -11,6 +11,7 @@ use model::status::{Status, Word};
 use model::{Channel, Counts, Digest, FleetId, Hostname, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::TrustDocument;
+use trust::seen::Seen;
 
 use crate::posture::Posture;
 
@@ -133,6 +134,9 @@ pub struct NodeView {
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
+    /// What it said last, under its own key, of the newest release and the head of its log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
     /// A push that it has not yet confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<u64>,

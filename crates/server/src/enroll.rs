@@ -1,10 +1,10 @@
 //! Enrollment: a token and a signed request against a certificate (ENR-2).
 
-use model::{Hostname, NodeId};
+use model::Hostname;
 use net::issue::NodeRequest;
 use plane::NodeState;
 use store::{EnrollError, NewNode, TokenUse};
-use trust::{PublicKey, token};
+use trust::token;
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
 
@@ -20,14 +20,14 @@ pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, 
     let request: EnrollRequest = body::decode(bytes)?;
     let bad_csr = |error: &dyn std::fmt::Display| Problem::new(Code::BadCsr, error.to_string());
     let csr = NodeRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
-    let key = PublicKey::from_bytes(csr.key()).map_err(|error| bad_csr(&error))?;
+    let key = *csr.key();
     let now = now();
     let claims = token::verify(&request.token, &plane.trust.root, &request.hostname, &key, now)?;
     if claims.fleet != plane.trust.fleet {
         return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
     }
     let hostname: Hostname = claims.hostname;
-    let id = NodeId::of_key(key.as_bytes());
+    let id = key.node_id();
     let serial: [u8; 16] = random().map_err(|_| Code::Internal)?;
     // The certificate first: should it fail, the token is not burned.
     let cert_pem = plane
@@ -37,7 +37,7 @@ pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, 
     let node = NewNode {
         node_id: id.clone(),
         hostname: hostname.clone(),
-        public_key: *key.as_bytes(),
+        public_key: key.to_string(),
         cert_not_before: now,
         cert_serial: data_encoding::HEXLOWER.encode(&serial),
         key_confirmed: claims.expected_pubkey_fingerprint.is_some(),

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::{Hostname, NodeId};
-use plane::NodeState;
+use plane::{KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
@@ -61,7 +61,7 @@ impl FleetIndex {
     /// Fills the index from the store's records.
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
         for record in records {
-            match PublicKey::from_bytes(&record.public_key) {
+            match record.public_key.parse::<PublicKey>() {
                 Ok(key) => self.insert(restored(record, key)),
                 Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
             }
@@ -153,6 +153,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.run = record.run;
     node.cursor = record.cursor;
     node.traits = record.traits;
+    node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
     node.push = record.push;
     node.summary.streak = record.streak;
     if let Some(run) = record.last_run {

@@ -37,3 +37,4 @@ mod work;
 pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
 pub use run::{Config, Running, StartError, start};
+pub use streams::LinkConfig;

@@ -21,6 +21,7 @@ use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, Parts, now};
+use crate::streams::LinkConfig;
 use crate::work::{self, Orchestrator};
 use crate::{node_port, operator_port, releases, streams, upkeep};
 
@@ -55,6 +56,8 @@ pub struct Config {
     pub metrics_address: Option<SocketAddr>,
     /// Changes the level of logs; absent where another program decides it.
     pub log: Option<LogControl>,
+    /// What the control plane's ends of links go by (SYN-3).
+    pub links: LinkConfig,
 }
 
 /// Why a control plane could not start.
@@ -167,7 +170,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
-    let plane = plane(store, founded, config.log).await?;
+    let plane = plane(store, founded, config.log, config.links).await?;
     let mut names = config.names;
     names.push(operator_host);
     let scrapers = match config.metrics_address {
@@ -242,6 +245,7 @@ async fn plane(
     store: Arc<dyn Store>,
     founded: Founded,
     log: Option<LogControl>,
+    links: LinkConfig,
 ) -> Result<Arc<ControlPlane>, StartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
@@ -253,6 +257,7 @@ async fn plane(
         posture: founded.posture,
         log,
         boot,
+        links,
     });
     let unread = |source| StartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);

@@ -18,7 +18,7 @@ use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::Posture;
 use crate::sets::Sets;
-use crate::streams::Links;
+use crate::streams::{LinkConfig, Links};
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are told to come back.
@@ -69,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) log: Option<LogControl>,
     /// Tells this start's request ids from those of others.
     pub(crate) boot: String,
+    /// What links go by.
+    pub(crate) links: LinkConfig,
 }
 
 impl ControlPlane {
@@ -96,7 +98,7 @@ impl ControlPlane {
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
             boot: parts.boot,
-            links: Links::new(),
+            links: Links::new(parts.links),
         }
     }
 

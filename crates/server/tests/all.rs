@@ -29,5 +29,6 @@ mod tasks_do_what_is_delegated;
 mod tasks_survive_a_restart;
 mod tls_is_1_3_mutual;
 mod waiting_work_requests_a_stream;
+mod what_nodes_have_seen_is_kept;
 mod what_releases_require_is_shown;
 mod workflows_pass_gates;

@@ -51,7 +51,8 @@ async fn an_unchanged_check_in_is_answered_with_nothing() {
     assert!(first.want_traits && first.offer.is_none());
     let traits = serde_json::json!({ "os": "x" });
     let traits = model::exchange::TraitReport { digest: Digest::of(b"traits"), values: traits };
-    answer(&node, &CheckIn { traits: Some(traits), ..holds(made.held("web-1")) }).await;
+    let seen = Some(node.seen(&made.held("web-1"), 0).sign(&node.key).unwrap());
+    answer(&node, &CheckIn { traits: Some(traits), seen, ..holds(made.held("web-1")) }).await;
     let response = node.send(node.signed(
         Method::POST,
         route::CHECKIN,

@@ -5,14 +5,15 @@
 
 use std::time::Duration;
 
-use model::NodeId;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType,
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
-use test_support::fleet::{Fleet, new_key, now, refuses};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, new_key, now, quiet, refuses};
 use trust::token::{self, MAX_UNBOUND_LIFE};
+use trust::{Header, KeyAlgorithm, SigningKey, signed};
 use wire::Code;
 use x509_parser::prelude::*;
 
@@ -24,11 +25,39 @@ async fn one_copied_token_enrolls_a_node() {
     claims.expected_pubkey_fingerprint = Some(key.public().fingerprint());
     let token = token::mint(&claims, &fleet.root_key()).unwrap();
     let answer = fleet.enroll(&token, "web-1", &key).await.unwrap();
-    assert_eq!(answer.node_id, NodeId::of_key(key.public().as_bytes()), "the id is derived from the key");
+    assert_eq!(answer.node_id, key.public().node_id(), "the id is derived from the key");
     assert_eq!(answer.trust.digest().unwrap(), claims.trust, "the token names the trust document");
     fleet.member("web-1", key, &answer).survives().await;
     let status = fleet.operator().await.status().await;
     assert_eq!((status.nodes, status.posture), (1, server::Posture::Lab));
+}
+
+/// A host whose TPM or client has only P-256 is a node like any other (IDN-1).
+#[tokio::test]
+async fn a_p256_key_enrolls_checks_in_and_is_offered_its_release() {
+    let mut fleet = Fleet::start().await;
+    let key = SigningKey::from_secret(KeyAlgorithm::EcdsaP256, &[9; 32]).unwrap();
+    let mut claims = fleet.claims("web-1");
+    claims.expected_pubkey_fingerprint = Some(key.public().fingerprint());
+    let token = token::mint(&claims, &fleet.root_key()).unwrap();
+    let twin = SigningKey::from_seed(&[9; 32]);
+    refuses(fleet.enroll(&token, "web-1", &twin).await, Code::TokenOtherKey);
+    let answer = fleet.enroll(&token, "web-1", &key).await.unwrap();
+    assert_eq!(answer.node_id, key.public().node_id());
+    let mut node = fleet.member("web-1", key, &answer);
+    let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a")]);
+    fleet.operator().await.publish(&make(&plan, &fleet.release_key())).await.unwrap();
+    let offer = node.check_in(&quiet()).await.unwrap().offer.expect("its release");
+    let header = signed::verify::<Header>(&offer.header, &answer.trust.release).unwrap();
+    assert_eq!(header.seq, 1);
+    // The stored key is read back after a restart.
+    fleet.start_again().await;
+    node.url = fleet.url();
+    node.survives().await;
+    assert_eq!(fleet.operator().await.node("web-1").await.fingerprint, node.key.public().fingerprint());
+    // The same certificate with a request that the other algorithm signed.
+    node.key = twin;
+    refuses(node.check_in(&quiet()).await, Code::BadSignature);
 }
 
 /// Everything that can be wrong with a token, with the code that says so.
@@ -185,7 +214,7 @@ async fn the_wishes_of_a_request_are_not_granted() {
     wishes.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     wishes.distinguished_name.push(DnType::CommonName, "db-1");
     wishes.distinguished_name.push(DnType::OrganizationName, "root");
-    let victim = net::identity::node_uri(&NodeId::of_key(new_key().public().as_bytes()));
+    let victim = net::identity::node_uri(&new_key().public().node_id());
     wishes.subject_alt_names.push(SanType::URI(victim.as_str().try_into().unwrap()));
     wishes.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
     wishes.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -218,15 +247,22 @@ async fn a_request_that_cannot_be_used_burns_nothing() {
     let fleet = Fleet::start().await;
     let token = fleet.token("web-1");
     let params = || CertificateParams::new(vec![]).unwrap();
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let p384 = params().serialize_request(&p384).unwrap().pem().unwrap();
+    // A P-256 request whose key says that it lies on another curve (secp256k1 for prime256v1).
     let p256 = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-    let p256 = params().serialize_request(&p256).unwrap().pem().unwrap();
+    let mut der = params().serialize_request(&p256).unwrap().der().to_vec();
+    let curve = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+    let at = der.windows(curve.len()).position(|bytes| bytes == curve).unwrap();
+    der[at + curve.len() - 1] = 0x06;
+    let other_curve = pem("CERTIFICATE REQUEST", &der);
     let good = params().serialize_request(&key_pair(&new_key())).unwrap();
     // The key inside did not sign it: one bit of the signature is another.
     let mut der = good.der().to_vec();
     *der.last_mut().unwrap() ^= 1;
     let unsigned = pem("CERTIFICATE REQUEST", &der);
     let certificate = fleet.node_ca().cert_pem().to_owned();
-    for csr in [p256, unsigned, certificate, String::new(), "x".repeat(10_000)] {
+    for csr in [p384, other_curve, unsigned, certificate, String::new(), "x".repeat(10_000)] {
         let problem = refuses(fleet.enroll_with(&token, "web-1", &csr).await, Code::BadCsr);
         assert!(problem.help.unwrap().contains("ed25519"));
     }
@@ -234,7 +270,7 @@ async fn a_request_that_cannot_be_used_burns_nothing() {
 }
 
 fn key_pair(key: &trust::SigningKey) -> KeyPair {
-    let der = net::issue::pkcs8(&key.seed());
+    let der = net::issue::pkcs8(key);
     KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(der.as_slice()), &PKCS_ED25519).unwrap()
 }
 

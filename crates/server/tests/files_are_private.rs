@@ -22,6 +22,7 @@ fn config(dir: &Path) -> server::Config {
         connections: 16,
         metrics_address: None,
         log: None,
+        links: Default::default(),
     }
 }
 

@@ -90,7 +90,7 @@ async fn enrollments_beyond_the_bound_are_told_to_come_back() {
     let mut asked = tokio::task::JoinSet::new();
     for n in 0..ASKED {
         let host = format!("web-{n}");
-        let csr_pem = net::issue::node_request(&new_key().seed(), &host.parse().unwrap()).unwrap();
+        let csr_pem = net::issue::node_request(&new_key(), &host.parse().unwrap()).unwrap();
         let message = EnrollRequest { token: fleet.token(&host), hostname: host, csr_pem };
         let request = plain(&fleet.url(), route::ENROLL, body::encode(&message).unwrap());
         let mut client = fleet.anonymous().await;

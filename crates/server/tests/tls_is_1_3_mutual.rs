@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use model::NodeId;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use net::issue::NodeRequest;
@@ -127,7 +126,7 @@ async fn a_certificate_of_another_ca_makes_no_session() {
     // The same name and the same key, under the CA of another fleet.
     let elsewhere = Fleet::start().await;
     let issued = certificate(&elsewhere, &node, now());
-    let stranger = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Seed(&node.key.seed()));
+    let stranger = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Node(&node.key));
     let told = no_session(&fleet.url(), stranger.unwrap()).await;
     assert!(told.contains("UnknownCA") || told.contains("BadCertificate"), "{told}");
     node.survives().await;
@@ -142,8 +141,7 @@ async fn an_expired_certificate_makes_no_session() {
         [(long_ago, "CertificateExpired"), (now().plus(Duration::from_secs(7200)), "Certificate")]
     {
         let issued = certificate(&fleet, &node, at);
-        let seed = node.key.seed();
-        let tls = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Seed(&seed)).unwrap();
+        let tls = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Node(&node.key)).unwrap();
         let told = no_session(&fleet.url(), tls).await;
         assert!(told.contains(says), "{told}");
     }
@@ -152,7 +150,7 @@ async fn an_expired_certificate_makes_no_session() {
 
 /// The certificate that a fleet's CA would have issued to a node's key at a time.
 fn certificate(fleet: &Fleet, node: &Member, at: model::Timestamp) -> String {
-    let request = net::issue::node_request(&node.key.seed(), &node.hostname).unwrap();
+    let request = net::issue::node_request(&node.key, &node.hostname).unwrap();
     let request = NodeRequest::read(&request).unwrap();
     fleet.node_ca().issue_node(&request, &node.id, &node.hostname, [7; 16], at).unwrap()
 }
@@ -162,7 +160,7 @@ async fn a_certificate_of_a_key_that_never_enrolled_is_refused() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let key = new_key();
-    let id = NodeId::of_key(key.public().as_bytes());
+    let id = key.public().node_id();
     let mut stranger = Member {
         id,
         hostname: "web-9".parse().unwrap(),
@@ -172,8 +170,8 @@ async fn a_certificate_of_a_key_that_never_enrolled_is_refused() {
         url: fleet.url(),
     };
     let issued = certificate(&fleet, &stranger, now());
-    let seed = stranger.key.seed();
-    stranger.tls = net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Seed(&seed)).unwrap();
+    stranger.tls =
+        net::tls::client(fleet.node_ca().cert_pem(), &issued, ClientKey::Node(&stranger.key)).unwrap();
     refuses(stranger.check_in(&quiet()).await, Code::UnknownNode);
     node.survives().await;
 }

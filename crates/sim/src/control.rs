@@ -76,7 +76,7 @@ impl ControlPlane {
         let node = NewNode {
             node_id: id.clone(),
             hostname: hostname.clone(),
-            public_key: *key.as_bytes(),
+            public_key: key.to_string(),
             cert_not_before: now,
             cert_serial: "01".to_owned(),
             key_confirmed: true,
@@ -233,7 +233,7 @@ impl ControlPlane {
 }
 
 fn restored(record: NodeRecord) -> NodeState {
-    let key = PublicKey::from_bytes(&record.public_key).unwrap();
+    let key = record.public_key.parse::<PublicKey>().unwrap();
     let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
     node.last_seen = record.last_seen;
     node.held = record.held;

@@ -98,7 +98,7 @@ impl Machine {
         let key = SigningKey::from_seed(&[100 + number; 32]).public();
         Machine {
             hostname: name.parse().unwrap(),
-            id: NodeId::of_key(key.as_bytes()),
+            id: key.node_id(),
             key,
             disk: Disk::new("i1".parse().unwrap()),
             host: Host::default(),

@@ -12,7 +12,7 @@ use common::objects::{SMALL, Sets};
 use common::{incarnation, open, pending};
 use model::Digest;
 use spool::objects::ObjectLog;
-use spool::{Disk, Journal, Slot, SpoolError};
+use spool::{Disk, FactLog, Journal, Limits, Slot, SpoolError};
 
 /// A record: mark, kind, length, checksum of kind, length and payload, payload.
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -94,7 +94,9 @@ fn a_newer_segment_that_this_version_can_read_is_read() {
     let unknown = r#"{"kind":"ofTheFuture","what":1}"#;
     let records = [fact(1, body), skipped.clone(), fact(2, unknown), commit(FACTS)];
     put(&directory.path().join("facts"), &segment("facts", 2, 1, &records));
-    let opened = open(&Disk::new(), &directory.path().join("facts"), "fresh").unwrap();
+    let path = directory.path().join("facts");
+    let limits = Limits::default();
+    let opened = FactLog::open(&Disk::new(), &path, &incarnation("fresh"), limits).unwrap();
     assert_eq!((opened.repairs, opened.log.incarnation()), (vec![], &incarnation("one")));
     let facts = pending(&opened.log);
     assert_eq!(facts[0], (1, "m".to_owned()));

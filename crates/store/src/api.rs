@@ -60,6 +60,8 @@ pub trait Store: Send + Sync {
     async fn touch(&self, touches: Vec<Touch>) -> Result<()>;
     /// Keeps the node's newest traits.
     async fn put_traits(&self, node: &NodeId, traits: TraitReport, now: Timestamp) -> Result<()>;
+    /// Keeps the node's newest `seen` document.
+    async fn put_seen(&self, node: &NodeId, document: Signed, now: Timestamp) -> Result<()>;
     /// The node's newest traits.
     async fn traits(&self, node: &NodeId) -> Result<Option<TraitReport>>;
 

@@ -9,7 +9,7 @@ use crate::record::{Enrolled, NewNode};
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) hostname: Hostname,
-    pub(crate) public_key: [u8; 32],
+    pub(crate) public_key: String,
     pub(crate) active: bool,
     pub(crate) cert_used: bool,
     /// The nonce of the token that it last enrolled with.

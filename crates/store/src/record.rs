@@ -25,8 +25,8 @@ pub struct NewNode {
     pub node_id: NodeId,
     /// Unique among active nodes.
     pub hostname: Hostname,
-    /// The raw ed25519 public key.
-    pub public_key: [u8; 32],
+    /// The public key: its algorithm, a colon, base64 (`trust::PublicKey`'s text form).
+    pub public_key: String,
     /// From when its certificate is valid.
     pub cert_not_before: Timestamp,
     /// Its certificate's serial number, in hex.
@@ -64,9 +64,8 @@ pub struct NodeRecord {
     pub node_id: NodeId,
     /// Unique among active nodes.
     pub hostname: Hostname,
-    /// The raw ed25519 public key; hex as text.
-    #[serde(with = "key_as_hex")]
-    pub public_key: [u8; 32],
+    /// The public key in its text form.
+    pub public_key: String,
     /// When it was first enrolled under this hostname.
     pub enrolled: Timestamp,
     /// When it was removed; absent while it is active.
@@ -104,6 +103,9 @@ pub struct NodeRecord {
     /// The digest of its traits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<Digest>,
+    /// Its newest `seen` document, verified by who stored it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Signed>,
     /// A push that it has not yet confirmed (DLT-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<u64>,
@@ -353,18 +355,4 @@ pub struct Health {
     /// Why the last write failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-}
-
-/// A public key as 64 hex digits, the text form of any 32 bytes here.
-mod key_as_hex {
-    use model::Digest;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(key: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
-        Digest(*key).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
-        Ok(Digest::deserialize(deserializer)?.0)
-    }
 }

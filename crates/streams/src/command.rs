@@ -118,6 +118,8 @@ pub struct Ended {
     pub retry_after: Option<u64>,
     /// What was counted.
     pub counters: Box<Counters>,
+    /// The code with which the other side went away, when that is why it ended.
+    pub away: Option<String>,
     /// The other side said hello.
     pub met: bool,
     /// Why the transport was given up, when that is what ended it.

@@ -177,6 +177,8 @@ struct LinkTask<S> {
     asker: Option<Asker>,
     probes: Vec<(Instant, oneshot::Sender<bool>)>,
     closed: Option<(String, String, Option<u64>)>,
+    /// The code with which the other side went away.
+    away: Option<String>,
     /// Until when the last words may be sent.
     words: Option<Instant>,
     gone: bool,
@@ -204,6 +206,7 @@ impl<S: LinkHandler> LinkTask<S> {
             asker: None,
             probes: Vec::new(),
             closed: None,
+            away: None,
             words: None,
             gone: false,
             error: None,
@@ -423,7 +426,8 @@ impl<S: LinkHandler> LinkTask<S> {
             }
             Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
-            Output::Close { code, message, retry_after } => {
+            Output::Close { code, message, retry_after, away } => {
+                self.away = away;
                 self.closed = Some((code.to_owned(), message, retry_after));
                 self.words = Some(Instant::now() + LAST_WORDS);
             }
@@ -496,6 +500,7 @@ impl<S: LinkHandler> LinkTask<S> {
         // Where it is known why the link ended, that what was sent meanwhile did not arrive says
         // nothing more.
         let error = self.error.filter(|_| code == LOST);
-        Ended { code, message, retry_after, counters: Box::new(*self.link.counters()), met, error }
+        let (away, counters) = (self.away, Box::new(*self.link.counters()));
+        Ended { code, message, retry_after, counters, away, met, error }
     }
 }

@@ -142,6 +142,7 @@ fn check_in() -> Frame {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }))
 }
 

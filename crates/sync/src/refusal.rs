@@ -38,7 +38,9 @@ pub fn of_kind(kind: &Kind, from: Role, mode: Mode, kinds: &[Kind]) -> Option<(&
     let declared = |kind: &Kind| kinds.contains(kind);
     let action = kind.as_str() == Kind::ACTION;
     let status = object::of_kind_of_status(kind);
-    let known = action || declared(kind) || status.as_ref().is_some_and(declared);
+    // Of the `Sync` object alone, which a release declares, a node says how it stands with it.
+    let node_status = *kind == model::condition::node_status_key().section.kind;
+    let known = action || declared(kind) || node_status || status.as_ref().is_some_and(declared);
     if !known {
         return Some((KIND, format!("kind {kind} is not synchronized with this node")));
     }

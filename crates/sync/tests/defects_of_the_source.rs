@@ -235,10 +235,8 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
         pair.run();
         let resyncs = pair.link(AGENT).counters().resyncs;
         assert!(resyncs >= 2, "{resyncs}");
-        let kept = matches!(
-            theirs(&pair, AGENT),
-            SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { kept: 40, of: 50 })
-        );
+        let kept =
+            matches!(theirs(&pair, AGENT), SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. }));
         assert_eq!(kept, !gone, "after {later} s");
         let left = pair.sides[AGENT].replica.len();
         assert!(if gone { left == 10 } else { left >= 49 }, "{left} after {later} s");

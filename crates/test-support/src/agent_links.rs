@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
-use model::{Kind, NodeId, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey, Timestamp};
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
@@ -97,7 +97,7 @@ impl Node {
         let options = host::Options { allow_exec: true, ..host::Options::default() };
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Arc::new(Signer::new(NodeId::of_key(key.public().as_bytes()), key));
+        let signer = Arc::new(Signer::new(key.public().node_id(), key));
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();

@@ -31,7 +31,7 @@ pub fn join(state: &Path, root: &Path, allow_exec: bool) {
         root: Slots::of(key),
     };
     let membership = Membership {
-        node_id: model::NodeId::of_key(key.as_bytes()),
+        node_id: key.node_id(),
         hostname: "host.test".parse().unwrap(),
         servers: vec!["https://127.0.0.1:1".parse().unwrap()],
         ca_pem: String::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
-use model::{Hostname, NodeId, Timestamp};
+use model::{Hostname, Timestamp};
 use net::ServerUrl;
 use net::accept::{Limits, serve};
 use net::issue::{Ca, NodeRequest, node_request};
@@ -70,10 +70,10 @@ impl TlsServer {
     /// The TLS configuration of a node.
     pub fn node(&self, node: u8) -> Arc<ClientConfig> {
         let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
-        let request = NodeRequest::read(&node_request(&key.seed(), &hostname).unwrap()).unwrap();
-        let id = NodeId::of_key(key.public().as_bytes());
+        let request = NodeRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
+        let id = key.public().node_id();
         let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], now()).unwrap();
-        tls::client(self.ca.cert_pem(), &cert, ClientKey::Seed(&key.seed())).unwrap()
+        tls::client(self.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap()
     }
 }
 

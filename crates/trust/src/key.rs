@@ -1,43 +1,146 @@
-//! Keys: ed25519, verified strictly; the private half cannot be printed.
+//! Keys: ed25519 or ECDSA P-256; the algorithm belongs to the key (IDN-1, IDN-8).
+//!
+//! A signature never says which algorithm it is of: the key that verifies it decides, so that a
+//! signature of one algorithm counts under no key of the other. Both algorithms have private
+//! halves of 32 bytes and signatures of 64 (for P-256 `r || s`, as RFC 9421 has it). The raw form
+//! of a public key is what stands in the bit string of its SubjectPublicKeyInfo: 32 bytes for
+//! ed25519, the 65 bytes of the uncompressed point for P-256; key ids, fingerprints and node ids
+//! are derived from it. The private half cannot be printed.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, HEXLOWER};
 use ed25519_dalek::Signer;
-use model::Digest;
+use model::{Digest, NodeId};
+use p256::ecdsa::signature::Verifier;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-const ED25519: &str = "ed25519:";
+/// The length of a private half, in bytes.
+pub const SECRET_LEN: usize = 32;
+/// The length of a signature, in bytes.
+pub const SIGNATURE_LEN: usize = 64;
+/// The length of the longest raw public key, in bytes.
+const MAX_RAW: usize = 65;
+/// The first byte of an uncompressed point.
+const UNCOMPRESSED: u8 = 4;
 
-/// The private half of an ed25519 key. Never printed, wiped when dropped.
-pub struct SigningKey(ed25519_dalek::SigningKey);
+/// What a key signs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyAlgorithm {
+    /// Ed25519, verified strictly (RFC 8032).
+    Ed25519,
+    /// ECDSA over NIST P-256 with SHA-256, for hosts whose TPM or client has only that.
+    EcdsaP256,
+}
 
-impl SigningKey {
-    /// The key with this seed.
-    pub fn from_seed(seed: &[u8; 32]) -> SigningKey {
-        SigningKey(ed25519_dalek::SigningKey::from_bytes(seed))
+impl KeyAlgorithm {
+    /// All algorithms.
+    pub const ALL: [KeyAlgorithm; 2] = [KeyAlgorithm::Ed25519, KeyAlgorithm::EcdsaP256];
+
+    /// Its name before the colon of a key's text form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            KeyAlgorithm::Ed25519 => "ed25519",
+            KeyAlgorithm::EcdsaP256 => "ecdsa-p256",
+        }
     }
 
-    /// The seed, for writing the key to its own 0600 file and for TLS.
-    pub fn seed(&self) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(self.0.to_bytes())
+    /// Its name as `alg` of an HTTP signature (RFC 9421).
+    pub fn http_name(self) -> &'static str {
+        match self {
+            KeyAlgorithm::Ed25519 => "ed25519",
+            KeyAlgorithm::EcdsaP256 => "ecdsa-p256-sha256",
+        }
+    }
+}
+
+impl fmt::Display for KeyAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for KeyAlgorithm {
+    type Err = ParseKeyError;
+
+    fn from_str(text: &str) -> Result<KeyAlgorithm, ParseKeyError> {
+        KeyAlgorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == text).ok_or(ParseKeyError)
+    }
+}
+
+/// The private half of a key. Never printed, wiped when dropped.
+pub struct SigningKey(PrivateHalf);
+
+enum PrivateHalf {
+    Ed25519(ed25519_dalek::SigningKey),
+    EcdsaP256(p256::ecdsa::SigningKey),
+}
+
+impl SigningKey {
+    /// The ed25519 key with this seed.
+    pub fn from_seed(seed: &[u8; SECRET_LEN]) -> SigningKey {
+        SigningKey(PrivateHalf::Ed25519(ed25519_dalek::SigningKey::from_bytes(seed)))
+    }
+
+    /// The key of an algorithm with this private half: an ed25519 seed, or a big-endian scalar.
+    ///
+    /// # Errors
+    /// When the scalar is zero or not below the curve's order.
+    pub fn from_secret(
+        algorithm: KeyAlgorithm,
+        secret: &[u8; SECRET_LEN],
+    ) -> Result<SigningKey, ParseKeyError> {
+        match algorithm {
+            KeyAlgorithm::Ed25519 => Ok(SigningKey::from_seed(secret)),
+            KeyAlgorithm::EcdsaP256 => {
+                let key = p256::ecdsa::SigningKey::from_slice(secret).map_err(|_| ParseKeyError)?;
+                Ok(SigningKey(PrivateHalf::EcdsaP256(key)))
+            }
+        }
+    }
+
+    /// What it signs with.
+    pub fn algorithm(&self) -> KeyAlgorithm {
+        match self.0 {
+            PrivateHalf::Ed25519(_) => KeyAlgorithm::Ed25519,
+            PrivateHalf::EcdsaP256(_) => KeyAlgorithm::EcdsaP256,
+        }
+    }
+
+    /// The private half, for writing the key to its own 0600 file and for TLS.
+    pub fn secret(&self) -> Zeroizing<[u8; SECRET_LEN]> {
+        Zeroizing::new(match &self.0 {
+            PrivateHalf::Ed25519(key) => key.to_bytes(),
+            PrivateHalf::EcdsaP256(key) => key.to_bytes().into(),
+        })
     }
 
     /// The public half.
     pub fn public(&self) -> PublicKey {
-        PublicKey(self.0.verifying_key())
+        PublicKey(match &self.0 {
+            PrivateHalf::Ed25519(key) => PublicHalf::Ed25519(key.verifying_key()),
+            PrivateHalf::EcdsaP256(key) => PublicHalf::EcdsaP256(*key.verifying_key()),
+        })
     }
 
-    /// Signs bytes.
-    pub fn sign(&self, message: &[u8]) -> [u8; 64] {
-        self.0.sign(message).to_bytes()
+    /// Signs bytes; the same bytes always get the same signature.
+    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
+        match &self.0 {
+            PrivateHalf::Ed25519(key) => key.sign(message).to_bytes(),
+            PrivateHalf::EcdsaP256(key) => {
+                let signature: p256::ecdsa::Signature = key.sign(message);
+                signature.to_bytes().into()
+            }
+        }
     }
 
-    /// The text form for key files: `ed25519-private:` and base64 of the seed.
+    /// The text form for key files: the algorithm, `-private:` and base64 of the private half.
     pub fn to_file(&self) -> Zeroizing<String> {
-        Zeroizing::new(format!("ed25519-private:{}\n", BASE64.encode(self.seed().as_slice())))
+        let secret = BASE64.encode(self.secret().as_slice());
+        Zeroizing::new(format!("{}-private:{secret}\n", self.algorithm()))
     }
 
     /// Reads the text form of a key file.
@@ -45,10 +148,10 @@ impl SigningKey {
     /// # Errors
     /// When the text has another form; the error does not repeat it.
     pub fn from_file(text: &str) -> Result<SigningKey, ParseKeyError> {
-        let encoded = text.trim().strip_prefix("ed25519-private:").ok_or(ParseKeyError)?;
-        let seed = Zeroizing::new(BASE64.decode(encoded.as_bytes()).map_err(|_| ParseKeyError)?);
-        let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|_| ParseKeyError)?;
-        Ok(SigningKey::from_seed(seed))
+        let (algorithm, encoded) = text.trim().split_once("-private:").ok_or(ParseKeyError)?;
+        let secret = Zeroizing::new(BASE64.decode(encoded.as_bytes()).map_err(|_| ParseKeyError)?);
+        let secret: &[u8; SECRET_LEN] = secret.as_slice().try_into().map_err(|_| ParseKeyError)?;
+        SigningKey::from_secret(algorithm.parse()?, secret)
     }
 }
 
@@ -58,45 +161,114 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A public key. Text form: the algorithm, a colon, base64.
+/// A public key. Text form: the algorithm, a colon, base64 of the raw form.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct PublicKey(ed25519_dalek::VerifyingKey);
+pub struct PublicKey(PublicHalf);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PublicHalf {
+    Ed25519(ed25519_dalek::VerifyingKey),
+    EcdsaP256(p256::ecdsa::VerifyingKey),
+}
+
+/// The raw form of a public key: 32 bytes of ed25519, 65 of P-256.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RawKey {
+    bytes: [u8; MAX_RAW],
+    len: usize,
+}
+
+impl Deref for RawKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
 
 /// The text or bytes are not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a key: expected ed25519 and 32 bytes in base64")]
+#[error(
+    "not a key: expected ed25519 and 32 bytes, or ecdsa-p256 and 65 bytes of an uncompressed point, in base64"
+)]
 pub struct ParseKeyError;
 
 impl PublicKey {
-    /// The key with these bytes.
+    /// The key with this raw form.
     ///
     /// # Errors
-    /// When they are not a point on the curve, or a weak one.
-    pub fn from_bytes(bytes: &[u8; 32]) -> Result<PublicKey, ParseKeyError> {
-        let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).map_err(|_| ParseKeyError)?;
-        if key.is_weak() { Err(ParseKeyError) } else { Ok(PublicKey(key)) }
+    /// When the bytes are not a point on the algorithm's curve in its one raw form, or a weak one.
+    pub fn from_raw(algorithm: KeyAlgorithm, raw: &[u8]) -> Result<PublicKey, ParseKeyError> {
+        Ok(PublicKey(match algorithm {
+            KeyAlgorithm::Ed25519 => {
+                let raw = raw.try_into().map_err(|_| ParseKeyError)?;
+                let key = ed25519_dalek::VerifyingKey::from_bytes(raw).map_err(|_| ParseKeyError)?;
+                if key.is_weak() {
+                    return Err(ParseKeyError);
+                }
+                PublicHalf::Ed25519(key)
+            }
+            KeyAlgorithm::EcdsaP256 => {
+                // One form alone, so that one key has one id.
+                if raw.len() != MAX_RAW || raw[0] != UNCOMPRESSED {
+                    return Err(ParseKeyError);
+                }
+                let key = p256::ecdsa::VerifyingKey::from_sec1_bytes(raw).map_err(|_| ParseKeyError)?;
+                PublicHalf::EcdsaP256(key)
+            }
+        }))
     }
 
-    /// The raw bytes.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        self.0.as_bytes()
+    /// What its signatures are verified with.
+    pub fn algorithm(&self) -> KeyAlgorithm {
+        match self.0 {
+            PublicHalf::Ed25519(_) => KeyAlgorithm::Ed25519,
+            PublicHalf::EcdsaP256(_) => KeyAlgorithm::EcdsaP256,
+        }
     }
 
-    /// A short id: the first 16 hex digits of the key's digest.
+    /// The raw form.
+    pub fn raw(&self) -> RawKey {
+        let mut bytes = [0; MAX_RAW];
+        let len = match &self.0 {
+            PublicHalf::Ed25519(key) => {
+                bytes[..SECRET_LEN].copy_from_slice(key.as_bytes());
+                SECRET_LEN
+            }
+            PublicHalf::EcdsaP256(key) => {
+                let point = key.to_sec1_point(false);
+                bytes.copy_from_slice(point.as_bytes());
+                MAX_RAW
+            }
+        };
+        RawKey { bytes, len }
+    }
+
+    /// The id of the node that holds this key.
+    pub fn node_id(&self) -> NodeId {
+        NodeId::of_key(&self.raw())
+    }
+
+    /// A short id: the first 16 hex digits of the raw key's digest.
     pub fn id(&self) -> String {
-        HEXLOWER.encode(&Digest::of(self.as_bytes()).0[..8])
+        HEXLOWER.encode(&Digest::of(&self.raw()).0[..8])
     }
 
     /// What people compare and tokens name: SHA-256 of the raw key, `SHA256:` and base64.
     pub fn fingerprint(&self) -> String {
-        format!("SHA256:{}", BASE64.encode(Digest::of(self.as_bytes()).as_bytes()))
+        format!("SHA256:{}", BASE64.encode(Digest::of(&self.raw()).as_bytes()))
     }
 
-    /// Whether this key made the signature over exactly these bytes. Strict: no
-    /// malleable signature and no weak key passes.
+    /// Whether this key made the signature over exactly these bytes. Ed25519 strictly: no
+    /// malleable signature and no weak key passes. Of a P-256 signature `(r, s)` anybody can make
+    /// `(r, n - s)`, and stock clients make both: nothing may be identified by its signature.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        ed25519_dalek::Signature::from_slice(signature)
-            .is_ok_and(|signature| self.0.verify_strict(message, &signature).is_ok())
+        match &self.0 {
+            PublicHalf::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
+                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
+            PublicHalf::EcdsaP256(key) => p256::ecdsa::Signature::from_slice(signature)
+                .is_ok_and(|signature| key.verify(message, &signature).is_ok()),
+        }
     }
 }
 
@@ -104,15 +276,15 @@ impl FromStr for PublicKey {
     type Err = ParseKeyError;
 
     fn from_str(text: &str) -> Result<PublicKey, ParseKeyError> {
-        let encoded = text.strip_prefix(ED25519).ok_or(ParseKeyError)?;
-        let bytes = BASE64.decode(encoded.as_bytes()).map_err(|_| ParseKeyError)?;
-        PublicKey::from_bytes(bytes.as_slice().try_into().map_err(|_| ParseKeyError)?)
+        let (algorithm, encoded) = text.split_once(':').ok_or(ParseKeyError)?;
+        let raw = BASE64.decode(encoded.as_bytes()).map_err(|_| ParseKeyError)?;
+        PublicKey::from_raw(algorithm.parse()?, &raw)
     }
 }
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ED25519}{}", BASE64.encode(self.as_bytes()))
+        write!(f, "{}:{}", self.algorithm(), BASE64.encode(&self.raw()))
     }
 }
 

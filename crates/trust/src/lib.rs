@@ -10,10 +10,11 @@ pub mod document;
 pub mod feature;
 pub mod key;
 pub mod release;
+pub mod seen;
 pub mod signed;
 pub mod token;
 
 pub use adopt::{Adopted, Floor, Refusal};
 pub use document::{Slots, TrustDocument};
-pub use key::{PublicKey, SigningKey};
+pub use key::{KeyAlgorithm, PublicKey, SigningKey};
 pub use release::{Beacon, Header};

@@ -9,7 +9,7 @@ use model::{Digest, FleetId, Hostname, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::document::Slots;
-use crate::key::{PublicKey, SigningKey};
+use crate::key::{PublicKey, SIGNATURE_LEN, SigningKey};
 use crate::signed::message;
 
 /// The longest life of a token that names no key (ENR-9).
@@ -57,8 +57,10 @@ pub enum KeySource {
     /// The agent makes one in its state directory.
     #[default]
     Own,
-    /// The SSH host key.
+    /// The ed25519 SSH host key.
     SshHost,
+    /// The ECDSA SSH host key, on curve P-256.
+    SshHostEcdsa,
 }
 
 impl KeySource {
@@ -176,7 +178,7 @@ fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {
     };
     let (claims, signature) = rest.split_once('.').ok_or(TokenError::Truncated)?;
     let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| TokenError::Truncated)?;
-    if signature.len() != 64 {
+    if signature.len() != SIGNATURE_LEN {
         return Err(TokenError::Truncated);
     }
     let bytes = BASE64URL_NOPAD.decode(claims.as_bytes()).map_err(|_| TokenError::Forged)?;

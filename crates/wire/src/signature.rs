@@ -9,7 +9,7 @@ use data_encoding::BASE64;
 use http::HeaderMap;
 use model::time::SLACK;
 use model::{Digest, NodeId, Timestamp};
-use trust::{PublicKey, SigningKey};
+use trust::{KeyAlgorithm, PublicKey, SigningKey};
 
 use crate::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 
@@ -85,7 +85,7 @@ pub fn sign(
         Some(digest) => (WITH_BODY, Some((CONTENT_DIGEST, digest.as_str()))),
         None => (WITHOUT_BODY, None),
     };
-    let params = params(covered, node, now, nonce);
+    let params = params(covered, node, key, now, nonce);
     let signature = key.sign(base(target, last, &params).as_bytes());
     SignatureHeaders {
         content_digest,
@@ -104,8 +104,9 @@ pub fn keep_out_of_table(headers: &mut http::HeaderMap) {
     }
 }
 
-fn params(covered: &str, node: &NodeId, now: Timestamp, nonce: u64) -> String {
-    format!(r#"{covered};created={};nonce="{nonce:016x}";keyid="{node}";alg="ed25519""#, now.secs())
+fn params(covered: &str, node: &NodeId, key: &SigningKey, now: Timestamp, nonce: u64) -> String {
+    let (created, alg) = (now.secs(), key.algorithm().http_name());
+    format!(r#"{covered};created={created};nonce="{nonce:016x}";keyid="{node}";alg="{alg}""#)
 }
 
 /// What a signature covers besides the target.
@@ -124,6 +125,8 @@ pub struct Parsed<'a> {
     pub created: Timestamp,
     /// Its number.
     pub nonce: u64,
+    /// What it says it is signed with; the key on record decides.
+    algorithm: KeyAlgorithm,
     covers: Covers,
     params: &'a str,
     signature: Vec<u8>,
@@ -153,7 +156,8 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
     let (covers, rest) = forms.into_iter().find_map(covered)?;
     let (created, rest) = rest.strip_prefix(";created=")?.split_once(";nonce=\"")?;
     let (nonce, rest) = rest.split_once("\";keyid=\"")?;
-    let node = rest.strip_suffix("\";alg=\"ed25519\"")?;
+    let (node, alg) = rest.strip_suffix('"')?.split_once("\";alg=\"")?;
+    let algorithm = KeyAlgorithm::ALL.into_iter().find(|known| known.http_name() == alg)?;
     let signature = text(SIGNATURE)?.strip_prefix(LABEL)?.strip_prefix("=:")?.strip_suffix(':')?;
     let created: i64 = created.parse().ok()?;
     if nonce.len() != 16 || created.unsigned_abs() > 1 << 40 {
@@ -163,6 +167,7 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         node,
         created: Timestamp::from_secs(created),
         nonce: u64::from_str_radix(nonce, 16).ok()?,
+        algorithm,
         covers,
         params,
         signature: BASE64.decode(signature.as_bytes()).ok()?,
@@ -189,7 +194,7 @@ impl Parsed<'_> {
     }
 
     fn holds(&self, base: &str, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
-        if !key.verifies(base.as_bytes(), &self.signature) {
+        if self.algorithm != key.algorithm() || !key.verifies(base.as_bytes(), &self.signature) {
             return Err(SignatureError::Signature);
         }
         // In whole seconds, as `created` is.

@@ -118,6 +118,7 @@ fn check_in() -> CheckIn {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }
 }
 
@@ -203,6 +204,7 @@ fn answers() -> impl Strategy<Value = Answer> {
     let acked = any::<u64>().prop_map(|seq| Cursor { incarnation: "i1".parse().unwrap(), seq });
     (any::<u64>(), option::of(acked), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
         |(next_checkin_secs, acked, push, stream_requested, want_traits)| Answer {
+            want_seen: !want_traits,
             next_checkin_secs,
             acked,
             offer: None,

@@ -138,6 +138,7 @@ fn stream() -> Vec<Said> {
                 traits: None,
                 full: false,
                 pushed: None,
+                seen: None,
             })),
         ),
         (
@@ -150,6 +151,7 @@ fn stream() -> Vec<Said> {
                 push: None,
                 stream_requested: false,
                 want_traits: false,
+                want_seen: false,
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use model::{NodeId, Timestamp};
-use trust::SigningKey;
+use trust::{KeyAlgorithm, SigningKey};
 use wire::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 use wire::signature::{SignatureError, SignatureHeaders, Target, parse, sign};
 
@@ -19,7 +19,7 @@ fn key() -> SigningKey {
 }
 
 fn node() -> NodeId {
-    NodeId::of_key(key().public().as_bytes())
+    key().public().node_id()
 }
 
 fn signed(target: Target<'_>) -> SignatureHeaders {
@@ -190,5 +190,27 @@ fn missing_or_overlong_headers_are_no_signature() {
         assert_eq!(parse(&map).err(), Some(SignatureError::Form), "a long {name}");
         map.insert(name, HeaderValue::from_bytes(b"muster=\xff").unwrap());
         assert_eq!(parse(&map).err(), Some(SignatureError::Form), "{name} that is no text");
+    }
+}
+
+/// IDN-1: the key on record says which algorithm counts; `alg` must agree and chooses nothing.
+#[test]
+fn either_algorithm_but_only_the_key_s_own() {
+    let other = SigningKey::from_secret(KeyAlgorithm::EcdsaP256, &[7; 32]).unwrap();
+    let signed = sign(CHECKIN, &node(), &other, NOW, 42);
+    assert!(signed.input.ends_with(";alg=\"ecdsa-p256-sha256\""), "{}", signed.input);
+    let verdict = |signed: &SignatureHeaders, key: &SigningKey| {
+        parse(&headers(signed))?.verify(CHECKIN, &key.public(), NOW)
+    };
+    assert_eq!(verdict(&signed, &other), Ok(()));
+    assert_eq!(verdict(&signed, &key()), Err(SignatureError::Signature), "under the other key's id");
+    let mut renamed = signed.clone();
+    renamed.input = renamed.input.replace("ecdsa-p256-sha256", "ed25519");
+    assert_eq!(verdict(&renamed, &other), Err(SignatureError::Signature));
+    assert_eq!(verdict(&renamed, &key()), Err(SignatureError::Signature));
+    for alg in ["rsa-pss-sha512", "ecdsa-p256", "", "ed25519\";x=\"1"] {
+        let mut odd = signed.clone();
+        odd.input = odd.input.replace("ecdsa-p256-sha256", alg);
+        assert_eq!(verdict(&odd, &other), Err(SignatureError::Missing), "{alg}");
     }
 }

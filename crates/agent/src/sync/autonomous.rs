@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use backends::reconcile::{self, Fed, Guard, Why};
 use backends::{Found, Listing};
 use model::ObjectKey;
+use model::condition::{NodeProblem, node_status_key};
 use sync::object::{self, MAX_CONTENT};
 
 use super::reconciler::Reconciler;
@@ -72,8 +73,14 @@ impl Reconciler {
                 ),
             }
         });
-        let too_many = changes.held.as_ref().is_some_and(|held| matches!(held.why, Why::TooMany { .. }));
-        if held.is_some() && !self.held {
+        let too_many = changes.held.as_ref().and_then(|held| match held.why {
+            Why::TooMany { of } => {
+                Some(NodeProblem::DeletionsHeldBack { kept: held.keys.len() as u64, of: of as u64 })
+            }
+            Why::Incomplete => None,
+        });
+        let is_held = too_many.is_some();
+        if held.is_some() && self.held.is_none() {
             tracing::warn!(held, "vanished objects are held back");
         }
         self.held = too_many;
@@ -93,7 +100,7 @@ impl Reconciler {
         own.extend(put.filter_map(|found| self.up(found, uids.get(&found.key)?)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
         let well = self.own(own);
-        if well && confirmed && !too_many {
+        if well && confirmed && !is_held {
             self.approval_used();
         }
         well
@@ -129,7 +136,8 @@ impl Reconciler {
     /// What is in the own set, of a kind that the release names no longer.
     fn no_longer_of_a_kind(&self) -> Vec<Own> {
         self.sets.with(|feed, _| {
-            let gone = feed.objects().filter(|(key, _)| {
+            let own = feed.objects().filter(|(key, _)| **key != node_status_key());
+            let gone = own.filter(|(key, _)| {
                 let kind = object::of_kind_of_status(&key.section.kind);
                 !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
             });

@@ -27,7 +27,7 @@ impl Reconciler {
 
     pub(super) fn open_backend(&mut self) {
         self.watch_no_more();
-        (self.backend, self.no_backend, self.held) = (None, None, false);
+        (self.backend, self.no_backend, self.held) = (None, None, None);
         self.applied.clear();
         self.seen = false;
         self.restore_wanted();
@@ -40,6 +40,7 @@ impl Reconciler {
             Ok(backend) => self.backend = backend,
             Err(why) => {
                 self.problem(&self.backend_name, Some(why.clone()));
+                self.report(Some(self.unusable(&why)));
                 self.no_backend = Some(why);
                 self.reconcile_again();
             }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use backends::reconcile::{self, Correction, LastApplied};
 use backends::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition};
 use bytes::Bytes;
+use model::condition::node_status_key;
 use model::{Digest, ObjectKey};
 use sync::identity::{self, Decision, Incoming, Local};
 use sync::link::{Item, ItemChange, Outcome};
@@ -224,6 +225,7 @@ impl Reconciler {
         }
         let gone: Vec<Own> = self.sets.with(|feed, _| {
             let statuses = feed.objects().filter(|(key, _)| object::is_status(&key.section.kind));
+            let statuses = statuses.filter(|(key, _)| **key != node_status_key());
             let gone = statuses.filter(|(key, _)| listing.complete && !there.contains_key(*key));
             gone.map(|(key, _)| Own::Remove(key.clone())).collect()
         });

@@ -19,6 +19,7 @@ mod backend;
 pub mod handler;
 mod mailbox;
 mod managed;
+mod node_status;
 pub mod posts;
 pub mod reconciler;
 pub mod sets;

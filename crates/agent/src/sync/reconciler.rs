@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use backends::reconcile::{LastApplied, Wanted};
 use backends::{Backend, Listing};
 use bytes::Bytes;
+use model::condition::NodeProblem;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use sync::link::{Batch, ItemChange, Outcome};
@@ -122,7 +123,9 @@ pub(super) struct Reconciler {
     /// What is vanishing (autonomous).
     pub(super) vanishing: super::autonomous::Vanishing,
     /// Vanished objects are held back (autonomous).
-    pub(super) held: bool,
+    pub(super) held: Option<NodeProblem>,
+    /// What the own set says of the place; the outer `None`: not known since the start.
+    pub(super) reported: Option<Option<NodeProblem>>,
     /// When the backend is reconciled without an event.
     reconcile_at: Option<Instant>,
     again: Duration,
@@ -161,7 +164,8 @@ impl ObjectReconciler {
             complete: false,
             seen: false,
             vanishing: Default::default(),
-            held: false,
+            held: None,
+            reported: None,
             reconcile_at: None,
             again: AGAIN,
             watcher: None,
@@ -294,8 +298,7 @@ impl Reconciler {
             self.open_backend();
         }
         self.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
-        let links = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
-        let same = !first && links(&old) == links(&policy);
+        let same = !first && old.is_same_for_links(&policy);
         self.rules.send_modify(|rules| {
             rules.number += u64::from(!same);
             rules.policy = policy;
@@ -312,7 +315,7 @@ impl Reconciler {
         }
         let actions = self.sets.actions().map_err(|error| chain(&error))?;
         self.sets.begin_anew().map_err(|error| chain(&error))?;
-        self.complete = false;
+        (self.complete, self.reported) = (false, None);
         self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.actions.removed(id));
@@ -380,26 +383,30 @@ impl Reconciler {
             listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
             listing
         });
-        let done = match listing {
+        let (done, problem) = match listing {
             Ok(listing) => {
                 self.show(&listing);
-                match self.policy.mode {
+                let done = match self.policy.mode {
                     Mode::Managed => self.reconcile_managed(&listing),
                     Mode::Autonomous => self.reconcile_autonomous(&listing),
                     Mode::Off => true,
-                }
+                };
+                (done, self.held.clone().or_else(|| self.unreadable(&listing)))
             }
             Err(error) => {
-                self.problem(&self.backend_name, Some(error.to_string()));
-                false
+                let why = error.to_string();
+                let problem = self.unusable(&why);
+                self.problem(&self.backend_name, Some(why));
+                (false, Some(problem))
             }
         };
+        self.report(problem);
         if done {
             self.again = AGAIN;
         } else {
             self.reconcile_again();
         }
-        if self.held {
+        if self.held.is_some() {
             self.reconcile_within(HELD);
         }
     }
@@ -471,7 +478,7 @@ impl Reconciler {
     }
 
     fn approved(&mut self) {
-        if !self.held {
+        if self.held.is_none() {
             return;
         }
         tracing::info!("an operator approved the deletion of what vanished");

@@ -8,11 +8,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
 use model::log::Cursor;
 use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
-use model::{Kind, Timestamp};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
 use sync::backoff::{ReconnectPolicy, poll_at};
@@ -44,8 +44,10 @@ const LOOK: Duration = Duration::from_secs(5);
 const POLL_LOOK: Duration = Duration::from_millis(50);
 /// A poll is given up after this: it waits for something that is not its business.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
-/// What a side that stops says of it.
-const STOPS: &str = "shutdown:";
+/// With this code a control plane that stops goes away.
+const STOPS: &str = "shutdown";
+/// With this code a link ends whose sides take the node to be in different modes.
+const MODE: &str = "mode";
 /// The longest sleep without a link.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A link that lived so long was a good one: the next failure is the first.
@@ -357,9 +359,8 @@ impl Manager {
     }
 
     fn config(&self, transport_kind: TransportKind, rules: &Rules) -> LinkConfig {
-        let kinds = rules.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
-        let mut config = LinkConfig::new(Role::Agent, rules.policy.mode, &self.instance, kinds);
-        config.max_delete_percent = rules.policy.max_delete_percent;
+        let (policy, settings) = (Some(&rules.policy), self.policy.link);
+        let mut config = LinkConfig::under(policy, Role::Agent, &self.instance, settings);
         if transport_kind == TransportKind::Poll {
             config.assumed.clone_from(&self.acked);
         }
@@ -465,7 +466,7 @@ impl Manager {
         if closing == Closing::Rules {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
-        if ended.code == "mode" || ended.message.starts_with("mode:") {
+        if ended.code == MODE || ended.away.as_deref() == Some(MODE) {
             // The control plane points to another release than the one held here.
             self.daemon.contact();
         }
@@ -487,14 +488,14 @@ impl Manager {
         if good {
             self.reconnect.worked();
         }
-        let told = ended.code == "went-away" || matches!(ended.error, Some(TransportError::Problem(_)));
+        let told = ended.away.is_some() || matches!(ended.error, Some(TransportError::Problem(_)));
         let other = !ended.met && !told && self.transports.failed(transport_kind, Instant::now());
         let problem = match &ended.error {
             Some(TransportError::Problem(problem)) => problem.retry_after_secs,
             _ => None,
         };
         let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
-        if good && (!told || ended.message.starts_with(STOPS)) {
+        if good && (!told || ended.away.as_deref() == Some(STOPS)) {
             // The whole fleet may have lost its links with this one (SYN-13).
             return self.reconnect.lost(self.now(), at_least);
         }

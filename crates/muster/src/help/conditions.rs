@@ -78,4 +78,19 @@ pub const CONDITIONS: &[(&str, &str, &str)] = &[
         "resyncs do not make the sets equal",
         "The source changes what it said before, or there is a defect. Ask for another with `muster object resync NODE`, and report it if it stays.",
     ),
+    (
+        "folder-unusable",
+        "the folder of manifests on the node cannot be used",
+        "It is gone, not mounted, or not to be read or written. The sets stay as they were, and nothing is taken for deleted. `muster-agent status` on the node says what is wrong.",
+    ),
+    (
+        "deletions-held-back",
+        "many manifests vanished at once on the node",
+        "More than the release's `max_delete` vanished from the folder, so that the node holds their deletion back. If they may go: `muster object resync NODE --approve-deletions`, or `muster-agent approve-deletes` on the node. If not, put them back.",
+    ),
+    (
+        "manifests-unreadable",
+        "a manifest on the node cannot be read",
+        "The objects of it go on as they were. `muster-agent status` on the node names all such manifests.",
+    ),
 ];

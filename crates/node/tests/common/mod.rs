@@ -77,6 +77,7 @@ pub fn answer() -> Answer {
         push: None,
         stream_requested: false,
         want_traits: false,
+        want_seen: false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::exchange::{CheckIn, Held};
 use model::selection::PatternEntry;
 use model::trie::Trie;
-use model::{Channel, Digest, Entry, Hostname, NodeId, Selection, Timestamp};
+use model::{Channel, Digest, Entry, Hostname, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::{Head, Heads, NodeState};
 use trust::signed::{digest, sign};
@@ -76,9 +76,14 @@ pub fn heads(version: u64, of: Vec<Arc<Head>>) -> Heads {
     Heads { version, channels }
 }
 
+/// The key of [`node`].
+pub fn node_key() -> SigningKey {
+    SigningKey::from_seed(&[7; 32])
+}
+
 pub fn node(hostname: &str) -> NodeState {
-    let key = SigningKey::from_seed(&[7; 32]).public();
-    NodeState::new(NodeId::of_key(key.as_bytes()), name(hostname), key, CREATED)
+    let key = node_key().public();
+    NodeState::new(key.node_id(), name(hostname), key, CREATED)
 }
 
 /// A check-in that says what is held.
@@ -91,6 +96,7 @@ pub fn holding(held: Option<Held>) -> CheckIn {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }
 }
 

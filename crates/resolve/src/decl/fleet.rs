@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS};
-use model::replication::TransportPolicy;
+use model::replication::{Bounds, LinkSettings, TransportPolicy};
 
 use super::delegation::{self, DelegationDecl};
 use super::sync::{self, SyncDecl};
@@ -16,7 +16,9 @@ use crate::yaml::{At, Kind, Node, Spanned};
 const FORMAT: &str = "1";
 const KEYS: [&str; 8] = ["format", "name", "channels", "defaults", "vars", "observe", "sync", "delegations"];
 const DEFAULT_KEYS: [&str; 3] = ["channel", "environment", "owner"];
-const CHANNEL_KEYS: [&str; 9] = [
+const LINK_KEYS: [&str; 4] = ["window", "pending_retries", "keepalive", "timeout"];
+const CHANNEL_KEYS: [&str; 10] = [
+    "link",
     "contact",
     "jitter",
     "freshness",
@@ -153,6 +155,7 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
                     &TransportPolicy::ALL.map(|policy| (policy.as_str(), policy)),
                 ),
             ),
+            "link" => channel.link = link(reading, value),
             _ => reading.unknown_key(key, &CHANNEL_KEYS, "a channel"),
         }
     }
@@ -167,6 +170,41 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
         ),
     }
     channel
+}
+
+/// Bounds and waits of the agents' ends of links (SYN-3).
+fn link(reading: &mut Reading<'_>, node: &Node) -> LinkSettings {
+    let mut link = LinkSettings::default();
+    for (key, value) in reading.map(node, "link") {
+        let name = key.value.as_str();
+        match name {
+            "window" => set(&mut link.window, count(reading, value, name, LinkSettings::WINDOW)),
+            "pending_retries" => {
+                set(&mut link.pending_retries, count(reading, value, name, LinkSettings::PENDING_RETRIES));
+            }
+            "keepalive" => {
+                set(&mut link.keepalive_secs, wait(reading, value, name, LinkSettings::KEEPALIVE_SECS));
+            }
+            "timeout" => set(&mut link.timeout_secs, wait(reading, value, name, LinkSettings::TIMEOUT_SECS)),
+            _ => reading.unknown_key(key, &LINK_KEYS, "link"),
+        }
+    }
+    link
+}
+
+fn count(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> Option<u32> {
+    let count = reading.int(node, what, bounds.min.into(), bounds.max.into())?;
+    u32::try_from(count).ok()
+}
+
+fn wait(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> Option<u32> {
+    let secs = reading.duration(node, what)?;
+    if (bounds.min..=bounds.max).contains(&secs) {
+        return Some(secs);
+    }
+    let (min, max) = (catalog::duration::show(bounds.min), catalog::duration::show(bounds.max));
+    reading.error("E017", node.at, format!("{what} is a time from {min} to {max}"));
+    None
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {

@@ -147,5 +147,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
         offline_grace_secs: settings.offline_grace_secs.into(),
         metered: settings.metered,
         transport: settings.transport,
+        link: settings.link,
     }
 }

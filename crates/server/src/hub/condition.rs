@@ -50,6 +50,9 @@ impl SyncSummary {
             }
             return out_of_sync;
         }
+        if let Some(problem) = self.node_problem().filter(|_| around.mode != Mode::Off) {
+            return SyncCondition::new(SyncCause::AtNode { problem: problem.clone() }, None);
+        }
         if let Some((SyncCause::Comparing, since)) = link {
             return SyncCondition::new(SyncCause::Comparing, Some(since));
         }

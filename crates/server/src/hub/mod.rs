@@ -22,6 +22,7 @@ mod summary;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use model::condition::{NodeProblem, node_status_key};
 use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
@@ -79,7 +80,28 @@ impl Hub {
     pub(crate) async fn fill(&self) -> Result<(), StoreError> {
         let heads = self.store.sync_heads().await?;
         self.sync_index.fill(heads, self.actions().await?);
-        Ok(())
+        self.fill_node_problems().await
+    }
+
+    /// What nodes say of the places where their objects live.
+    async fn fill_node_problems(&self) -> Result<(), StoreError> {
+        let key = node_status_key();
+        let kind = Some(key.section.kind.clone());
+        let filter = ObjectFilter { side: Some(sync::Side::Theirs), kind, ..ObjectFilter::default() };
+        let mut after = None;
+        loop {
+            let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
+            after = page.last().map(ObjectRecord::place);
+            if after.is_none() {
+                return Ok(());
+            }
+            for record in page {
+                let asked = self.store.sync_contents(&record.node, sync::Side::Theirs, vec![key.clone()]);
+                let content = asked.await?.into_iter().flatten().next();
+                let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
+                self.sync_index.update(&record.node, |summary| summary.node_reports(problem));
+            }
+        }
     }
 
     /// The actions that wait in feeds, by the numbers of their last changes.

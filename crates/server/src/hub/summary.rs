@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::condition::{Rejection, SyncCause, SyncCondition};
+use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
 use model::log::Cursor;
 use model::{Kind, ObjectKey, Timestamp};
 use store::SyncHead;
@@ -54,6 +54,8 @@ pub(crate) struct SyncSummary {
     duplicate: Option<Instant>,
     /// Objects of ours that the node does not take; of very many only some.
     rejected: BTreeMap<ObjectKey, Rejection>,
+    /// What the node says of the place where its objects live.
+    node_problem: Option<NodeProblem>,
     wants: Wants,
     link: Option<Arc<NodeLink>>,
     /// A comparison is wanted: the last one was with another instance of the control plane, or
@@ -127,6 +129,7 @@ impl SyncSummary {
     pub(super) fn is_out_of_sync(&self) -> bool {
         let concluded = self.concluded.as_ref();
         !self.rejected.is_empty()
+            || self.node_problem.is_some()
             || concluded.is_some_and(|it| matches!(it.cause, SyncCause::OutOfSync { .. }))
     }
 
@@ -154,6 +157,16 @@ impl SyncSummary {
     /// Since when the node is behind.
     pub(super) fn behind_since(&self) -> Option<Timestamp> {
         self.behind_since
+    }
+
+    /// What is wrong where the node's objects live, as the node says.
+    pub(super) fn node_problem(&self) -> Option<&NodeProblem> {
+        self.node_problem.as_ref()
+    }
+
+    /// The node says what is wrong where its objects live, or that nothing is any more.
+    pub(crate) fn node_reports(&mut self, problem: Option<NodeProblem>) {
+        self.node_problem = problem;
     }
 
     /// Two agents come under one identity (IDN-10).

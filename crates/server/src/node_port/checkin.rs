@@ -23,7 +23,7 @@ const KEEP_OPEN: Duration = Duration::from_secs(45);
 pub(crate) async fn check_in(
     plane: &Arc<ControlPlane>,
     caller: &Caller,
-    request: CheckIn,
+    mut request: CheckIn,
     wait: Duration,
 ) -> Result<(Answer, bool), Problem> {
     ready(plane)?;
@@ -32,8 +32,9 @@ pub(crate) async fn check_in(
         return Err(Code::UnknownNode.into());
     }
     check_facts(request.facts.len())?;
-    let incarnation = request.incarnation.clone();
     let begun = Instant::now();
+    keep_seen(plane, caller, &mut request).await?;
+    let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
     let (mut step, news) = take_step(plane, caller, request.clone());
     let acked = persist(plane, caller, &incarnation, &mut step).await?;
@@ -55,6 +56,22 @@ pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
         Some(why) => Err(Problem::new(Code::NotReady, why)),
         None => Ok(()),
     }
+}
+
+/// Verifies and stores the `seen` document of a check-in that carries a new one.
+async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn) -> Result<(), Problem> {
+    let Some(document) = request.seen.take() else { return Ok(()) };
+    let taken = caller.slot.lock().node.take_seen(&document);
+    let new = taken.map_err(|error| Problem::new(Code::SeenRefused, error.to_string()))?;
+    if !new {
+        return Ok(());
+    }
+    let stored = plane.store.put_seen(&caller.id, document, now()).await;
+    if stored.is_err() {
+        // Not stored: the next answer asks for it again.
+        caller.slot.lock().node.seen = None;
+    }
+    stored.map_err(store_problem)
 }
 
 /// The step, and whether it tells the node for the first time that work waits (SYN-10).
@@ -214,6 +231,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answe
             traits: None,
             full: true,
             pushed: None,
+            seen: None,
         };
         node.check_in(empty, &heads, now())
     };

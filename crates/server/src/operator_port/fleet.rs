@@ -50,6 +50,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         cause: cause(node, status.word(), heads),
         since: node.summary.since,
         fingerprint: node.key.fingerprint(),
+        seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         push: node.push,
         status,
     }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::condition::{Evidence, Rejection, SyncCause};
+use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_key};
 use model::log::Cursor;
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::frame::Hello;
-use sync::link::{Batch, Counters, Link, Note, Outcome};
+use sync::link::{Batch, Counters, ItemChange, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame, Side};
 use tokio::time::Instant;
@@ -149,6 +149,20 @@ impl PlaneLinkHandler {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the node says of the place where its objects live, when the batch has it.
+    fn node_reports(&self, batch: &Batch, forgets: bool) {
+        let key = node_status_key();
+        let last = batch.items.iter().rev().find(|item| item.key == key);
+        let problem = match last.map(|item| &item.change) {
+            Some(ItemChange::Put { content, .. }) => NodeProblem::from_content(content),
+            Some(ItemChange::Delete { .. }) => None,
+            None if forgets => None,
+            None => return,
+        };
+        let index = self.plane.hub.sync_index();
+        index.update(&self.caller.id, |summary| summary.node_reports(problem));
+    }
+
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
     /// (SCL-3); `false` when it does not fit in good time.
     async fn charge(&self, bytes: u64) -> bool {
@@ -210,8 +224,11 @@ impl LinkHandler for PlaneLinkHandler {
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
         let (done, begun) = (vec![Outcome::Done; batch.items.len()], Instant::now());
-        match self.sets.keep(batch.write(&done)).await {
+        let write = batch.write(&done);
+        let forgets = write.forget_theirs;
+        match self.sets.keep(write).await {
             Ok(()) => {
+                self.node_reports(&batch, forgets);
                 self.plane.metrics.processed(begun.elapsed());
                 done
             }

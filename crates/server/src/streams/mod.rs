@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use model::replication::{Bounds, LinkSettings};
 use model::{NodeId, Timestamp};
 use sync::admission::{Admission, Pace, Turn};
 use tokio::time::Instant;
@@ -29,8 +30,29 @@ pub(crate) use standard::{health_check, health_watch, reflection};
 
 use posted::Sessions;
 
-/// Resyncs at once.
-const RESYNCS: usize = sync::admission::MAX_RESYNCS;
+/// What the control plane's ends of links go by (SYN-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Bounds and waits of each link.
+    pub settings: LinkSettings,
+    /// Resyncs of the whole fleet at once, within [`LinkConfig::RESYNCS`].
+    pub resyncs: u32,
+}
+
+impl LinkConfig {
+    /// Of [`LinkConfig::resyncs`].
+    pub const RESYNCS: Bounds = Bounds { min: 1, max: 1024, default: sync::admission::MAX_RESYNCS as u32 };
+    /// The control plane pings later than nodes do, whose pings make its own needless.
+    pub const KEEPALIVE_SECS: u32 = 100;
+}
+
+impl Default for LinkConfig {
+    fn default() -> LinkConfig {
+        let settings = LinkSettings { keepalive_secs: LinkConfig::KEEPALIVE_SECS, ..LinkSettings::default() };
+        LinkConfig { settings, resyncs: LinkConfig::RESYNCS.default }
+    }
+}
+
 /// Links opened in a second, when many come back at once (SYN-13).
 const OPENED_PER_SEC: u32 = 1500;
 /// Links opened at once after a rest.
@@ -38,6 +60,7 @@ const OPENED_AT_ONCE: u32 = 3000;
 
 /// What all links share.
 pub(crate) struct Links {
+    settings: LinkSettings,
     resyncs: Mutex<Admission<NodeId>>,
     pace: Mutex<Pace>,
     sessions: Sessions,
@@ -46,14 +69,21 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) fn new() -> Links {
+    pub(crate) fn new(config: LinkConfig) -> Links {
+        let resyncs = config.resyncs.clamp(LinkConfig::RESYNCS.min, LinkConfig::RESYNCS.max);
         Links {
-            resyncs: Mutex::new(Admission::new(RESYNCS)),
+            settings: config.settings.bounded(),
+            resyncs: Mutex::new(Admission::new(resyncs as usize)),
             pace: Mutex::new(Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
             sessions: Sessions::default(),
             began: Instant::now(),
             count: AtomicU64::new(0),
         }
+    }
+
+    /// Bounds and waits of each link.
+    fn settings(&self) -> LinkSettings {
+        self.settings
     }
 
     /// Time that only goes forward.

@@ -5,15 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::replication::SyncPolicy;
 use net::accept::stopped;
 use streams::LinkCommand;
 use sync::Frame;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::serve;
 use crate::hub::NodeLink;
+use crate::objects;
 use crate::state::ControlPlane;
 
 /// Links told in one go.
@@ -72,9 +71,11 @@ async fn enforce(plane: &Arc<ControlPlane>) {
 
 async fn is_outdated(plane: &ControlPlane, link: &NodeLink) -> bool {
     let (Some(slot), Some(rules)) = (plane.index.get(&link.node), link.rules()) else { return false };
-    let used = |policy: &SyncPolicy| (policy.mode, policy.kinds.clone(), policy.max_delete_percent);
-    match serve::policy(plane, &slot).await {
-        Ok(now) => now.as_deref().map(used) != rules.as_deref().map(used),
+    match objects::policy(plane, &slot).await {
+        Ok(now) => match (now.as_deref(), rules.as_deref()) {
+            (Some(now), Some(used)) => !now.is_same_for_links(used),
+            (now, used) => now.is_some() != used.is_some(),
+        },
         Err(error) => {
             tracing::warn!(node = %link.node, %error, "what the release grants cannot be read");
             false

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as Body;
-use model::replication::SyncPolicy;
 use model::replication::TransportKind;
 use net::accept::Connection;
 use net::websocket::{self as ws, Bounds};
-use store::StoreError;
 use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
@@ -19,7 +17,7 @@ use streams::task::{Ended, LinkTransport, Posted, run_link};
 use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler};
 use sync::frame::GoAway;
 use sync::link::{Link, LinkConfig};
-use sync::{Frame, Mode, Role};
+use sync::{Frame, Role};
 use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
@@ -30,8 +28,8 @@ use super::handler::PlaneLinkHandler;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::hub::{Ending, NodeLink, NodeSync, OpenLink};
-use crate::index::Slot;
 use crate::node_port::Caller;
+use crate::objects;
 use crate::state::ControlPlane;
 
 /// The other side must say hello within this.
@@ -48,12 +46,8 @@ const AGAIN: u64 = 5;
 const HELLO_RETRY: u64 = 1;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
-/// The control plane's own pings: later than those of nodes, whose answers make them needless.
-const PING_EVERY: Duration = Duration::from_secs(100);
 /// A link whose frames are posted ends after so long a silence.
 const POSTED_SILENCE: Duration = Duration::from_secs(30);
-/// How long a poll's connection may be silent under server-sent events.
-const SSE_SILENCE: Duration = Duration::from_secs(150);
 
 /// What is to be served.
 pub(super) struct Opening {
@@ -365,36 +359,24 @@ fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_
 
 /// What the link is made with: the mode and kinds of the release that the node is pointed to.
 async fn config(opening: &Opening, entry: &NodeLink) -> LinkConfig {
-    let instance = opening.plane.boot();
-    let mut config = LinkConfig::new(Role::Principal, Mode::Off, instance, Vec::new());
-    match policy(&opening.plane, &opening.caller.slot).await {
+    let plane = &opening.plane;
+    let policy = match objects::policy(plane, &opening.caller.slot).await {
         Ok(policy) => {
-            if let Some(policy) = &policy {
-                config.mode = policy.mode;
-                config.kinds = policy.kinds.iter().map(|kind| model::Kind::new(kind)).collect();
-                config.max_delete_percent = policy.max_delete_percent;
-            }
-            entry.ruled_by(policy);
+            entry.ruled_by(policy.clone());
+            policy
         }
         Err(error) => {
             tracing::warn!(node = %entry.node, %error, "what the release grants cannot be read");
+            None
         }
-    }
+    };
+    let settings = plane.links.settings();
+    let mut config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), settings);
     config.assumed.clone_from(&opening.assumed);
-    match opening.transport {
-        TransportKind::Poll => config.limits.dead_after = POSTED_SILENCE,
-        TransportKind::Sse => config.limits.dead_after = SSE_SILENCE,
-        TransportKind::Grpc | TransportKind::Websocket => config.limits.ping_every = PING_EVERY,
+    if opening.transport == TransportKind::Poll {
+        config.limits.dead_after = POSTED_SILENCE;
     }
     config
-}
-
-/// What the release that the node is pointed to says of synchronization.
-pub(super) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
-    let heads = plane.heads();
-    let pointed = slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root);
-    let Some(root) = pointed else { return Ok(None) };
-    Ok(plane.grants.of(&root).await?.and_then(|granted| granted.sync.clone()))
 }
 
 /// Whether this opening is of a second agent under the node's identity (IDN-10): the link that

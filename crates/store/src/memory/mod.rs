@@ -152,6 +152,11 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn put_seen(&self, node: &NodeId, document: Signed, _now: Timestamp) -> Result<()> {
+        self.state().active(node)?.record.seen = Some(document);
+        Ok(())
+    }
+
     async fn traits(&self, node: &NodeId) -> Result<Option<TraitReport>> {
         Ok(self.state().nodes.get(node).and_then(|node| node.traits.clone()))
     }

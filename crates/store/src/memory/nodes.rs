@@ -130,7 +130,7 @@ pub(super) fn run_record(record: &FactRecord) -> Option<RunRecord> {
 fn known(node: &Node) -> Known {
     Known {
         hostname: node.record.hostname.clone(),
-        public_key: node.record.public_key,
+        public_key: node.record.public_key.clone(),
         active: node.record.removed.is_none(),
         cert_used: node.record.cert_used,
         nonce: node.nonce.clone(),
@@ -159,6 +159,7 @@ fn recorded(new: NewNode, nonce: String, old: Option<Node>, enrolled: Enrolled, 
         streak: 0,
         cursor: None,
         traits: traits.as_ref().map(|traits| traits.digest),
+        seen: None,
         push: None,
     };
     let record = match again {

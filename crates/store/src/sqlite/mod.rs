@@ -176,6 +176,11 @@ impl Store for SqliteStore {
         self.write(0, move |session| nodes::put_traits(&session.db, &node, &traits, now)).await
     }
 
+    async fn put_seen(&self, node: &NodeId, document: Signed, now: Timestamp) -> Result<()> {
+        let node = node.clone();
+        self.write(0, move |session| nodes::put_seen(&session.db, &node, &document, now)).await
+    }
+
     async fn traits(&self, node: &NodeId) -> Result<Option<TraitReport>> {
         let node = node.clone();
         self.read(move |db| nodes::traits(db, &node)).await

@@ -1,6 +1,6 @@
 //! Nodes: enrollment, contacts, traits and pushes.
 
-use model::exchange::{Held, RunNote, TraitReport};
+use model::exchange::{Held, RunNote, Signed, TraitReport};
 use model::log::Cursor;
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -41,7 +41,7 @@ fn before(db: &Connection, node: &NewNode, token: &TokenUse) -> Result<Before> {
     let same_id = query::one(db, READ, SAME_ID, [node.node_id.as_str()], |row| {
         Ok(Known {
             hostname: row.get::<_, Text<_>>(0)?.0,
-            public_key: row.get::<_, Bytes32>(1)?.0,
+            public_key: row.get(1)?,
             active: row.get(2)?,
             cert_used: row.get(3)?,
             nonce: row.get(4)?,
@@ -77,12 +77,14 @@ fn record(
             change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce])?;
         }
         Enrolled::New => {
-            let key = node.public_key.as_slice();
+            let key = &node.public_key;
             let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce];
             change(db, "record a node", NEW, row)?;
             if known {
                 // Its history stays, but what it said of itself in its former incarnation is over.
                 let stale = "DELETE FROM contact WHERE node = (SELECT no FROM node WHERE id = ?1)";
+                change(db, "record a node", stale, [id])?;
+                let stale = "DELETE FROM seen WHERE node = (SELECT no FROM node WHERE id = ?1)";
                 change(db, "record a node", stale, [id])?;
                 super::sync::forget(db, active(db, &node.node_id)?)?;
             }
@@ -114,9 +116,10 @@ macro_rules! select_nodes {
             "SELECT node.id, hostname, public_key, enrolled, removed, cert_not_before, cert_serial, cert_used,
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
-                traits.digest, push.number
+                traits.digest, push.number, seen.document
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
-                LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no ",
+                LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
+                LEFT JOIN seen ON seen.node = node.no ",
             $rest
         )
     };
@@ -136,7 +139,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     Ok(NodeRecord {
         node_id: row.get::<_, Text<_>>(0)?.0,
         hostname: row.get::<_, Text<_>>(1)?.0,
-        public_key: row.get::<_, Bytes32>(2)?.0,
+        public_key: row.get(2)?,
         enrolled: Timestamp(row.get(3)?),
         removed: row.get::<_, Option<i64>>(4)?.map(Timestamp),
         cert_not_before: Timestamp(row.get(5)?),
@@ -153,6 +156,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         cursor: cursor(row)?,
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
         push: row.get::<_, Option<i64>>(23)?.map(uint),
+        seen: row.get::<_, Option<Json<_>>>(24)?.map(|document| document.0),
     })
 }
 
@@ -204,6 +208,12 @@ pub(super) fn put_traits(db: &Connection, node: &NodeId, traits: &TraitReport, n
     let sql = "INSERT OR REPLACE INTO traits (node, digest, received, body) VALUES (?1, ?2, ?3, ?4)";
     let row = params![active(db, node)?, dig(&traits.digest), now.0, Json(&traits.values)];
     change(db, "keep traits", sql, row).map(|_| ())
+}
+
+pub(super) fn put_seen(db: &Connection, node: &NodeId, document: &Signed, now: Timestamp) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO seen (node, received, document) VALUES (?1, ?2, ?3)";
+    change(db, "keep what a node has seen", sql, params![active(db, node)?, now.0, Json(document)])
+        .map(|_| ())
 }
 
 pub(super) fn traits(db: &Connection, node: &NodeId) -> Result<Option<TraitReport>> {

@@ -13,6 +13,7 @@ mod inventory_resync;
 mod outbox;
 mod outcome;
 mod serve;
+mod settings;
 mod status;
 mod trie_resync;
 mod types;
@@ -328,7 +329,7 @@ impl Link {
                 self.permit.give_back(cx);
                 let message = format!("{}: {}", away.code, away.message);
                 let retry_after = away.retry_after.map(backoff::asked);
-                cx.out.push(Output::Close { code: "went-away", message, retry_after });
+                cx.out.push(Output::Close { code: "went-away", message, retry_after, away: Some(away.code) });
             }
             // Only the control plane speaks for operators.
             Frame::Approve if self.config.role == Role::Agent => {
@@ -391,7 +392,7 @@ impl Link {
         self.closing = Some(());
         self.permit.give_back(cx);
         cx.send(Frame::GoAway(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }));
-        cx.out.push(Output::Close { code, message: message.to_owned(), retry_after });
+        cx.out.push(Output::Close { code, message: message.to_owned(), retry_after, away: None });
     }
 
     /// What is due by time alone.

@@ -231,6 +231,8 @@ pub enum Output {
         message: String,
         /// Come back after as many seconds at the earliest.
         retry_after: Option<u64>,
+        /// The code with which the other side went away, when that is why.
+        away: Option<String>,
     },
 }
 

@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
-use model::exchange::{Answer, CheckIn};
+use model::exchange::{Answer, CheckIn, Held};
+use model::log::Cursor;
 use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::Client;
@@ -23,6 +24,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::{Config, Credentials, EnrollInfo, Running, posture};
 use tempfile::TempDir;
+use trust::seen::Seen;
 use trust::token::{Claims, KeySource};
 use trust::{SigningKey, token};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
@@ -161,8 +163,7 @@ impl Fleet {
 
     /// A node with the certificate of an answer.
     pub fn member(&self, hostname: &str, key: SigningKey, answer: &EnrollAnswer) -> Member {
-        let seed = key.seed();
-        let tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, ClientKey::Seed(&seed)).unwrap();
+        let tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, ClientKey::Node(&key)).unwrap();
         let (id, hostname) = (answer.node_id.clone(), hostname.parse().unwrap());
         Member { id, hostname, key, cert_pem: answer.cert_pem.clone(), tls, url: self.url() }
     }
@@ -174,7 +175,7 @@ impl Fleet {
         hostname: &str,
         key: &SigningKey,
     ) -> Result<EnrollAnswer, Problem> {
-        let csr_pem = net::issue::node_request(&key.seed(), &hostname.parse().unwrap()).unwrap();
+        let csr_pem = net::issue::node_request(&key, &hostname.parse().unwrap()).unwrap();
         self.enroll_with(token, hostname, &csr_pem).await
     }
 
@@ -230,6 +231,7 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         connections: 256,
         metrics_address: None,
         log: None,
+        links: Default::default(),
     }
 }
 
@@ -312,6 +314,12 @@ impl Member {
         self.send(request).await
     }
 
+    /// What this node says it has seen when it holds a release and wrote so many facts.
+    pub fn seen(&self, held: &Held, facts: u64) -> Seen {
+        let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: facts };
+        Seen { node: self.id.clone(), header: held.header, seq: held.seq, log_head, at: now() }
+    }
+
     /// After an attack the same control plane still answers a good check-in.
     pub async fn survives(&self) {
         self.check_in(&quiet()).await.expect("a good check-in is answered");
@@ -328,6 +336,7 @@ pub fn quiet() -> CheckIn {
         traits: None,
         full: false,
         pushed: None,
+        seen: None,
     }
 }
 

@@ -34,6 +34,7 @@ impl Control {
             connections: 100,
             metrics_address: None,
             log: None,
+            links: Default::default(),
         };
         let running = server::start(config).await.unwrap();
         let (_, credentials) = credentials::operator(Some(&dir.path().join("data/operator.json"))).unwrap();

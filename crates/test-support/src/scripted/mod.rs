@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use model::{Hostname, NodeId};
+use model::Hostname;
 use net::ServerUrl;
 use net::accept::Limits;
 use net::issue::{Ca, NodeRequest};
@@ -61,8 +61,8 @@ impl Control {
 
     /// The certificate of a node under this CA.
     pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
-        let csr = net::issue::node_request(&key.seed(), hostname).unwrap();
-        let id = NodeId::of_key(key.public().as_bytes());
+        let csr = net::issue::node_request(key, hostname).unwrap();
+        let id = key.public().node_id();
         self.ca().issue_node(&NodeRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
     }
 }

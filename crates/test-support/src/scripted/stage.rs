@@ -18,7 +18,7 @@ use model::object::ObjectKey;
 use model::policy::Policy;
 use model::selection::Entry;
 use model::trie::Trie;
-use model::{Digest, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp};
+use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
 use trust::token::KeySource;
 use trust::{Header, SigningKey, Slots, TrustDocument, signed};
 use wire::{Code, Problem, route};
@@ -101,6 +101,7 @@ impl Play {
             push: None,
             stream_requested: self.stream_requested,
             want_traits: false,
+            want_seen: false,
         })
     }
 }
@@ -190,7 +191,7 @@ pub fn join(control: &Control, state: &Path, root: &Path) {
     let own = key(1);
     let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
     let membership = Membership {
-        node_id: NodeId::of_key(own.public().as_bytes()),
+        node_id: own.public().node_id(),
         servers: vec![control.url()],
         ca_pem: control.ca().cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::exchange::{Answer, CheckIn, Held};
+use model::exchange::{Answer, CheckIn, Held, Signature, Signed};
 use model::log::{Cursor, Fact, FactBody};
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use proptest::collection::vec;
@@ -239,9 +239,15 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 traits: None,
                 full,
                 pushed,
+                seen: pushed.map(signed),
             }))
         },
     )
+}
+
+fn signed(number: u64) -> Signed {
+    let signature = Signature { key: "0123456789abcdef".to_owned(), sig: "AAAA".to_owned() };
+    Signed { payload: format!("{{\"seq\":{number}}}"), signatures: vec![signature] }
 }
 
 fn answers() -> impl Strategy<Value = Frame> {
@@ -255,6 +261,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 push,
                 stream_requested,
                 want_traits,
+                want_seen: !want_traits,
             }))
         },
     )

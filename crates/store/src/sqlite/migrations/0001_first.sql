@@ -15,7 +15,7 @@ CREATE TABLE node (
     no INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     hostname TEXT NOT NULL,
-    public_key BLOB NOT NULL,
+    public_key TEXT NOT NULL,
     enrolled INTEGER NOT NULL,
     removed INTEGER,
     cert_not_before INTEGER NOT NULL,
@@ -83,6 +83,13 @@ CREATE TABLE traits (
     digest BLOB NOT NULL,
     received INTEGER NOT NULL,
     body TEXT NOT NULL
+) STRICT;
+
+-- The newest document of type `seen` that the node signed.
+CREATE TABLE seen (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    received INTEGER NOT NULL,
+    document TEXT NOT NULL
 ) STRICT;
 
 -- `touched`: put, or reported as present.

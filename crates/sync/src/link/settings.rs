@@ -1,0 +1,45 @@
+//! What a link goes by, the same at both ends: the release's [`SyncPolicy`] (SYN-5), and what a
+//! channel or a control plane sets of its [`Limits`] (SYN-3).
+
+use std::time::Duration;
+
+use model::Kind;
+use model::replication::{LinkSettings, SyncPolicy};
+
+use super::{Limits, LinkConfig};
+use crate::mode::{Mode, Role};
+
+impl LinkConfig {
+    /// One end of a link under a release; `None`: the release synchronizes no objects, and the link
+    /// carries actions alone.
+    pub fn under(
+        policy: Option<&SyncPolicy>,
+        role: Role,
+        instance: &str,
+        settings: LinkSettings,
+    ) -> LinkConfig {
+        let mode = policy.map_or(Mode::Off, |policy| policy.mode);
+        let kinds = policy.into_iter().flat_map(|policy| &policy.kinds).map(|kind| Kind::new(kind));
+        let mut config = LinkConfig::new(role, mode, instance, kinds.collect());
+        if let Some(policy) = policy {
+            config.max_delete_percent = policy.max_delete_percent;
+        }
+        config.limits = config.limits.with(settings);
+        config
+    }
+}
+
+impl Limits {
+    /// These limits with the settings in place of what they name; a setting that is out of its
+    /// bounds is brought within them.
+    pub fn with(self, settings: LinkSettings) -> Limits {
+        let LinkSettings { window, pending_retries, keepalive_secs, timeout_secs } = settings.bounded();
+        Limits {
+            window_events: window as usize,
+            parked: pending_retries as usize,
+            ping_every: Duration::from_secs(keepalive_secs.into()),
+            dead_after: Duration::from_secs(timeout_secs.into()),
+            ..self
+        }
+    }
+}
