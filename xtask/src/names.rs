@@ -71,7 +71,7 @@ pub fn check(root: &Path) -> Vec<String> {
             forbidden(&text).into_iter().map(|(line, name, instead)| (shown.clone(), line, name, instead)),
         );
     }
-    let remains = |path: &str, name: &str| REMAINING.iter().any(|known| *known == (path, name));
+    let remains = |path: &str, name: &str| REMAINING.contains(&(path, name));
     for (path, line, name, instead) in &found {
         if !remains(path, name) {
             wrong.push(format!("{path}:{line}: no type is called {name}; name {instead}"));

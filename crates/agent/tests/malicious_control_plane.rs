@@ -58,8 +58,14 @@ impl Scene {
         }
         until(&format!("release {} is adopted and converged on", plan.seq), async || {
             self.daemon.nudge();
-            let held = self.stage.play().held.clone().is_some_and(|held| held.header == header);
-            (held && self.motd() == plan.motd).then_some(())
+            let play = self.stage.play();
+            let held = play.held.as_ref().is_some_and(|held| held.header == header);
+            // Its fact may come after a check-in that holds it.
+            let said = play.facts.values().any(
+                |fact| matches!(&fact.body, FactBody::Adopted { header: adopted, .. } if *adopted == header),
+            );
+            drop(play);
+            (held && said && self.motd() == plan.motd).then_some(())
         })
         .await;
     }

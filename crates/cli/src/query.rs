@@ -44,12 +44,12 @@ pub struct QueryArgs {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Question they observe of themselves, or one trait
+    /// What they observe of themselves, or one trait
     Traits {
         /// Only this one, such as os.version
         path: Option<String>,
     },
-    /// Question a file is, and what is in it
+    /// What a file is, and what is in it
     File {
         /// Its absolute path
         path: String,

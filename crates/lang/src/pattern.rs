@@ -47,6 +47,19 @@ pub enum PatternError {
     Regex(#[from] RegexError),
 }
 
+/// Whether a rule takes a name: its pattern matches, and none of its exceptions does.
+pub fn takes(pattern: &Pattern, except: &[Pattern], name: &str) -> bool {
+    pattern.matches(name) && !except.iter().any(|except| except.matches(name))
+}
+
+/// The place of the first rule, a pattern with its exceptions, that takes a name.
+pub fn first_match<'a>(
+    rules: impl IntoIterator<Item = (&'a Pattern, &'a [Pattern])>,
+    name: &str,
+) -> Option<usize> {
+    rules.into_iter().position(|(pattern, except)| takes(pattern, except, name))
+}
+
 impl Pattern {
     /// Reads a pattern; its form follows from its text.
     pub fn parse(source: &str) -> Result<Pattern, PatternError> {

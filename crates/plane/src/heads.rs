@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lang::pattern::Pattern;
+use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
 use model::selection::{Entry, Selection};
 use model::{Channel, Digest, Hostname, Timestamp};
@@ -58,8 +58,7 @@ impl Patterns {
 
     /// The place of the first pattern that matches.
     pub fn first(&self, hostname: &str) -> Option<usize> {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(hostname));
-        self.0.iter().position(|(takes, except, _)| takes.matches(hostname) && !any(except))
+        first_match(self.0.iter().map(|(pattern, except, _)| (pattern, except.as_slice())), hostname)
     }
 
     fn entry(&self, hostname: &str) -> Option<&Entry> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use lang::Pattern;
+use lang::{Pattern, pattern};
 pub use model::selection::MAX_PATTERNS;
 
 use crate::by_name::ByName;
@@ -37,9 +37,7 @@ pub(crate) struct Rule {
 impl Rule {
     /// Whether the rule classifies `name`.
     pub(crate) fn takes(&self, name: &str) -> bool {
-        name.starts_with(&self.prefix)
-            && self.pattern.matches(name)
-            && !self.except.iter().any(|except| except.matches(name))
+        name.starts_with(&self.prefix) && pattern::takes(&self.pattern, &self.except, name)
     }
 }
 

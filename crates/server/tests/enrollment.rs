@@ -51,6 +51,7 @@ async fn a_p256_key_enrolls_checks_in_and_is_offered_its_release() {
     let header = signed::verify::<Header>(&offer.header, &answer.trust.release).unwrap();
     assert_eq!(header.seq, 1);
     // The stored key is read back after a restart.
+    fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
     node.survives().await;

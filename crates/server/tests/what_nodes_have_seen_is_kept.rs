@@ -37,6 +37,7 @@ async fn the_newest_is_kept_over_a_restart_and_asked_for_when_it_is_lacking() {
     assert!(!node.check_in(&saying(&held, Some(document.clone()))).await.unwrap().want_seen);
     assert!(!node.check_in(&saying(&held, None)).await.unwrap().want_seen, "an unchanged check-in has none");
     assert_eq!(kept(&fleet).await, Some(seen.clone()));
+    fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
     assert_eq!(kept(&fleet).await, Some(seen));

@@ -49,8 +49,6 @@ codes! {
         "The request was cut off or is not the JSON expected here. If the agent and the control plane are both Muster, look for a proxy that changes bodies."
     BadQuery "bad_query" 400 "The query of the URL cannot be read"
         "docs/protocol.md names what each route takes; `wait` is a whole number of seconds."
-    NoSuchRange "no_such_range" 416 "The content is shorter than the range that was asked for"
-        "`Content-Range` names the length. Ask for `Range: bytes=FROM-` or `bytes=FROM-TO` within it."
     BodyTooLarge "body_too_large" 413 "The body is larger than its bound"
         "Each route has its bound, which the detail names; it holds for the body as sent and as unpacked. The agent splits its facts by itself."
     MediaType "media_type" 415 "The content type is not the one of this route"

@@ -8,7 +8,7 @@ use std::path::Path;
 use data_encoding::{BASE64, HEXLOWER};
 use model::object::leaf_hash;
 use model::selection::{Entry, PatternEntry, Selection, patterns_digest};
-use model::{Digest, Kind, NodeId, ObjectKey, ObjectSet, SectionKey, Stub};
+use model::{Digest, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 use trust::SigningKey;
 use trust::signed::message;
 
@@ -31,11 +31,11 @@ fn keys(text: &mut String) {
     let key = SigningKey::from_seed(&SEED);
     let public = key.public();
     line(text, "private key (seed)", hex(&SEED));
-    line(text, "public key", hex(public.as_bytes()));
+    line(text, "public key", hex(&public.raw()));
     line(text, "its text", public);
     line(text, "its id", public.id());
     line(text, "its fingerprint", public.fingerprint());
-    line(text, "the node id", NodeId::of_key(public.as_bytes()));
+    line(text, "the node id", public.node_id());
     let message = message("beacon", PAYLOAD.as_bytes());
     line(text, "payload of a `beacon`", PAYLOAD);
     line(text, "what is signed", hex(&message));

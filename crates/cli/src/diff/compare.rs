@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::Pattern;
+use lang::pattern::first_match;
 use model::selection::{Entry, PatternEntry};
 use resolve::release::Built;
 
@@ -68,10 +69,8 @@ impl<'a> Rules<'a> {
     }
 
     fn find(&self, name: &str) -> Option<&'a PatternEntry> {
-        let takes = |(_, pattern, except): &&(&PatternEntry, Pattern, Vec<Pattern>)| {
-            pattern.matches(name) && !except.iter().any(|except| except.matches(name))
-        };
-        self.0.iter().find(takes).map(|(entry, ..)| *entry)
+        let rules = self.0.iter().map(|(_, pattern, except)| (pattern, except.as_slice()));
+        Some(self.0[first_match(rules, name)?].0)
     }
 }
 

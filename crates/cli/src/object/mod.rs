@@ -156,7 +156,7 @@ would change.";
 
 const DELETE_AFTER: &str = "\
 One object is deleted at once, without a question: its name was said. Of more than one the
-number is told and a yes asked for; --yes says it beforehand. DeleteTarget is deleted goes from its
+number is told and a yes asked for; --yes says it beforehand. What is deleted goes from its
 node too; --dry-run says what would.
 
 Ends with 3 when some could not be deleted, 5 when none could or nobody said yes; --dry-run

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use catalog::channel::ChannelSettings;
 use catalog::module::Params;
 use lang::Pattern;
+use lang::pattern::first_match;
 use model::{Digest, canonical};
 
 pub(crate) use base::Memo;
@@ -84,10 +85,8 @@ impl Specialized {
     /// What the node of that name gets; nothing when no entry matches it.
     pub fn node(&self, hostname: &str) -> Option<&Arc<NodeSpec>> {
         self.exact.get(hostname).or_else(|| {
-            let takes = |spec: &&PatternSpec| {
-                spec.pattern.matches(hostname) && !spec.except.iter().any(|except| except.matches(hostname))
-            };
-            self.patterns.iter().find(takes).map(|found| &found.spec)
+            let rules = self.patterns.iter().map(|spec| (&spec.pattern, &spec.except[..]));
+            Some(&self.patterns[first_match(rules, hostname)?].spec)
         })
     }
 }

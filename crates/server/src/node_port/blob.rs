@@ -8,7 +8,7 @@ use wire::{Code, Problem};
 
 use super::checkin::ready;
 use super::{Caller, Matched};
-use crate::answer::{Reply, refuse, reply, store_problem};
+use crate::answer::{Reply, reply, store_problem};
 use crate::state::ControlPlane;
 
 /// The most of a blob that one response carries.
@@ -40,9 +40,7 @@ pub(super) async fn blob(
     }
     let Ok(_slot) = plane.blobs.acquire().await else { return Err(Code::Busy.into()) };
     let size = plane.store.content_size(&digest).await.map_err(store_problem)?.ok_or(Code::NotFound)?;
-    let Some(Range { start, end }) = range(parts).within(size) else {
-        return Ok(no_such_range(plane, size));
-    };
+    let Range { start, end } = range(parts).within(size);
     let bytes = plane.store.content(&digest, Some(start..end)).await.map_err(store_problem)?;
     let bytes = bytes.ok_or(Code::NotFound)?;
     let whole = start == 0 && end == size;
@@ -55,15 +53,6 @@ pub(super) async fn blob(
     Ok(response)
 }
 
-/// The answer to a range that begins behind the end.
-fn no_such_range(plane: &ControlPlane, size: u64) -> Reply {
-    let mut response = refuse(Code::NoSuchRange.into(), plane.request_id());
-    if let Ok(value) = header::HeaderValue::from_str(&format!("bytes */{size}")) {
-        response.headers_mut().insert(header::CONTENT_RANGE, value);
-    }
-    response
-}
-
 /// What is asked for of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
@@ -74,14 +63,15 @@ enum Asked {
 }
 
 impl Asked {
-    /// The bytes to answer with, at most [`MAX_RANGE`]; `None` when there are none.
-    fn within(self, size: u64) -> Option<Range<u64>> {
+    /// The bytes to answer with, at most [`MAX_RANGE`]. Behind the end there are none: an agent that
+    /// has all of a content, and was stopped before it kept it, learns so that it is whole.
+    fn within(self, size: u64) -> Range<u64> {
         let (start, end) = match self {
             Asked::From(start, last) => (start, last.map_or(size, |last| last.saturating_add(1))),
             Asked::Last(count) => (size.saturating_sub(count), size),
         };
-        let end = end.min(size).min(start.saturating_add(MAX_RANGE));
-        (start < end || (size == 0 && start == 0)).then_some(start..end)
+        let start = start.min(size);
+        start..end.min(size).min(start.saturating_add(MAX_RANGE))
     }
 }
 
@@ -114,17 +104,17 @@ mod tests {
 
     #[test]
     fn a_range_is_what_was_asked_for() {
-        assert_eq!(asked("bytes=10-19").within(100), Some(10..20));
-        assert_eq!(asked("bytes=10-").within(100), Some(10..100));
-        assert_eq!(asked("bytes=-5").within(100), Some(95..100));
-        assert_eq!(asked("bytes=90-200").within(100), Some(90..100), "what there is of it");
-        assert_eq!(asked("bytes=0-").within(3 * MAX_RANGE), Some(0..MAX_RANGE), "a response has a bound");
-        assert_eq!(asked("bytes=0-").within(0), Some(0..0));
+        assert_eq!(asked("bytes=10-19").within(100), 10..20);
+        assert_eq!(asked("bytes=10-").within(100), 10..100);
+        assert_eq!(asked("bytes=-5").within(100), 95..100);
+        assert_eq!(asked("bytes=90-200").within(100), 90..100, "what there is of it");
+        assert_eq!(asked("bytes=0-").within(3 * MAX_RANGE), 0..MAX_RANGE, "a response has a bound");
+        assert_eq!(asked("bytes=0-").within(0), 0..0);
         for behind in ["bytes=100-", "bytes=100-120", "bytes=-0"] {
-            assert_eq!(asked(behind).within(100), None, "{behind}");
+            assert!(asked(behind).within(100).is_empty(), "{behind}");
         }
         for none in ["bytes=20-10", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5", "bytes="] {
-            assert_eq!(asked(none).within(100), Some(0..100), "{none} is no range");
+            assert_eq!(asked(none).within(100), 0..100, "{none} is no range");
         }
     }
 }

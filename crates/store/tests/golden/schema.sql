@@ -67,7 +67,7 @@ CREATE TABLE node (
     no INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     hostname TEXT NOT NULL,
-    public_key BLOB NOT NULL,
+    public_key TEXT NOT NULL,
     enrolled INTEGER NOT NULL,
     removed INTEGER,
     cert_not_before INTEGER NOT NULL,
@@ -120,6 +120,11 @@ CREATE TABLE section (
     namespace TEXT NOT NULL,
     UNIQUE (node, kind, namespace)
 ) STRICT;
+CREATE TABLE seen (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    received INTEGER NOT NULL,
+    document TEXT NOT NULL
+) STRICT;
 CREATE TABLE sync (
     node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
     incarnation TEXT,
@@ -164,6 +169,6 @@ CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
 CREATE INDEX nonce_expiry ON nonce (expires_at);
 CREATE INDEX object_gone ON object (node, rev) WHERE body IS NULL;
 CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
-INSERT INTO migration VALUES (0, '0001_first', 'e4ef80f35b37a3e29aee74c85b869d25ad18f6ef4de90780cec46659286a1f30');
+INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a64b576fdb0448df8bd98b86f112e455c3');
 INSERT INTO migration VALUES (1, '0002_sync', '5db190a4a018c8a2edc6d92ad13a134dc67f1615790f81e1f993fda79470cff9');
 INSERT INTO migration VALUES (2, '0003_verdict', '51e0ff86d34ffe4962659e6836c50d6e7547974ddf9708e4cbd4311ba082e470');
