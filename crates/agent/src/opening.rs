@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use model::Hostname;
-use model::log::Cursor;
 use net::client::{ClientError, Http1};
 use streams::open;
 use streams::sse::SseReader;
 use streams::task::LinkTransport;
+use sync::FeedCursor;
 use tokio::sync::Mutex;
 use wire::Problem;
 use wire::cloudevents::Origin;
@@ -153,7 +153,7 @@ impl Opener {
         &self,
         link: &str,
         instance: &str,
-        have: Option<&Cursor>,
+        have: Option<&FeedCursor>,
     ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
         let mut session = self.beside().await;
         let signer = session.signer().clone();

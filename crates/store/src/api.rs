@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::exchange::{Signed, TraitReport};
-use model::log::{Cursor, Fact};
+use model::log::Fact;
 use model::{Channel, Digest, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
+use sync::FeedCursor;
 
 use crate::error::{CommitError, EnrollError, PutError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
@@ -123,7 +124,7 @@ pub trait Store: Send + Sync {
     async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>>;
     /// Keeps how far nodes said that they have our feed. One that is not active, and one
     /// of another incarnation of the feed, is left out.
-    async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()>;
+    async fn sync_acked(&self, acked: Vec<(NodeId, FeedCursor)>) -> Result<()>;
     /// Keeps what comparisons of nodes' sets came to; `None`: not known. One that is not
     /// active is left out.
     async fn sync_judged(&self, judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()>;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use model::exchange::Answer;
-use model::log::Cursor;
 use streams::LinkHandler;
+use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{Batch, Counters, Link, Note, Outcome, Standing};
 use sync::{Content, Feed, Frame, Replica, Side};
@@ -39,7 +39,7 @@ struct State {
     both: Option<Capabilities>,
     /// Who waits for the answer to a check-in.
     asker: Option<oneshot::Sender<Answer>>,
-    acked: Option<Cursor>,
+    acked: Option<FeedCursor>,
     /// Since when both directions are equal and nothing moved.
     quiet: Option<Instant>,
     counters: Counters,
@@ -79,7 +79,7 @@ impl AgentLinkHandler {
     }
 
     /// How far the other side has the own set.
-    pub fn acked(&self) -> Option<Cursor> {
+    pub fn acked(&self) -> Option<FeedCursor> {
         self.state().acked.clone()
     }
 
@@ -87,9 +87,9 @@ impl AgentLinkHandler {
     fn standing(link: &Link, feed: &Feed, replica: &Replica) -> (String, bool) {
         // Counting what is behind costs; where numbers alone say it, they do.
         if let Some(acked) = link.acked().filter(|acked| acked.incarnation == *feed.incarnation())
-            && acked.seq < feed.head()
+            && acked.revision < feed.head()
         {
-            return (format!("behind: {} own changes are on their way", feed.head() - acked.seq), false);
+            return (format!("behind: {} own changes are on their way", feed.head() - acked.revision), false);
         }
         let status = link.status(feed, replica);
         match (status.ours, status.theirs) {
@@ -191,7 +191,7 @@ impl LinkHandler for AgentLinkHandler {
     fn progress(&self, link: &Link) {
         let ((standing, equal), own, theirs, depth) = self.sets.with(|feed, replica| {
             let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
-            let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.seq));
+            let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.revision));
             (AgentLinkHandler::standing(link, feed, replica), feed.len(), replica.len(), depth)
         });
         let mut state = self.state();

@@ -9,10 +9,10 @@ pub(crate) mod summary;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use model::log::Cursor;
 use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId, ObjectKey};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError, Verdict};
+use sync::FeedCursor;
 
 pub(crate) use link::{Ending, NodeLink, OpenLink, Standing, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
@@ -145,12 +145,12 @@ impl Hub {
     }
 
     /// The node has our feed durably up to here.
-    pub(crate) fn acked(&self, id: &NodeId, cursor: Cursor) {
+    pub(crate) fn acked(&self, id: &NodeId, cursor: FeedCursor) {
         self.sync_index.acked(id, cursor);
     }
 
     /// The replica of the node's feed is this far and has so many objects.
-    pub(crate) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
+    pub(crate) fn received(&self, id: &NodeId, cursor: Option<FeedCursor>, objects: u64) {
         self.sync_index.received(id, cursor, objects);
     }
 

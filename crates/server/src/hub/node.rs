@@ -186,7 +186,7 @@ impl NodeSync {
             |what: EditOutcome| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
         let actions = (actions(EditOutcome::Created) as u64, actions(EditOutcome::Deleted) as u64);
         self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &keys, actions);
-        self.head.send_replace(cursor.seq);
+        self.head.send_replace(cursor.revision);
         Ok(came)
     }
 
@@ -232,7 +232,7 @@ impl NodeSync {
             sets.compacted = None;
         }
         self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &[], (0, 0));
-        self.head.send_replace(cursor.seq);
+        self.head.send_replace(cursor.revision);
         Ok(())
     }
 

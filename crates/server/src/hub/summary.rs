@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::log::Cursor;
 use model::replication::TransportKind;
 use model::{Kind, NodeId, ObjectKey};
 use store::{SyncHead, Verdict};
 use sync::Feed;
+use sync::FeedCursor;
 use tokio::time::Instant;
 
 use super::actions::Actions;
@@ -25,11 +25,11 @@ const DUPLICATE_SHOWN: Duration = Duration::from_secs(900);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncSummary {
     /// The feed that the control plane authors.
-    pub(crate) head: Option<Cursor>,
+    pub(crate) head: Option<FeedCursor>,
     /// How far the node has it.
-    pub(crate) acked: Option<Cursor>,
+    pub(crate) acked: Option<FeedCursor>,
     /// How far the replica of the node's feed is.
-    pub(crate) theirs: Option<Cursor>,
+    pub(crate) theirs: Option<FeedCursor>,
     /// What is in the feed: objects that go down, and actions.
     down: u64,
     /// Which of it is actions.
@@ -56,7 +56,7 @@ impl SyncSummary {
         match (&self.head, &self.acked) {
             (None, _) => 0,
             (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                head.seq.saturating_sub(acked.seq)
+                head.revision.saturating_sub(acked.revision)
             }
             (Some(_), _) => self.down,
         }
@@ -67,7 +67,7 @@ impl SyncSummary {
         match (&self.head, &self.acked) {
             (None, _) => 0,
             (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                self.actions.after(acked.seq)
+                self.actions.after(acked.revision)
             }
             (Some(_), _) => self.actions.live(),
         }
@@ -86,7 +86,7 @@ impl SyncSummary {
     /// The node has our change of this number.
     pub(crate) fn has(&self, rev: u64) -> bool {
         let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
-        head.incarnation == acked.incarnation && acked.seq >= rev
+        head.incarnation == acked.incarnation && acked.revision >= rev
     }
 
     /// Two agents come under one identity (IDN-10).
@@ -110,7 +110,7 @@ impl SyncSummary {
     }
 
     fn told(&self) -> u64 {
-        self.head.as_ref().map_or(0, |head| head.seq)
+        self.head.as_ref().map_or(0, |head| head.revision)
     }
 }
 
@@ -242,7 +242,7 @@ impl SyncIndex {
         let acked = self.nodes().get(id).and_then(|summary| summary.acked.clone());
         let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
         // A feed may be long: other nodes do not wait for it.
-        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.seq));
+        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.revision));
         if let Some(summary) = self.nodes().get_mut(id) {
             summary.actions = actions;
         }
@@ -253,13 +253,13 @@ impl SyncIndex {
     pub(super) fn changed(
         &self,
         id: &NodeId,
-        head: Cursor,
+        head: FeedCursor,
         objects: u64,
         keys: &[ObjectKey],
         (more, fewer): (u64, u64),
     ) {
         self.edit(id, |summary| {
-            let before = head.seq.saturating_sub(keys.len() as u64);
+            let before = head.revision.saturating_sub(keys.len() as u64);
             for (rev, _) in (before + 1..).zip(keys).filter(|(_, key)| is_action(key)) {
                 summary.actions.note(rev..=rev);
             }
@@ -276,11 +276,11 @@ impl SyncIndex {
     }
 
     /// The node has our feed up to here.
-    pub(super) fn acked(&self, id: &NodeId, cursor: Cursor) {
+    pub(super) fn acked(&self, id: &NodeId, cursor: FeedCursor) {
         self.edit(id, |summary| {
             if summary.acked.as_ref() != Some(&cursor) {
                 if summary.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
-                    summary.actions.forget(cursor.seq);
+                    summary.actions.forget(cursor.revision);
                 }
                 (summary.acked, summary.unsaved) = (Some(cursor), true);
             }
@@ -288,7 +288,7 @@ impl SyncIndex {
     }
 
     /// The replica is this far.
-    pub(super) fn received(&self, id: &NodeId, cursor: Option<Cursor>, objects: u64) {
+    pub(super) fn received(&self, id: &NodeId, cursor: Option<FeedCursor>, objects: u64) {
         self.edit(id, |summary| (summary.theirs, summary.up) = (cursor, objects));
     }
 
@@ -410,7 +410,7 @@ impl SyncIndex {
     }
 
     /// How far nodes are that said so since the last time.
-    pub(super) fn take_acked(&self) -> Vec<(NodeId, Cursor)> {
+    pub(super) fn take_acked(&self) -> Vec<(NodeId, FeedCursor)> {
         let mut taken = Vec::new();
         for (id, summary) in self.nodes().iter_mut().filter(|(_, summary)| summary.unsaved) {
             summary.unsaved = false;

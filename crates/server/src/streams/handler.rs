@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ObjectKey;
-use model::log::Cursor;
 use store::Verdict;
 use streams::LinkHandler;
+use sync::FeedCursor;
 use sync::frame::Hello;
 use sync::link::{Batch, Counters, Link, Note, Outcome, Standing as Direction};
 use sync::replica::Replica;
@@ -49,8 +49,8 @@ pub(super) struct PlaneLinkHandler {
 #[derive(Default)]
 struct Said {
     standing: Standing,
-    acked: Option<Cursor>,
-    replica: Option<Cursor>,
+    acked: Option<FeedCursor>,
+    replica: Option<FeedCursor>,
     objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
@@ -152,9 +152,9 @@ impl PlaneLinkHandler {
         // Counting what is behind costs; where numbers alone say it, they do.
         if let Some(acked) = link.acked()
             && acked.incarnation == *feed.incarnation()
-            && acked.seq < feed.head()
+            && acked.revision < feed.head()
         {
-            return Standing::Behind(feed.head() - acked.seq);
+            return Standing::Behind(feed.head() - acked.revision);
         }
         let status = link.status(feed, replica);
         match (status.ours, status.theirs) {
@@ -323,8 +323,8 @@ impl LinkHandler for PlaneLinkHandler {
             let sets = self.sets.sets();
             let standing = PlaneLinkHandler::standing(link, &sets.feed, &sets.replica);
             // What a node claims to have beyond our feed is no progress.
-            let ours = |cursor: &&Cursor| {
-                cursor.incarnation == *sets.feed.incarnation() && cursor.seq <= sets.feed.head()
+            let ours = |cursor: &&FeedCursor| {
+                cursor.incarnation == *sets.feed.incarnation() && cursor.revision <= sets.feed.head()
             };
             let acked = link.acked().filter(ours).cloned();
             (standing, sets.replica.cursor().cloned(), sets.replica.len(), acked)

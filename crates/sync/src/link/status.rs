@@ -23,7 +23,7 @@ impl Link {
             )),
             Flow::Open => {
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
-                match feed.count_after(from.map_or(0, |cursor| cursor.seq)) {
+                match feed.count_after(from.map_or(0, |cursor| cursor.revision)) {
                     0 if self.out.is_through(feed) => Standing::InSync,
                     behind => Standing::Behind(behind.max(1)),
                 }
@@ -63,7 +63,7 @@ impl Link {
     fn by_numbers(&self, replica: &Replica) -> Standing {
         let incarnation = self.peer_incarnation();
         let at = match replica.cursor() {
-            Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.seq,
+            Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.revision,
             Some(_) => return Standing::Behind(1),
             None if replica.is_empty() => 0,
             None => return Standing::Behind(1),
