@@ -65,6 +65,7 @@ pub fn check(root: &Path) -> Outcome {
     }
     wrong.extend(core_lints(root));
     wrong.extend(sources(root));
+    wrong.extend(harnesses(root));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
@@ -177,6 +178,28 @@ fn sources(root: &Path) -> Vec<String> {
         let is_test = shown.contains("/tests/");
         if !text.starts_with("//!") && !is_test {
             wrong.push(format!("{shown}: does not begin by saying what it is"));
+        }
+    }
+    wrong
+}
+
+/// Where a crate's test files are modules of one program (`tests/all.rs`), a file that neither it
+/// nor the crate's Cargo.toml names would never run.
+fn harnesses(root: &Path) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for harness in files(&root.join("crates"), "rs").into_iter().filter(|path| path.ends_with("tests/all.rs"))
+    {
+        let Some(tests) = harness.parent() else { continue };
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let (all, manifest) = (read(&harness), read(&tests.join("../Cargo.toml")));
+        for path in files(tests, "rs").into_iter().filter(|path| path.parent() == Some(tests)) {
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            let runs =
+                all.contains(&format!("mod {name};\n")) || manifest.contains(&format!("name = \"{name}\""));
+            if !runs {
+                let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+                wrong.push(format!("{shown}: tests/all.rs does not name it, so its tests never run"));
+            }
         }
     }
     wrong

@@ -7,8 +7,8 @@ use xtask::{codegen, root};
 fn generated_code_is_current() {
     let made = codegen::generate(&root()).unwrap();
     assert!(made.len() >= 4, "{:?}", made.keys());
-    for (path, text) in made {
-        let found = std::fs::read_to_string(root().join(&path)).unwrap_or_default();
-        assert!(found == text, "{} is not current: run `cargo xtask codegen`", path.display());
+    for (path, bytes) in made {
+        let found = std::fs::read(root().join(&path)).unwrap_or_default();
+        assert!(found == bytes, "{} is not current: run `cargo xtask codegen`", path.display());
     }
 }

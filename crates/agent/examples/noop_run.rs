@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use agent::clock::now;
 use agent::machine::Machine;
 use agent::runner::Runner;
+use agent::storage::Storage;
 use converge::Mode;
 use node::RunOrder;
 use sha2::{Digest as _, Sha256};
@@ -30,7 +31,8 @@ fn main() {
     test_support::agent_state::adopt(&state, 1, vec![module]);
     let machine = Machine::open(&test_support::agent_state::place(&state, &root, false)).unwrap();
     let adoption = machine.durable.adoption().unwrap().unwrap();
-    let runner = Runner::new(machine.kinds.clone(), machine.durable.clone(), "host.test".to_owned());
+    let storage = Storage::start(machine.durable.clone()).unwrap();
+    let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let options = providers::traits::Options { version: "bench".to_owned() };
     let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
     let order = RunOrder { seq: 1, root: adoption.root, intended: true };

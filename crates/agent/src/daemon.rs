@@ -1,8 +1,17 @@
-//! The daemon: the node's step between the network, the clock and the host.
+//! The daemon: the node's step between the network, the clock, the host and the storage.
 //!
-//! One thread runs the step and the network; a run and the collecting of traits have
-//! threads of their own and report back as inputs. All inputs come through one channel,
-//! so that every cause of a wake-up is a [`DaemonEvent`].
+//! ```text
+//!            DaemonInbox                  Input
+//! tasks, ---------------> Daemon::hear -----------> node::Node::handle
+//! threads <-------------- Daemon::perform <-------- effects
+//! ```
+//!
+//! One thread runs the step and the network. It waits neither for the disk ([`Storage`] has a
+//! thread) nor for a request (each is a task), nor for a run or the collecting of traits, which
+//! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
+//! is one.
+
+mod stop;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +27,6 @@ use model::{Digest, Timestamp};
 use node::{Adoption, Effect, Input, Node, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::clock::now;
@@ -27,21 +35,19 @@ use crate::exchange::Exchange;
 use crate::fetch;
 use crate::machine::Machine;
 use crate::opening::Opener;
+use crate::release::HeldRelease;
 use crate::render::chain;
 use crate::runner::Runner;
 use crate::session::Session;
-use crate::state::Durable;
-use crate::sync::{self, Synchronization};
-
-/// How long a stop waits for a run under way before it ends the run's commands (LIF-3).
-const DRAIN: Duration = Duration::from_secs(30);
-/// How long it then waits for the run to end.
-const CANCEL: Duration = Duration::from_secs(10);
+use crate::state::StateError;
+use crate::storage::Storage;
+use crate::sync::sets::Sets;
+use crate::sync::view::View;
+use crate::sync::{SyncSetup, Synchronization};
+use crate::work::{self, WorkHandle, WorkSetup};
 
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
-/// How long the last facts may take at a stop.
-const LAST_FACTS: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
 ///
@@ -58,17 +64,27 @@ pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
 
 struct Daemon {
     node: Node,
-    durable: Arc<Durable>,
-    session: Arc<tokio::sync::Mutex<Session>>,
+    storage: Storage,
+    release: Arc<HeldRelease>,
+    session: Arc<Session>,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
     traits: Value,
     handle: DaemonHandle,
     sync: Arc<Synchronization>,
+    work: WorkHandle,
     exchange: Arc<Exchange>,
-    /// What the last check-in said, facts and traits apart.
-    said: Option<CheckIn>,
+    /// The last check-in, facts and traits apart.
+    last_check_in: Option<CheckIn>,
+    /// Check-ins made.
+    check_ins: u64,
+    /// One is under way.
+    checking_in: bool,
+    /// How far facts were acknowledged when the check-in was made whose answer is handled.
+    acked_before: u64,
+    /// Facts that are being appended.
+    appending: usize,
     /// When facts of work go up.
     flush_at: Option<Instant>,
     flushing: bool,
@@ -81,9 +97,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
-        let session = machine.session()?;
-        let signer = session.signer().clone();
-        let session = Arc::new(tokio::sync::Mutex::new(session));
+        let session = Arc::new(machine.session()?);
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
@@ -92,20 +106,37 @@ impl Daemon {
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
         kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
-        let runner = Runner::new(kinds, durable.clone(), membership.hostname.to_string());
-        let sync = Synchronization::start(sync::Parts {
-            durable: durable.clone(),
+        let storage = Storage::start(durable.clone())?;
+        let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
+        let release = Arc::new(HeldRelease::open(&durable)?);
+        let sets = Arc::new(Sets::open(durable.clone())?);
+        let view = Arc::new(View::default());
+        let work = work::start(WorkSetup {
+            storage: storage.clone(),
+            sets: sets.clone(),
             host: host.clone(),
-            signer,
+            signer: session.signer().clone(),
+            view: view.clone(),
+            daemon: handle.clone(),
+            delegations: release.delegations().clone(),
+        })?;
+        tokio::spawn(work.clone().observe(release.terms()));
+        let sync = Arc::new(Synchronization::start(SyncSetup {
+            durable,
+            sets,
+            view,
+            root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
+            actions: Arc::new(work.clone()),
+            terms: release.terms(),
             opener: Opener::new(session.clone(), membership.hostname.clone()),
             daemon: handle.clone(),
             seed,
-        })?;
-        let sync = Arc::new(sync);
-        let exchange = Exchange::new(session.clone(), sync.clone(), durable.clone(), handle.clone());
+        })?);
+        let exchange = Exchange::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
         let daemon = Daemon {
             node,
-            durable,
+            storage,
+            release,
             session,
             runner: Arc::new(runner),
             collectors: Arc::new(Mutex::new(Collectors::new(&options))),
@@ -113,8 +144,13 @@ impl Daemon {
             traits: Value::Map(Default::default()),
             handle,
             sync,
+            work,
             exchange: Arc::new(exchange),
-            said: None,
+            last_check_in: None,
+            check_ins: 0,
+            checking_in: false,
+            acked_before: 0,
+            appending: 0,
             flush_at: None,
             flushing: false,
             observed: Arc::default(),
@@ -132,7 +168,7 @@ impl Daemon {
             tracing::error!("signals cannot be received");
             return;
         };
-        self.say_started();
+        self.append_started();
         self.take(Input::Tick);
         loop {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
@@ -149,122 +185,78 @@ impl Daemon {
         self.drain(&mut inbox).await;
     }
 
-    /// Lets a run and actions under way end, within their bound, then ends their commands;
-    /// their facts are then in the log. What can be said is said, then the link ends (SYN-14).
-    async fn drain(&mut self, inbox: &mut DaemonInbox) {
-        tracing::info!("stopping");
-        self.stopping = true;
-        let sync = self.sync.clone();
-        let mut work = tokio::spawn(async move { sync.drain().await });
-        if !self.ended_within(DRAIN, &mut work, inbox).await {
-            tracing::warn!("work is still under way; its commands are ended");
-            self.cancel.cancel();
-            self.ended_within(CANCEL, &mut work, inbox).await;
-        }
-        self.last_facts(inbox).await;
-        self.sync.stop().await;
-    }
-
-    /// Waits for what is under way; says whether it ended.
-    async fn ended_within(
-        &mut self,
-        time: Duration,
-        work: &mut JoinHandle<()>,
-        inbox: &mut DaemonInbox,
-    ) -> bool {
-        let deadline = tokio::time::sleep(time);
-        tokio::pin!(deadline);
-        while self.running || !work.is_finished() {
-            let flush = self.flush_at;
-            tokio::select! {
-                event = inbox.next() => self.hear_stopping(event),
-                () = sleep_to(flush) => self.flush(),
-                // Its end is looked at by the loop. A panic was printed where it happened.
-                _ = &mut *work, if !work.is_finished() => {}
-                () = &mut deadline => return false,
-            }
-        }
-        true
-    }
-
-    fn hear_stopping(&mut self, event: DaemonEvent) {
-        match event {
-            DaemonEvent::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
-            DaemonEvent::FactsWait | DaemonEvent::Flushed { .. } if self.sync.is_open() => self.hear(event),
-            DaemonEvent::Flushed { .. } => self.flushing = false,
-            DaemonEvent::Input(_) | DaemonEvent::FactsWait | DaemonEvent::Contact => {}
-        }
-    }
-
-    /// Delivers what is left over the open stream. What it cannot deliver waits in the log.
-    async fn last_facts(&mut self, inbox: &mut DaemonInbox) {
-        let deadline = tokio::time::sleep(LAST_FACTS);
-        tokio::pin!(deadline);
-        while self.sync.is_open() && self.durable.facts_waiting() > 0 {
-            if !self.flushing {
-                self.flush();
-            }
-            if !self.flushing {
-                return;
-            }
-            tokio::select! {
-                event = inbox.next() => {
-                    let failed = matches!(event, DaemonEvent::Flushed { acked: None, .. });
-                    self.hear_stopping(event);
-                    if failed {
-                        return;
-                    }
-                }
-                () = &mut deadline => return,
-            }
-        }
-    }
-
     fn hear(&mut self, event: DaemonEvent) {
         match event {
             DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Answered { answer, acked_before } => {
+                self.acked_before = acked_before;
+                self.take(Input::Answered(answer));
+            }
             DaemonEvent::Contact => self.take(Input::FactsWait),
             DaemonEvent::FactsWait if self.sync.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
             }
             DaemonEvent::FactsWait => self.take(Input::FactsWait),
-            DaemonEvent::Flushed { acked, contact } => {
-                self.flushing = false;
-                let waits = acked.is_some_and(|cursor| self.ack(&cursor).is_some());
-                if waits {
-                    self.flush_at = self.flush_at.or(Some(Instant::now()));
+            DaemonEvent::Flushed { acked, acked_before, contact } => {
+                match acked {
+                    Some(cursor) => self.ack(cursor, acked_before, true),
+                    None => self.flushing = false,
                 }
                 if contact && !self.stopping {
                     self.take(Input::FactsWait);
                 }
             }
+            DaemonEvent::Appended { check_ins } => {
+                self.appending -= 1;
+                // A check-in that was made meanwhile did not carry it.
+                if check_ins != self.check_ins {
+                    self.take(Input::FactsWait);
+                }
+            }
+            DaemonEvent::NotAppended => {
+                self.appending -= 1;
+                self.take(Input::NotAppended);
+            }
+            DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
+        }
+    }
+
+    fn acknowledged(&mut self, delivery: bool, more: bool) {
+        self.append_repairs();
+        if delivery {
+            self.flushing = false;
+        }
+        match (delivery, more) {
+            (true, true) => self.flush_at = self.flush_at.or(Some(Instant::now())),
+            (false, true) => self.take(Input::FactsWait),
+            (_, false) => {}
         }
     }
 
     /// Sends the facts that wait over the open stream, beside the node's own check-ins.
     fn flush(&mut self) {
         self.flush_at = None;
-        if self.flushing {
+        if self.flushing || self.checking_in {
             // What waits by then goes when this one is done.
             self.flush_at = Some(Instant::now() + FLUSH);
             return;
         }
-        let Some(said) = self.said.clone() else { return self.take(Input::FactsWait) };
-        let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..said };
+        let Some(last) = self.last_check_in.clone() else { return self.take(Input::FactsWait) };
+        let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         tokio::spawn(async move { exchange.flush(message).await });
     }
 
-    fn say_started(&mut self) {
+    fn append_started(&mut self) {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let (version, boot_id) = (env!("CARGO_PKG_VERSION").to_owned(), boot_id.trim().to_owned());
         self.append(FactBody::Started { version, boot_id });
-        self.say_repaired();
+        self.append_repairs();
     }
 
-    fn say_repaired(&mut self) {
-        for message in self.durable.take_repairs() {
+    fn append_repairs(&mut self) {
+        for message in self.storage.durable().take_repairs() {
             tracing::warn!(message, "repaired");
             self.append(FactBody::Repaired { message });
         }
@@ -273,53 +265,60 @@ impl Daemon {
     fn take(&mut self, input: Input) {
         let mut queue = VecDeque::from([input]);
         while let Some(input) = queue.pop_front() {
-            if matches!(input, Input::Ran(_) | Input::RunFailed(_)) {
-                self.running = false;
-            }
-            if matches!(&input, Input::Answered(answer) if answer.stream_requested) {
-                self.sync.requested();
-            }
-            if matches!(input, Input::Traits(_))
-                && let Some(seen) = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take()
-            {
-                self.traits = seen;
+            match &input {
+                Input::Ran(_) | Input::RunFailed(_) => self.running = false,
+                Input::Unreachable(_) => self.checking_in = false,
+                Input::Answered(answer) => {
+                    self.checking_in = false;
+                    if answer.stream_requested {
+                        self.sync.requested();
+                    }
+                }
+                Input::Traits(_) => {
+                    let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(seen) = seen {
+                        self.traits = seen;
+                    }
+                }
+                _ => {}
             }
             for effect in self.node.handle(input, now()) {
-                queue.extend(self.perform(effect));
+                self.perform(effect);
             }
         }
     }
 
-    /// Carries an effect out; what is done at once gives its input back.
-    fn perform(&mut self, effect: Effect) -> Option<Input> {
+    /// Carries an effect out; what it comes to is an event.
+    fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::CollectTraits => self.collect_traits(),
             Effect::CheckIn(check_in) => self.check_in(*check_in),
             Effect::Fetch { contents, inline } => self.fetch(contents, inline),
-            Effect::Adopt(adoption) => return Some(self.adopt(&adoption)),
+            Effect::Adopt(adoption) => self.adopt(*adoption),
             Effect::Run(order) => self.start_run(order),
-            Effect::Append(body) => return (!self.append(body)).then_some(Input::NotAppended),
-            Effect::Ack(cursor) => return self.ack(&cursor),
+            Effect::Append(body) => self.append(body),
+            Effect::Ack(cursor) => self.ack(cursor, self.acked_before, false),
             Effect::SaveRun(last) => {
-                if let Err(error) = self.durable.save_last_run(&last) {
-                    tracing::warn!(error = %chain(&error), "the last run could not be recorded");
-                }
+                let storage = self.storage.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = storage.run(move |durable| durable.save_last_run(&last)).await {
+                        tracing::warn!(error = %chain(&error), "the last run could not be recorded");
+                    }
+                });
             }
             Effect::Warn(text) => tracing::warn!("{text}"),
         }
-        None
     }
 
-    fn ack(&mut self, cursor: &Cursor) -> Option<Input> {
-        let waiting = self.durable.ack(cursor);
-        self.say_repaired();
-        match waiting {
-            Ok(waiting) => waiting.then_some(Input::FactsWait),
-            Err(error) => {
+    fn ack(&self, cursor: Cursor, acked_before: u64, delivery: bool) {
+        let (storage, handle) = (self.storage.clone(), self.handle.clone());
+        tokio::spawn(async move {
+            let more = storage.ack(cursor, acked_before).await.unwrap_or_else(|error| {
                 tracing::warn!(error = %chain(&error), "the log could not be trimmed");
-                None
-            }
-        }
+                false
+            });
+            handle.send(DaemonEvent::Acknowledged { delivery, more }).await;
+        });
     }
 
     fn collect_traits(&self) {
@@ -338,18 +337,17 @@ impl Daemon {
     }
 
     fn check_in(&mut self, message: CheckIn) {
-        let bare = CheckIn { traits: None, full: false, pushed: None, ..message.clone() };
-        self.said = Some(bare);
+        self.last_check_in = Some(CheckIn { traits: None, full: false, pushed: None, ..message.clone() });
+        self.check_ins += 1;
+        self.checking_in = true;
         let exchange = self.exchange.clone();
         tokio::spawn(async move { exchange.check_in(message).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {
-        let (session, durable) = (self.session.clone(), self.durable.clone());
-        let handle = self.handle.clone();
+        let (session, storage, handle) = (self.session.clone(), self.storage.clone(), self.handle.clone());
         tokio::spawn(async move {
-            let fetched = fetch::all(&durable, &session, contents, inline).await;
-            let input = match fetched {
+            let input = match fetch::all(&storage, &session, contents, inline).await {
                 Ok(()) => Input::Fetched,
                 Err(error) => Input::FetchFailed(chain(&error)),
             };
@@ -357,14 +355,20 @@ impl Daemon {
         });
     }
 
-    fn adopt(&self, adoption: &Adoption) -> Input {
-        match self.sync.adopt(adoption) {
-            Ok(policy) => {
-                tracing::info!(seq = adoption.seq, root = %adoption.root.short(), "adopted a release");
-                Input::Adopted(policy)
-            }
-            Err(error) => Input::AdoptFailed(chain(&error)),
-        }
+    fn adopt(&self, adoption: Adoption) {
+        let (storage, release, handle) = (self.storage.clone(), self.release.clone(), self.handle.clone());
+        tokio::spawn(async move {
+            let (seq, root) = (adoption.seq, adoption.root);
+            let adopted = storage.run(move |durable| release.adopt(durable, &adoption)).await;
+            let input = match adopted {
+                Ok(policy) => {
+                    tracing::info!(seq, root = %root.short(), "adopted a release");
+                    Input::Adopted(policy)
+                }
+                Err(error) => Input::AdoptFailed(chain(&error)),
+            };
+            handle.send(DaemonEvent::Input(input)).await;
+        });
     }
 
     fn start_run(&mut self, order: RunOrder) {
@@ -387,20 +391,27 @@ impl Daemon {
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
-            let why = format!("no thread could be started: {error}");
             let handle = self.handle.clone();
-            let failed = DaemonEvent::Input(Input::RunFailed(why));
-            tokio::spawn(async move { handle.send(failed).await });
+            let failed = Input::RunFailed(format!("no thread could be started: {error}"));
+            tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }
 
-    /// Whether a fact is durable now. Enforcement goes on without a log (LIF-10).
-    fn append(&mut self, body: FactBody) -> bool {
-        let appended = self.durable.append(body, now());
-        if let Err(error) = &appended {
-            tracing::error!(error = %chain(error), "a fact could not be recorded");
-        }
-        appended.is_ok()
+    /// Appends a fact. Enforcement goes on without a log (LIF-10).
+    fn append(&mut self, body: FactBody) {
+        self.appending += 1;
+        let (storage, handle, check_ins) = (self.storage.clone(), self.handle.clone(), self.check_ins);
+        tokio::spawn(async move {
+            let appended: Result<(), StateError> = storage.append(body).await;
+            let event = match appended {
+                Ok(()) => DaemonEvent::Appended { check_ins },
+                Err(error) => {
+                    tracing::error!(error = %chain(&error), "a fact could not be recorded");
+                    DaemonEvent::NotAppended
+                }
+            };
+            handle.send(event).await;
+        });
     }
 }
 

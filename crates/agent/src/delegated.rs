@@ -1,4 +1,4 @@
-//! [`Delegated`]: what the release that is held lets the control plane ask for (OPS-2).
+//! [`DelegationGate`]: what the release that is held lets the control plane ask for (OPS-2).
 //!
 //! Who judges an action holds the lock until the action has begun, and who adopts a release
 //! holds it until that one's delegations count. So nothing begins by the word of a release
@@ -12,7 +12,7 @@ use model::work::Delegation;
 
 /// The delegations of the release that is held.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct Delegations {
     /// Changes with every adoption.
     pub number: u64,
     /// What may be asked for; nothing while a release is being adopted.
@@ -21,18 +21,18 @@ pub struct Held {
     pub newest: Timestamp,
 }
 
-/// What is held, for all that judge by it.
+/// What is delegated, for all that judge by it.
 #[derive(Debug, Default)]
-pub struct Delegated(Mutex<Held>);
+pub struct DelegationGate(Mutex<Delegations>);
 
-impl Delegated {
+impl DelegationGate {
     /// What is held at the start.
-    pub fn new(delegations: Vec<Delegation>, newest: Timestamp) -> Delegated {
-        Delegated(Mutex::new(Held { number: 0, delegations: delegations.into(), newest }))
+    pub fn new(delegations: Vec<Delegation>, newest: Timestamp) -> DelegationGate {
+        DelegationGate(Mutex::new(Delegations { number: 0, delegations: delegations.into(), newest }))
     }
 
     /// What is held, for as long as the answer is kept. It is kept for moments only.
-    pub fn held(&self) -> MutexGuard<'_, Held> {
+    pub fn held(&self) -> MutexGuard<'_, Delegations> {
         // After a panic in an adoption nothing is delegated.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,33 +76,33 @@ mod tests {
 
     #[test]
     fn nothing_is_judged_while_a_release_is_adopted() {
-        let delegated = Delegated::new(one(), Timestamp(1));
-        let adopted: Result<(), ()> = delegated.adopt(
+        let gate = DelegationGate::new(one(), Timestamp(1));
+        let adopted: Result<(), ()> = gate.adopt(
             || {
-                assert!(delegated.0.try_lock().is_err(), "judged by the release before");
+                assert!(gate.0.try_lock().is_err(), "judged by the release before");
                 Ok(())
             },
             || {
-                assert!(delegated.0.try_lock().is_err(), "judged before the new one counts");
+                assert!(gate.0.try_lock().is_err(), "judged before the new one counts");
                 (Vec::new(), Timestamp(2))
             },
         );
         adopted.unwrap();
-        let held = delegated.held();
+        let held = gate.held();
         assert_eq!((held.number, held.delegations.len(), held.newest), (1, 0, Timestamp(2)));
     }
 
     #[test]
     fn what_fails_changes_nothing_and_what_panics_allows_nothing() {
-        let delegated = Delegated::new(one(), Timestamp(1));
-        let failed: Result<(), ()> = delegated.adopt(|| Err(()), || unreachable!());
+        let gate = DelegationGate::new(one(), Timestamp(1));
+        let failed: Result<(), ()> = gate.adopt(|| Err(()), || unreachable!());
         failed.unwrap_err();
-        let held = delegated.held().clone();
+        let held = gate.held().clone();
         assert_eq!((held.number, held.delegations.len()), (0, 1));
         let panics = || {
-            let _: Result<(), ()> = delegated.adopt(|| Ok(()), || panic!("a defect"));
+            let _: Result<(), ()> = gate.adopt(|| Ok(()), || panic!("a defect"));
         };
         catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
-        assert!(delegated.held().delegations.is_empty());
+        assert!(gate.held().delegations.is_empty());
     }
 }

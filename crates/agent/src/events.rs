@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use model::exchange::Answer;
 use model::log::Cursor;
 use node::Input;
 use tokio::sync::{Notify, mpsc};
@@ -24,6 +25,13 @@ const EVENTS: usize = 16;
 pub enum DaemonEvent {
     /// For the node's step.
     Input(Input),
+    /// A check-in was answered.
+    Answered {
+        /// The answer.
+        answer: Box<Answer>,
+        /// How far facts were acknowledged when the check-in was made.
+        acked_before: u64,
+    },
     /// Facts wait to be delivered.
     FactsWait,
     /// There is reason to check in now.
@@ -32,8 +40,24 @@ pub enum DaemonEvent {
     Flushed {
         /// How far they were acknowledged; `None`: they were not delivered.
         acked: Option<Cursor>,
+        /// How far they were acknowledged before.
+        acked_before: u64,
         /// There is reason to check in now.
         contact: bool,
+    },
+    /// A fact of the daemon is durable.
+    Appended {
+        /// How many check-ins had been made when it was to be appended.
+        check_ins: u64,
+    },
+    /// A fact of the daemon could not be made durable.
+    NotAppended,
+    /// What the control plane acknowledged is recorded, or could not be.
+    Acknowledged {
+        /// Of a delivery over a stream, not of a check-in.
+        delivery: bool,
+        /// More facts wait.
+        more: bool,
     },
 }
 

@@ -1,92 +1,102 @@
-//! [`Exchange`]: check-ins, one at a time, over the open stream or by a call of their own.
+//! [`Exchange`]: check-ins, over the open stream or by a request of their own.
 //!
-//! Acknowledgements of facts may not overtake one another: what one exchange came to is with
-//! the daemon before the next one begins.
+//! ```text
+//! node's check-in  --> stream, when it is open and free ----+--> DaemonEvent::Answered
+//!                  \-> else a request of its own -----------+
+//! delivery of facts -> stream, when it is open and free -------> DaemonEvent::Flushed
+//! ```
+//!
+//! Invariants: nothing here waits for the disk or for another exchange; the facts that go are
+//! durable; each answer comes with how far facts were acknowledged when it was asked for, so that
+//! answers may overtake one another.
 
 use std::sync::Arc;
 
 use model::exchange::{Answer, CheckIn};
-use model::log::{MAX_FACT_BYTES, MAX_FACTS};
 use node::Input;
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 use wire::route;
 
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::render::chain;
 use crate::session::{CallError, Session};
-use crate::state::Durable;
+use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
 pub struct Exchange {
-    session: Arc<Mutex<Session>>,
+    session: Arc<Session>,
     sync: Arc<Synchronization>,
-    durable: Arc<Durable>,
+    storage: Storage,
     daemon: DaemonHandle,
-    turn: Mutex<()>,
+    /// A link answers one check-in at a time; who finds it taken does not wait.
+    stream: Semaphore,
 }
 
 impl Exchange {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
-        session: Arc<Mutex<Session>>,
+        session: Arc<Session>,
         sync: Arc<Synchronization>,
-        durable: Arc<Durable>,
+        storage: Storage,
         daemon: DaemonHandle,
     ) -> Exchange {
-        Exchange { session, sync, durable, daemon, turn: Mutex::new(()) }
+        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1) }
     }
 
-    /// Puts the facts that wait into a check-in.
-    fn load(&self, message: &mut CheckIn) {
+    /// Puts the facts that wait into a check-in; says how far facts are acknowledged.
+    fn load(&self, message: &mut CheckIn) -> u64 {
+        let waiting = self.storage.facts();
         // The log may have begun a new incarnation since the start.
-        message.incarnation = self.durable.incarnation();
-        match self.durable.facts(MAX_FACTS, MAX_FACT_BYTES) {
-            Ok(facts) => message.facts = facts,
-            Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
+        message.incarnation = waiting.incarnation;
+        message.facts = waiting.facts;
+        waiting.acked
+    }
+
+    /// Checks in over the stream; `None`: there is none that is free, or no answer came.
+    async fn over_stream(&self, message: &CheckIn) -> Option<Answer> {
+        let _turn = self.stream.try_acquire().ok()?;
+        if !self.sync.is_open() {
+            return None;
         }
+        self.sync.check_in(message.clone()).await
     }
 
     /// Checks in for the node, and tells the daemon what came of it.
     pub async fn check_in(&self, mut message: CheckIn) {
-        let _turn = self.turn.lock().await;
-        self.load(&mut message);
-        if self.sync.is_open()
-            && let Some(answer) = self.sync.check_in(message.clone()).await
-        {
-            return self.daemon.send(DaemonEvent::Input(Input::Answered(Box::new(answer)))).await;
+        let acked_before = self.load(&mut message);
+        if let Some(answer) = self.over_stream(&message).await {
+            return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let mut session = self.session.lock().await;
-        let answer: Result<Answer, CallError> = session.post(route::CHECKIN, &message).await;
-        self.daemon.send(DaemonEvent::Input(Input::ServerTime(session.server_time()))).await;
-        let input = match answer {
+        let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
+        self.daemon.send(DaemonEvent::Input(Input::ServerTime(self.session.server_time()))).await;
+        let event = match answer {
             Ok(answer) => {
                 self.sync.reached();
-                Input::Answered(Box::new(answer))
+                DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {
                 let why = chain(&error);
                 tracing::info!(why, "no check-in");
-                Input::Unreachable(why)
+                DaemonEvent::Input(Input::Unreachable(why))
             }
         };
-        self.daemon.send(DaemonEvent::Input(input)).await;
+        self.daemon.send(event).await;
     }
 
     /// Delivers the facts that wait over the open stream, and tells the daemon how far they
     /// came. `message` says the rest.
     pub async fn flush(&self, mut message: CheckIn) {
-        let _turn = self.turn.lock().await;
-        self.load(&mut message);
-        let answer = if message.facts.is_empty() { None } else { self.sync.check_in(message.clone()).await };
+        let acked_before = self.load(&mut message);
         let nothing = message.facts.is_empty();
+        let answer = if nothing { None } else { self.over_stream(&message).await };
         let event = match answer {
             Some(answer) => {
-                let more = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
-                DaemonEvent::Flushed { acked: answer.acked, contact: more }
+                let contact = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
+                DaemonEvent::Flushed { acked: answer.acked, acked_before, contact }
             }
             // The node's own check-in carries them.
-            None => DaemonEvent::Flushed { acked: None, contact: !nothing },
+            None => DaemonEvent::Flushed { acked: None, acked_before, contact: !nothing },
         };
         self.daemon.send(event).await;
     }

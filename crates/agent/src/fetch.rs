@@ -1,14 +1,17 @@
 //! Fetching what an offered set needs: resumed by "what I have", verified by digest (DLT-4).
+//!
+//! Requests share the session's connection with all others, and what came is written by the
+//! storage thread: neither a slow content nor a slow disk holds anything else up.
 
 use std::collections::BTreeSet;
 
 use model::Digest;
 use model::object::{MAX_BLOB, blobs_named};
-use tokio::sync::Mutex;
 use wire::route;
 
 use crate::session::{CallError, Session};
 use crate::state::{Durable, StateError};
+use crate::storage::Storage;
 
 /// Why something could not be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -41,51 +44,53 @@ pub enum FetchError {
 /// # Errors
 /// [`FetchError`]; what was fetched before it stays, so the next try goes on from there.
 pub async fn all(
-    durable: &Durable,
-    session: &Mutex<Session>,
+    storage: &Storage,
+    session: &Session,
     contents: BTreeSet<Digest>,
     inline: Vec<String>,
 ) -> Result<(), FetchError> {
     for text in inline {
         let digest = Digest::of(text.as_bytes());
         if contents.contains(&digest) {
-            durable.keep(text.as_bytes(), digest).map_err(|source| FetchError::Keep { digest, source })?;
+            let keep = move |durable: &Durable| durable.keep(text.as_bytes(), digest);
+            storage.run(keep).await.map_err(|source| FetchError::Keep { digest, source })?;
         }
     }
     let mut blobs = BTreeSet::new();
-    for digest in &contents {
-        one(durable, session, *digest).await?;
-        let read = durable.content(digest);
-        let bytes = read.map_err(|source| FetchError::Keep { digest: *digest, source })?;
-        blobs.extend(blobs_named(&bytes));
+    for digest in contents {
+        one(storage, session, digest).await?;
+        let named = move |durable: &Durable| durable.content(&digest).map(|bytes| blobs_named(&bytes));
+        let named = storage.run(named).await;
+        blobs.extend(named.map_err(|source| FetchError::Keep { digest, source })?);
     }
     for digest in blobs {
-        one(durable, session, digest).await?;
+        one(storage, session, digest).await?;
     }
     Ok(())
 }
 
-async fn one(durable: &Durable, session: &Mutex<Session>, digest: Digest) -> Result<(), FetchError> {
-    let contents = durable.contents();
-    if contents.has(&digest) {
-        return Ok(());
-    }
-    let keep = |source| {
-        let source = StateError::Spool { what: "keep a content", source };
-        FetchError::Keep { digest, source }
-    };
-    let mut partial = contents.partial(&digest).map_err(keep)?;
+async fn one(storage: &Storage, session: &Session, digest: Digest) -> Result<(), FetchError> {
+    let keep = |source| FetchError::Keep { digest, source };
+    let begun = storage.run(move |durable| durable.partial_content(&digest)).await.map_err(keep)?;
+    let Some(mut partial) = begun else { return Ok(()) };
     let path = route::BLOB.replace("{digest}", &digest.to_string());
     loop {
         let from = partial.offset();
-        let got = session.lock().await.get_range(&path, from).await;
+        let got = session.get_range(&path, from).await;
         let (bytes, total) = got.map_err(|source| FetchError::Get { digest, source })?;
         if bytes.is_empty() && from < total {
             return Err(FetchError::CutOff(digest));
         }
-        partial.write(&bytes, MAX_BLOB).map_err(keep)?;
-        if partial.offset() >= total {
-            return contents.finish(&digest).map_err(keep);
+        let write = move |durable: &Durable| {
+            let written = partial.write(&bytes, MAX_BLOB);
+            let whole = written.is_ok() && partial.offset() >= total;
+            let kept = written.and_then(|()| if whole { durable.contents().finish(&digest) } else { Ok(()) });
+            let kept = kept.map_err(|source| StateError::Spool { what: "keep a content", source });
+            kept.map(|()| (!whole).then_some(partial))
+        };
+        match storage.run(write).await.map_err(keep)? {
+            Some(unfinished) => partial = unfinished,
+            None => return Ok(()),
         }
     }
 }

@@ -1,14 +1,15 @@
 //! The machine's key (IDN-1) and what the agent knows of itself once it joined.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::{Hostname, NodeId};
 use net::ServerUrl;
 use serde::{Deserialize, Serialize};
+use spool::atomic::{Existing, WholeFile};
+use spool::{Disk, SpoolError};
 use trust::token::KeySource;
 use trust::{SigningKey, TrustDocument};
 use zeroize::Zeroizing;
@@ -57,14 +58,8 @@ pub enum KeyError {
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot write the key {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot write the key")]
+    Write(#[from] SpoolError),
     /// It is not an ed25519 private key without a passphrase.
     #[error("{} is not an ed25519 private key without a passphrase", path.display())]
     Form {
@@ -103,11 +98,9 @@ fn own_key(path: &Path) -> Result<SigningKey, KeyError> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(seed.as_mut_slice()).map_err(KeyError::Random)?;
     let key = SigningKey::from_seed(&seed);
-    let failed = |source| KeyError::Write { path: path.to_owned(), source };
-    let mut options = fs::OpenOptions::new();
-    // A key is never written over: `create_new` fails if another process was faster.
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    file.write_all(key.to_file().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    // A key is never written over: this fails if another process was faster.
+    let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(path, 0o600) };
+    file.write(&Disk::new(), key.to_file().as_bytes())?;
     Ok(key)
 }
 

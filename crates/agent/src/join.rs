@@ -101,6 +101,9 @@ pub enum JoinError {
 pub async fn join(request: Asked, state: &Path) -> Result<Membership, JoinError> {
     let claims = token::peek(&request.token)?;
     let dir = StateDir::create(state)?;
+    if let Some(aside) = dir.set_aside_earlier()? {
+        tracing::warn!(aside = %aside.display(), "state of an earlier version was set aside");
+    }
     let known = dir.membership()?;
     if let Some(known) = known.filter(|known| known.trust.digest().ok() != Some(claims.trust)) {
         let (fleet, hostname) = (known.trust.fleet.to_string(), known.hostname.to_string());

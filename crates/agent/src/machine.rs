@@ -95,6 +95,9 @@ impl Machine {
     pub fn open_at(place: &Place, dir: &StateDir) -> Result<Machine, OpenError> {
         let state = place.state_dir();
         let failed = |source| OpenError::State { path: state.clone(), source };
+        if let Some(aside) = dir.set_aside_earlier().map_err(failed)? {
+            return Err(failed(StateError::Earlier { path: state.clone(), aside }));
+        }
         let membership =
             dir.membership().map_err(failed)?.ok_or_else(|| failed(StateError::NotJoined(state.clone())))?;
         let durable = Arc::new(dir.open().map_err(failed)?);

@@ -1,6 +1,7 @@
 //! Opening a link's transport as this node: gRPC, WebSocket, server-sent events (SYN-1, IDN-4).
 //!
-//! A refusal for the clock or for the number is answered once, with a better one.
+//! gRPC and WebSockets need no more than the node's certificate. The request for server-sent
+//! events is signed; a refusal for its time or number is answered once, with a better one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,12 @@ use std::time::Duration;
 use http::HeaderValue;
 use model::Hostname;
 use net::client::{ClientError, Http1};
-use streams::open;
+use streams::open::{self, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::LinkTransport;
-use sync::FeedCursor;
-use tokio::sync::Mutex;
 use wire::Problem;
 use wire::cloudevents::Origin;
+use wire::signature::Target;
 use wire::sse::cursor_text;
 
 use crate::session::{CallError, LINK, Session};
@@ -76,13 +76,13 @@ impl From<open::OpenError> for OpenError {
 /// Opens the transports of one node.
 #[derive(Clone)]
 pub struct Opener {
-    session: Arc<Mutex<Session>>,
+    session: Arc<Session>,
     hostname: Hostname,
 }
 
 impl Opener {
     /// Opens over the connection of this session, or beside it.
-    pub fn new(session: Arc<Mutex<Session>>, hostname: Hostname) -> Opener {
+    pub fn new(session: Arc<Session>, hostname: Hostname) -> Opener {
         Opener { session, hostname }
     }
 
@@ -93,12 +93,12 @@ impl Opener {
 
     /// A session with a connection of its own.
     pub async fn beside(&self) -> Session {
-        self.session.lock().await.beside()
+        self.session.beside()
     }
 
     /// The control planes in turn: the next try goes to the next one.
     pub async fn next_url(&self) {
-        self.session.lock().await.next_url();
+        self.session.next_url();
     }
 
     /// A bidirectional gRPC stream, over the connection that calls go over too.
@@ -106,16 +106,8 @@ impl Opener {
     /// # Errors
     /// [`OpenError`] says whether another transport may do better.
     pub async fn grpc(&self, link: &str) -> Result<LinkTransport, OpenError> {
-        let (mut client, signer) = {
-            let mut session = self.session.lock().await;
-            (session.client().await?.clone(), session.signer().clone())
-        };
-        match signer.opener(&self.hostname, link).grpc(&mut client).await {
-            Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                Ok(signer.opener(&self.hostname, link).grpc(&mut client).await?)
-            }
-            opened => Ok(opened?),
-        }
+        let mut client = self.session.client().await?;
+        Ok(self.dialer(link).grpc(&mut client).await?)
     }
 
     /// A WebSocket over a connection of its own, which speaks HTTP/1.1.
@@ -123,21 +115,15 @@ impl Opener {
     /// # Errors
     /// As [`Opener::grpc`].
     pub async fn websocket(&self, link: &str) -> Result<LinkTransport, OpenError> {
-        let signer = self.session.lock().await.signer().clone();
-        match signer.opener(&self.hostname, link).websocket(self.http1().await?).await {
-            Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                Ok(signer.opener(&self.hostname, link).websocket(self.http1().await?).await?)
-            }
-            opened => Ok(opened?),
-        }
+        Ok(self.dialer(link).websocket(self.http1().await?).await?)
+    }
+
+    fn dialer<'a>(&'a self, link: &'a str) -> StreamDialer<'a> {
+        StreamDialer { hostname: &self.hostname, version: env!("CARGO_PKG_VERSION"), link }
     }
 
     async fn http1(&self) -> Result<Http1, OpenError> {
-        let (url, tls) = {
-            let session = self.session.lock().await;
-            (session.url().clone(), session.tls().clone())
-        };
-        Http1::dial(&url, &tls).await.map_err(|error| match error {
+        Http1::dial(self.session.url(), self.session.tls()).await.map_err(|error| match error {
             ClientError::Dial { .. } | ClientError::Name(_) => OpenError::Reach(Box::new(error.into())),
             other => OpenError::TransportKind(crate::render::chain(&other)),
         })
@@ -153,16 +139,19 @@ impl Opener {
         &self,
         link: &str,
         instance: &str,
-        have: Option<&FeedCursor>,
+        have: Option<&sync::FeedCursor>,
     ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
-        let mut session = self.beside().await;
+        let session = self.beside().await;
         let signer = session.signer().clone();
-        let mut client = session.client().await?.clone();
+        let mut client = session.client().await?;
         let last = have.map(cursor_text);
         let last = last.as_deref();
-        let opened = match signer.opener(&self.hostname, link).sse(&mut client, instance, last).await {
+        let dialer = self.dialer(link);
+        let _under_way = signer.begin();
+        let sign = |target: Target<'_>| signer.sign(target);
+        let opened = match dialer.sse(&mut client, instance, last, sign).await {
             Err(open::OpenError::Refused(problem)) if signer.learn(&problem) => {
-                signer.opener(&self.hostname, link).sse(&mut client, instance, last).await
+                dialer.sse(&mut client, instance, last, sign).await
             }
             opened => opened,
         };

@@ -23,6 +23,7 @@ use providers::{CheckOutcome, Kinds};
 
 use crate::clock::now;
 use crate::state::{Durable, StateError};
+use crate::storage::Storage;
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum RunnerError {
 /// Runs over one host.
 pub struct Runner {
     kinds: Arc<Kinds>,
-    durable: Arc<Durable>,
+    storage: Storage,
     hostname: String,
     bound: Mutex<Option<Bound>>,
 }
@@ -54,8 +55,8 @@ struct Bound {
 
 impl Runner {
     /// A runner over a host and its state.
-    pub fn new(kinds: Arc<Kinds>, durable: Arc<Durable>, hostname: String) -> Runner {
-        Runner { kinds, durable, hostname, bound: Mutex::new(None) }
+    pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
+        Runner { kinds, storage, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges, or only says what would change.
@@ -63,10 +64,11 @@ impl Runner {
     /// # Errors
     /// When there is nothing to bind, or the state cannot be read.
     pub fn run(&self, order: &RunOrder, traits: &Value, mode: Mode) -> Result<RunReport, RunnerError> {
-        let adoption = self.durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
+        let durable = self.storage.durable();
+        let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        self.durable.begin_run();
-        let (ledger, pending) = (self.durable.ledger(), self.durable.pending()?);
+        durable.begin_run();
+        let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = Options {
             max_parallel: converge::run::DEFAULT_PARALLEL,
             seq: order.seq,
@@ -90,9 +92,9 @@ impl Runner {
         if let Some(known) = bound.as_ref().filter(|known| known.inputs == inputs) {
             return Ok(known.desired.clone());
         }
-        let held = HeldSet::read(adoption, &self.durable)?;
+        let held = HeldSet::read(adoption, self.storage.durable())?;
         if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root)
-            && let Err(error) = self.durable.collect_garbage(adoption)
+            && let Err(error) = self.storage.durable().collect_garbage(adoption)
         {
             // Only space: it is tried again when the next set is bound.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
@@ -127,7 +129,7 @@ impl Runner {
     }
 
     fn spawn(&self, job: Job, results: Sender<(JobId, Outcome)>) {
-        let worker = Worker { kinds: self.kinds.clone(), durable: self.durable.clone() };
+        let worker = Worker { kinds: self.kinds.clone(), storage: self.storage.clone() };
         let (id, fallback) = (job.id, job.what.clone());
         let failed = results.clone();
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
@@ -143,7 +145,7 @@ impl Runner {
     }
 
     fn perform(&self, job: Job) -> Outcome {
-        Worker { kinds: self.kinds.clone(), durable: self.durable.clone() }.perform(job)
+        Worker { kinds: self.kinds.clone(), storage: self.storage.clone() }.perform(job)
     }
 }
 
@@ -169,7 +171,7 @@ fn may_start_command(work: &Work) -> bool {
 
 struct Worker {
     kinds: Arc<Kinds>,
-    durable: Arc<Durable>,
+    storage: Storage,
 }
 
 impl Worker {
@@ -229,7 +231,7 @@ impl Worker {
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {
-        self.durable.persist(record).map_err(|error| crate::render::chain(&error))
+        self.storage.persist_blocking(record.clone()).map_err(|error| crate::render::chain(&error))
     }
 }
 

@@ -1,4 +1,14 @@
-//! [`Session`]: signed calls to the control plane over one kept connection.
+//! [`Session`]: signed calls to the control plane, multiplexed over one kept connection.
+//!
+//! ```text
+//! call --> connection() --> sign --> request on the shared HTTP/2 connection --> answer
+//!            | none: dial, one at a time                    | failed: the next call dials the
+//!            v                                              v next URL
+//! ```
+//!
+//! Invariants: no lock is held across a request, so a slow answer delays no other call; the numbers
+//! of signatures rise over all sessions of a node, and those of requests under way together are
+//! close enough for the control plane's window, in whatever order they arrive.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,13 +17,12 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::time::SLACK;
-use model::{Hostname, NodeId, Timestamp};
+use model::{NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use streams::open::Opener;
 use trust::SigningKey;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
@@ -60,7 +69,12 @@ struct Clock {
     /// What the control plane's clock is ahead of ours, in milliseconds, when it refused
     /// for skew.
     offset: i64,
-    nonce: u64,
+    /// The number of the last signature.
+    number: u64,
+    /// Calls under way.
+    under_way: u32,
+    /// The next number goes by the clock, whatever is under way.
+    by_time: bool,
 }
 
 impl Signer {
@@ -78,25 +92,27 @@ impl Signer {
         Timestamp(now().0.saturating_add(self.clock().offset))
     }
 
-    /// The time and the number of the next signature.
-    fn next(&self) -> (Timestamp, u64) {
+    /// The time and the number of the next signature. `own`: calls under way that wait for it.
+    fn next(&self, own: u32) -> (Timestamp, u64) {
         let now = self.server_time();
         let mut clock = self.clock();
-        clock.nonce = next_number(clock.nonce, now);
-        (now, clock.nonce)
+        // Requests under way may overtake one another. The receiver takes numbers that lie less
+        // than its window's width below the highest, so theirs lie beside each other.
+        let close = clock.under_way > own && !std::mem::take(&mut clock.by_time);
+        clock.number = next_number(clock.number, now, close);
+        (now, clock.number)
     }
 
-    /// Signs a request.
+    /// Counts a call as under way until the value is dropped.
+    pub fn begin(&self) -> UnderWay<'_> {
+        self.clock().under_way += 1;
+        UnderWay(self)
+    }
+
+    /// Signs a request of a call that is counted as under way.
     pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
-        let (now, number) = self.next();
+        let (now, number) = self.next(1);
         signature::sign(target, &self.node, &self.key, now, number)
-    }
-
-    /// Opens a link of this name, once.
-    pub fn opener<'a>(&'a self, hostname: &'a Hostname, link: &'a str) -> Opener<'a> {
-        let (now, number) = self.next();
-        let version = env!("CARGO_PKG_VERSION");
-        Opener { node: &self.node, hostname, key: &self.key, version, now, number, link }
     }
 
     /// Takes out of a refusal what makes the next try a better one, if it says anything.
@@ -110,7 +126,9 @@ impl Signer {
             return false;
         };
         let offset = time.0.saturating_sub(now().0);
-        self.clock().offset = offset;
+        let mut clock = self.clock();
+        (clock.offset, clock.by_time) = (offset, true);
+        drop(clock);
         tracing::warn!(
             offset_secs = offset / 1000,
             "this host's clock differs from the control plane's; requests are signed with the offset"
@@ -126,18 +144,48 @@ impl Signer {
             return false;
         };
         let mut clock = self.clock();
-        clock.nonce = clock.nonce.max(next.saturating_sub(1));
+        clock.number = clock.number.max(next.saturating_sub(1));
         true
     }
 }
 
-/// Signed calls of one node.
+/// A call under way; dropping it ends it.
+pub struct UnderWay<'a>(&'a Signer);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.clock().under_way -= 1;
+    }
+}
+
+/// Signed calls of one node. Calls run beside each other over one connection.
 pub struct Session {
     urls: Vec<ServerUrl>,
-    at: usize,
     tls: Arc<ClientConfig>,
-    client: Option<Client>,
     signer: Arc<Signer>,
+    /// Locked for moments only.
+    kept: Mutex<Kept>,
+    /// Held while a connection is dialled, so that calls share it. No request waits for it that
+    /// has a connection.
+    dialing: tokio::sync::Mutex<()>,
+}
+
+/// The connection that calls share.
+#[derive(Default)]
+struct Kept {
+    /// The URL that is dialled next, or was dialled.
+    at: usize,
+    client: Option<Client>,
+    /// Counts connections, to tell them apart.
+    number: u64,
+}
+
+/// The connection that one call goes over.
+struct Connection {
+    client: Client,
+    number: u64,
+    /// It was there before the call.
+    reused: bool,
 }
 
 /// One request, before it is signed.
@@ -167,13 +215,21 @@ impl Session {
     /// A session of a node with one or more control planes, tried in order.
     pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, node: NodeId, key: Arc<SigningKey>) -> Session {
         let signer = Arc::new(Signer::new(node, key));
-        Session { urls, at: 0, tls, client: None, signer }
+        Session::sharing(urls, 0, tls, signer)
+    }
+
+    fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> Session {
+        let kept = Mutex::new(Kept { at, ..Kept::default() });
+        Session { urls, tls, signer, kept, dialing: tokio::sync::Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another session of the same node, with a connection of its own.
     pub fn beside(&self) -> Session {
-        let (urls, tls, signer) = (self.urls.clone(), self.tls.clone(), self.signer.clone());
-        Session { urls, at: self.at, tls, client: None, signer }
+        Session::sharing(self.urls.clone(), self.kept().at, self.tls.clone(), self.signer.clone())
     }
 
     /// What signs for the node.
@@ -183,7 +239,7 @@ impl Session {
 
     /// Where the next request goes.
     pub fn url(&self) -> &ServerUrl {
-        &self.urls[self.at]
+        &self.urls[self.kept().at]
     }
 
     /// The credentials of the TLS sessions.
@@ -202,7 +258,7 @@ impl Session {
     /// [`CallError`] says what failed; after a failure to reach it, the next call tries
     /// the next URL.
     pub async fn post<T: Serialize, A: DeserializeOwned>(
-        &mut self,
+        &self,
         path: &str,
         message: &T,
     ) -> Result<A, CallError> {
@@ -218,7 +274,7 @@ impl Session {
     /// # Errors
     /// [`CallError`] says what failed.
     pub async fn post_frames(
-        &mut self,
+        &self,
         frames: Vec<u8>,
         link: Option<&HeaderValue>,
         wait: Duration,
@@ -238,7 +294,7 @@ impl Session {
     ///
     /// # Errors
     /// [`CallError`] says what failed.
-    pub async fn get_range(&mut self, path: &str, from: u64) -> Result<(Bytes, u64), CallError> {
+    pub async fn get_range(&self, path: &str, from: u64) -> Result<(Bytes, u64), CallError> {
         let mut call = Call::new(Method::GET, path, Bytes::new(), None);
         call.from = Some(from);
         let response = self.call(call).await?;
@@ -249,37 +305,40 @@ impl Session {
         Ok((response.into_body(), total))
     }
 
-    async fn call(&mut self, call: Call<'_>) -> Result<Response<Bytes>, CallError> {
-        let mut fresh = 0;
+    async fn call(&self, call: Call<'_>) -> Result<Response<Bytes>, CallError> {
+        let _under_way = self.signer.begin();
+        let (mut redialled, mut refused) = (false, 0);
         loop {
-            let request = self.signed(&call)?;
-            let kept = self.client.as_ref().is_some_and(|client| !client.is_closed());
-            let response = match self.client().await?.call(request, call.limit, call.within).await {
+            let Connection { mut client, number, reused } = self.connection().await?;
+            let request = self.signed(&call, client.url())?;
+            let response = match client.call(request, call.limit, call.within).await {
                 Ok(response) => response,
+                // A kept connection may have been closed just now; that is no outage.
+                Err(ClientError::Exchange { .. }) if reused && !redialled => {
+                    redialled = true;
+                    self.forget(number);
+                    continue;
+                }
                 Err(error) => {
-                    self.client = None;
-                    // A kept connection may have been closed just now; that is no outage.
-                    if kept && fresh == 0 && matches!(error, ClientError::Exchange { .. }) {
-                        fresh += 1;
-                        continue;
+                    if self.forget(number) {
+                        self.next_url();
                     }
-                    self.next_url();
                     return Err(error.into());
                 }
             };
-            match refusal(&response) {
-                None => return Ok(response),
-                Some(problem) if fresh < 2 && self.signer.learn(&problem) => fresh += 2,
-                Some(problem) => return Err(CallError::Refused(Box::new(problem))),
+            let Some(problem) = refusal(&response) else { return Ok(response) };
+            refused += 1;
+            if refused > most_refusals(&problem) || !self.signer.learn(&problem) {
+                return Err(CallError::Refused(Box::new(problem)));
             }
         }
     }
 
-    fn signed(&self, call: &Call<'_>) -> Result<Request<Full<Bytes>>, CallError> {
+    fn signed(&self, call: &Call<'_>, url: &ServerUrl) -> Result<Request<Full<Bytes>>, CallError> {
         let (bare, query) = call.path.split_once('?').unwrap_or((call.path, ""));
         let target = Target { method: call.method.as_str(), path: bare, query, body: &call.bytes };
         let signed = self.signer.sign(target);
-        let (authority, path) = (self.urls[self.at].authority(), call.path);
+        let (authority, path) = (url.authority(), call.path);
         let mut request = Request::builder()
             .method(&call.method)
             .uri(format!("https://{authority}{path}"))
@@ -312,27 +371,64 @@ impl Session {
     ///
     /// # Errors
     /// When there is none to be had; the next call tries the next URL.
-    pub async fn client(&mut self) -> Result<&mut Client, CallError> {
-        if self.client.as_ref().is_some_and(Client::is_closed) {
-            self.client = None;
+    pub async fn client(&self) -> Result<Client, CallError> {
+        self.connection().await.map(|connection| connection.client)
+    }
+
+    async fn connection(&self) -> Result<Connection, CallError> {
+        if let Some(open) = self.open_connection() {
+            return Ok(open);
         }
-        if self.client.is_none() {
-            match Client::dial(&self.urls[self.at], self.tls.clone()).await {
-                Ok(client) => self.client = Some(client),
-                Err(error) => {
-                    self.next_url();
-                    return Err(error.into());
-                }
+        let _dialing = self.dialing.lock().await;
+        // Another call may have dialled meanwhile.
+        if let Some(open) = self.open_connection() {
+            return Ok(open);
+        }
+        let url = self.url();
+        match Client::dial(url, self.tls.clone()).await {
+            Ok(client) => {
+                let mut kept = self.kept();
+                kept.number += 1;
+                kept.client = Some(client.clone());
+                Ok(Connection { client, number: kept.number, reused: false })
+            }
+            Err(error) => {
+                self.next_url();
+                Err(error.into())
             }
         }
-        self.client.as_mut().ok_or_else(|| BodyError::Json("the connection went away".to_owned()).into())
+    }
+
+    fn open_connection(&self) -> Option<Connection> {
+        let kept = self.kept();
+        let client = kept.client.as_ref().filter(|client| !client.is_closed())?.clone();
+        Some(Connection { client, number: kept.number, reused: true })
+    }
+
+    /// Gives a connection up that failed; other calls on it go on. Says whether it was the kept one.
+    fn forget(&self, number: u64) -> bool {
+        let mut kept = self.kept();
+        let is_kept = kept.number == number && kept.client.is_some();
+        if is_kept {
+            kept.client = None;
+        }
+        is_kept
     }
 
     /// Goes on to the next URL.
-    pub fn next_url(&mut self) {
-        self.client = None;
-        self.at = (self.at + 1) % self.urls.len();
+    pub fn next_url(&self) {
+        let mut kept = self.kept();
+        kept.client = None;
+        kept.at = (kept.at + 1) % self.urls.len();
     }
+}
+
+/// How often a call that was refused is signed anew, when the refusal says how. Of requests under
+/// way together each may make the number of another one too low.
+fn most_refusals(problem: &Problem) -> u32 {
+    /// The calls of one node that run beside each other: check-in, facts, contents, frames.
+    const BESIDE: u32 = 4;
+    if problem.code == Code::Replayed.as_str() { BESIDE } else { 1 }
 }
 
 /// The number after `last` for a request signed at `now`: it rises, also over a restart.
@@ -340,10 +436,16 @@ impl Session {
 /// One far ahead of `now` was never accepted, because its time was not: it came from a clock
 /// that was wrong. To go on from it would make every request a replay once the clock is right
 /// and the agent starts anew.
-fn next_number(last: u64, now: Timestamp) -> u64 {
+///
+/// `close`: right after `last`, if that may have been accepted.
+fn next_number(last: u64, now: Timestamp, close: bool) -> u64 {
     let micros = |time: Timestamp| u64::try_from(time.0).unwrap_or(0).saturating_mul(1000);
     let accepted = last < micros(now.plus(SLACK * 2));
-    if accepted { micros(now).max(last.saturating_add(1)) } else { micros(now) }
+    match accepted {
+        true if close && last > 0 => last.saturating_add(1),
+        true => micros(now).max(last.saturating_add(1)),
+        false => micros(now),
+    }
 }
 
 /// A body as it is sent, and its coding.
@@ -371,4 +473,24 @@ pub(crate) fn unpack(response: Response<Bytes>, limit: usize) -> Result<Vec<u8>,
     let coding = response.headers().get(header::CONTENT_ENCODING).cloned();
     let coding = coding.as_ref().and_then(|value| value.to_str().ok());
     body::unpack(response.into_body().to_vec(), coding, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that overtake one another are no replays: the receiver's window is 64 wide.
+    #[test]
+    fn numbers_of_requests_under_way_lie_beside_each_other() {
+        let key = Arc::new(SigningKey::from_seed(&[7; 32]));
+        let signer = Signer::new(NodeId::of_key(key.public().as_bytes()), key);
+        let first = signer.begin();
+        let (_, alone) = signer.next(1);
+        let second = signer.begin();
+        let numbers: Vec<u64> = (0..4).map(|_| signer.next(1).1).collect();
+        assert_eq!(numbers, (alone + 1..).take(4).collect::<Vec<_>>());
+        drop((first, second));
+        let micros = u64::try_from(now().0).unwrap() * 1000;
+        assert!(signer.next(0).1 >= micros, "alone a request goes by the clock");
+    }
 }

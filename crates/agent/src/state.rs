@@ -24,16 +24,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
 use converge::kinds::Prior;
-use converge::{Entry, Ledger, Pending, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
+use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
 
-use crate::identity::Membership;
+use crate::identity::{self, Membership};
 
 const MODE: u32 = 0o600;
 
@@ -66,6 +67,19 @@ pub enum StateError {
         #[source]
         source: SpoolError,
     },
+    /// The state is of an earlier version.
+    #[error(
+        "the state in {} was written by an earlier version, which this one cannot read; it is now in {}: \
+         join the fleet again (muster-agent join)",
+        path.display(),
+        aside.display()
+    )]
+    Earlier {
+        /// The state directory.
+        path: PathBuf,
+        /// Where it is now.
+        aside: PathBuf,
+    },
     /// The host did not join a fleet.
     #[error("this host has not joined a fleet: there is no membership in {}", .0.display())]
     NotJoined(PathBuf),
@@ -83,6 +97,23 @@ pub enum StateError {
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),
+    /// The storage thread cannot be started.
+    #[error("the storage thread cannot be started")]
+    Thread(#[source] io::Error),
+    /// The storage thread ended in the middle of it.
+    #[error("the storage thread has ended; restart the agent")]
+    StorageEnded,
+}
+
+/// Where the log of facts stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogCursors {
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Everything up to this number was acknowledged.
+    pub acked: u64,
+    /// The number of the newest fact.
+    pub last: u64,
 }
 
 fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
@@ -123,6 +154,27 @@ impl StateDir {
     /// When it cannot be read.
     pub fn membership(&self) -> Result<Option<Membership>, StateError> {
         Ok(self.membership_slot().load().map_err(spool("read the membership"))?.value)
+    }
+
+    /// Sets state aside that was written before formats had numbers, the machine's own key
+    /// excepted; says where it is then. The host has to join anew.
+    ///
+    /// # Errors
+    /// When it cannot be read or moved.
+    pub fn set_aside_earlier(&self) -> Result<Option<PathBuf>, StateError> {
+        let is_earlier = match self.membership_slot().load() {
+            Err(SpoolError::Unnumbered { .. }) => true,
+            // The ledger was a file.
+            Ok(_) => self.path.join("ledger").is_file(),
+            Err(error) => return Err(spool("read the membership")(error)),
+        };
+        if !is_earlier {
+            return Ok(None);
+        }
+        let _lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
+        let keep = [identity::KEY_FILE, spool::lock::NAME];
+        let aside = spool::atomic::set_aside_earlier(&self.disk, &self.path, &keep);
+        aside.map(Some).map_err(spool("set the earlier version's state aside"))
     }
 
     /// Records the membership.
@@ -184,7 +236,7 @@ pub struct Durable {
     pending: Slot<Pending>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
-    ledger: Mutex<Journal<ResourceId, Entry>>,
+    ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
     repairs: Mutex<Vec<String>>,
@@ -301,33 +353,39 @@ impl Durable {
         Ledger { entries: locked(&self.ledger).entries().clone() }
     }
 
-    /// Makes a run's record durable. Records of jobs beside each other may come out of
-    /// order; an older `pending` is not written over a newer one.
+    /// Makes records of a run durable, with one sync of each file. Records of jobs beside each
+    /// other may come out of order; an older `pending` is not written over a newer one.
     ///
     /// # Errors
-    /// When it cannot be written; the host must not be touched then.
-    pub fn persist(&self, record: &Record) -> Result<(), StateError> {
-        let put = record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone())));
-        let batch: Vec<_> = put.chain(record.remove.iter().map(|id| (id.clone(), None))).collect();
+    /// When they cannot be written; the host must not be touched then.
+    pub fn persist(&self, records: &[Record]) -> Result<(), StateError> {
+        let mut batch = Vec::new();
+        for record in records {
+            batch.extend(record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone()))));
+            batch.extend(record.remove.iter().map(|id| (id.clone(), None)));
+        }
         if !batch.is_empty() {
             locked(&self.ledger).apply(batch).map_err(spool("record in the ledger"))?;
         }
-        let Some(pending) = &record.pending else { return Ok(()) };
+        let owed = records.iter().filter_map(|record| Some((record.generation, record.pending.as_ref()?)));
+        let Some((generation, pending)) = owed.max_by_key(|(generation, _)| *generation) else {
+            return Ok(());
+        };
         let mut written = locked(&self.written);
-        if record.generation < *written {
+        if generation < *written {
             return Ok(());
         }
         self.pending.store(pending).map_err(spool("record what is owed"))?;
-        *written = record.generation;
+        *written = generation;
         Ok(())
     }
 
-    /// Appends a fact; durable when it returns.
+    /// Appends facts, all or none, with one sync; durable when it returns.
     ///
     /// # Errors
     /// When the log is full or cannot be written.
-    pub fn append(&self, body: FactBody, at: Timestamp) -> Result<(), StateError> {
-        locked(&self.log).append(body, at).map(drop).map_err(spool("append to the log"))
+    pub fn append_all(&self, bodies: Vec<FactBody>, at: Timestamp) -> Result<(), StateError> {
+        locked(&self.log).append_many(bodies, at).map(drop).map_err(spool("append to the log"))
     }
 
     /// Facts that wait, from the first.
@@ -344,27 +402,35 @@ impl Durable {
         log.last().saturating_sub(log.acked())
     }
 
+    /// Where the log of facts stands.
+    pub fn log_cursors(&self) -> LogCursors {
+        let log = locked(&self.log);
+        LogCursors { incarnation: log.incarnation().clone(), acked: log.acked(), last: log.last() }
+    }
+
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
     ///
-    /// A cursor behind what was acknowledged before is of a control plane restored from an
-    /// old backup: it would wait for ever for facts that are gone here. What is left begins
-    /// anew, in another incarnation of the log.
+    /// `acked_before`: how far facts were acknowledged when those were sent that the cursor
+    /// answers. A cursor behind that is of a control plane restored from an old backup: it would
+    /// wait for ever for facts that are gone here. What is left begins anew, in another
+    /// incarnation of the log. A cursor that is behind only what was acknowledged meanwhile
+    /// was overtaken by a later one, and says nothing.
     ///
     /// # Errors
     /// When that cannot be recorded; they are sent again then.
-    pub fn ack(&self, cursor: &Cursor) -> Result<bool, StateError> {
+    pub fn ack(&self, cursor: &Cursor, acked_before: u64) -> Result<bool, StateError> {
         let mut log = locked(&self.log);
         if *log.incarnation() != cursor.incarnation {
             return Ok(log.last() > log.acked());
         }
-        if cursor.seq < log.acked() || cursor.seq > log.last() {
+        if cursor.seq < acked_before || cursor.seq > log.last() {
             log.begin_anew(&fresh_incarnation()?).map_err(spool("begin the log anew"))?;
             locked(&self.repairs)
                 .push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());
             return Ok(log.last() > 0);
         }
         log.ack(cursor.seq).map_err(spool("trim the log"))?;
-        Ok(log.last() > cursor.seq)
+        Ok(log.last() > log.acked())
     }
 
     /// The bytes of a content, verified.
@@ -379,6 +445,17 @@ impl Durable {
     /// The contents.
     pub fn contents(&self) -> &BlobStore {
         &self.contents
+    }
+
+    /// Begins to fetch a content, or goes on with it; `None` when it is here.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn partial_content(&self, digest: &Digest) -> Result<Option<Partial>, StateError> {
+        if self.contents.has(digest) {
+            return Ok(None);
+        }
+        self.contents.partial(digest).map(Some).map_err(spool("keep a content"))
     }
 
     /// Keeps bytes under the digest that they must have.

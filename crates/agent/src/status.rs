@@ -104,7 +104,7 @@ impl fmt::Display for StatusView {
         }
         match &self.sync {
             None => Ok(()),
-            Some(sync) => sync.fmt(f),
+            Some(sync) => sync.show(self.hostname.as_str(), f),
         }
     }
 }

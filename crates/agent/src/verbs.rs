@@ -18,6 +18,7 @@ use crate::machine::{Machine, OpenError, Place};
 use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
+use crate::storage::Storage;
 use crate::{daemon, identity};
 
 /// Looks after one host: enrolls it, keeps it as its fleet declares, reports.
@@ -236,12 +237,13 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
     let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
     let hostname = machine.membership.hostname.to_string();
-    let runner = Runner::new(machine.kinds.clone(), durable.clone(), hostname);
+    let storage = Storage::start(durable.clone())?;
+    let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
     let report = runner.run(&order, &traits, mode)?;
     if mode == Mode::Apply {
         let written = LastRun::after(last.as_ref(), inputs, &report, &durable.incarnation(), now());
         if written.fact {
-            durable.append(FactBody::Run(report.clone()), now())?;
+            storage.append_blocking(FactBody::Run(report.clone()))?;
         }
         if written.save {
             durable.save_last_run(&written.last)?;

@@ -23,11 +23,14 @@ use spool::Journal;
 use tokio::sync::watch;
 
 use crate::clock::{BUILT, now};
-use crate::delegated::{Delegated, Held};
+use crate::delegated::{DelegationGate, Delegations};
 use crate::events::DaemonHandle;
+use crate::release::ReleaseTerms;
 use crate::render::chain;
 use crate::session::Signer;
 use crate::state::{Durable, StateError};
+use crate::storage::Storage;
+use crate::sync::reconciler::ActionSink;
 use crate::sync::sets::{Sets, SetsError};
 use crate::sync::view::{View, Watched};
 
@@ -52,9 +55,9 @@ pub enum StartWorkError {
     Thread(#[from] std::io::Error),
 }
 
-/// What the thread is told.
+/// What the thread hears.
 #[derive(Debug)]
-enum Told {
+enum WorkEvent {
     Put {
         id: String,
         content: Bytes,
@@ -62,8 +65,8 @@ enum Told {
     Removed {
         id: String,
     },
-    /// Look what is held.
-    Held,
+    /// Another release is held.
+    Release,
     Output {
         id: String,
         stream: Stream,
@@ -75,29 +78,29 @@ enum Told {
     },
     Stop,
     /// Nobody has a handle any more.
-    Gone,
+    Closed,
 }
 
 /// The way to the thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
 pub struct WorkHandle {
-    told: Arc<Teller>,
+    events: Arc<EventSender>,
     drained: watch::Receiver<bool>,
 }
 
-struct Teller(SyncSender<Told>);
+struct EventSender(SyncSender<WorkEvent>);
 
-impl Drop for Teller {
+impl Drop for EventSender {
     fn drop(&mut self) {
-        // The thread takes what is told without waiting for anything but the disk.
-        let _ = self.0.send(Told::Gone);
+        // The thread takes events without waiting for anything but the disk.
+        let _ = self.0.send(WorkEvent::Closed);
     }
 }
 
 /// What the thread needs.
-pub struct Parts {
+pub struct WorkSetup {
     /// Marks and facts.
-    pub durable: Arc<Durable>,
+    pub storage: Storage,
     /// The Action objects.
     pub sets: Arc<Sets>,
     /// Where commands run.
@@ -109,7 +112,7 @@ pub struct Parts {
     /// Hears of new facts.
     pub daemon: DaemonHandle,
     /// What the held release delegates.
-    pub delegated: Arc<Delegated>,
+    pub delegations: Arc<DelegationGate>,
 }
 
 /// What is to be done, as a release allows it.
@@ -132,55 +135,59 @@ struct Worker {
     inputs: VecDeque<Input>,
     marks: Journal<String, Mark>,
     running: BTreeMap<String, (Instant, Running)>,
-    delegated: Arc<Delegated>,
-    /// What was held when the last input was judged.
-    held: Held,
+    delegations: Arc<DelegationGate>,
+    /// What was delegated when the last input was judged.
+    held: Delegations,
     /// The state directory as a path of the host, if it can be reached there.
     own: Option<String>,
-    durable: Arc<Durable>,
+    storage: Storage,
     host: Arc<Host>,
     signer: Arc<Signer>,
     view: Arc<View>,
     daemon: DaemonHandle,
-    told: SyncSender<Told>,
+    events: SyncSender<WorkEvent>,
     drained: watch::Sender<bool>,
 }
 
-impl WorkHandle {
-    /// An action came or changed. Blocks while too much waits.
-    pub fn put(&self, id: &str, content: Bytes) {
-        self.tell(Told::Put { id: id.to_owned(), content });
+impl ActionSink for WorkHandle {
+    fn put(&self, id: &str, content: Bytes) {
+        self.send(WorkEvent::Put { id: id.to_owned(), content });
     }
 
-    /// An action is gone. Blocks while too much waits.
-    pub fn removed(&self, id: &str) {
-        self.tell(Told::Removed { id: id.to_owned() });
+    fn removed(&self, id: &str) {
+        self.send(WorkEvent::Removed { id: id.to_owned() });
+    }
+}
+
+impl WorkHandle {
+    /// Has what waits judged anew whenever another release is held.
+    pub async fn observe(self, mut terms: watch::Receiver<ReleaseTerms>) {
+        while terms.changed().await.is_ok() {
+            terms.mark_unchanged();
+            self.release_changed();
+        }
     }
 
     /// Another release is held: what waits is judged anew.
-    pub fn held(&self) {
+    pub fn release_changed(&self) {
         // While much waits there, the thread looks at what is held anyway.
-        let _ = self.told.0.try_send(Told::Held);
+        let _ = self.events.0.try_send(WorkEvent::Release);
     }
 
     /// Begins nothing more; what runs may end, within the machine's bound. Returns when
     /// nothing runs any more.
     pub async fn drain(&self) {
-        self.tell_later(Told::Stop).await;
+        let sender = self.events.clone();
+        let _ = tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Stop)).await;
         let mut drained = self.drained.clone();
         // Closed when the thread is gone: then nothing runs either.
         let _ = drained.wait_for(|drained| *drained).await;
     }
 
-    fn tell(&self, told: Told) {
-        // The thread is there as long as a handle is; if it panicked, that is shown. What it
-        // was told of is in the replica, and is found there at the next start.
-        let _ = self.told.0.send(told);
-    }
-
-    async fn tell_later(&self, told: Told) {
-        let sender = self.told.clone();
-        let _ = tokio::task::spawn_blocking(move || sender.0.send(told)).await;
+    fn send(&self, event: WorkEvent) {
+        // The thread is there as long as a handle is; if it panicked, that is shown. The action
+        // is in the replica, and is found there at the next start.
+        let _ = self.events.0.send(event);
     }
 }
 
@@ -188,32 +195,32 @@ impl WorkHandle {
 ///
 /// # Errors
 /// When the state cannot be read.
-pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
-    let (told, inbox) = sync_channel(DEPTH);
+pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
+    let (events, inbox) = sync_channel(DEPTH);
     let (drained, is_drained) = watch::channel(false);
-    let handle = WorkHandle { told: Arc::new(Teller(told.clone())), drained: is_drained };
-    let (marks, damaged) = parts.durable.open_actions()?;
-    let restored = restored(&parts, &marks, damaged)?;
-    let held = parts.delegated.held().clone();
-    let at = at(&parts.signer, held.newest);
+    let handle = WorkHandle { events: Arc::new(EventSender(events.clone())), drained: is_drained };
+    let (marks, damaged) = setup.storage.durable().open_actions()?;
+    let restored = restored(&setup, &marks, damaged)?;
+    let held = setup.delegations.held().clone();
+    let at = at(&setup.signer, held.newest);
     let (work, first) = Work::new(restored, at, &|asked| allows(&held.delegations, asked));
-    let own = own(&parts.durable, &parts.host);
-    let Parts { durable, host, signer, view, daemon, delegated, .. } = parts;
+    let own = own(setup.storage.durable(), &setup.host);
+    let WorkSetup { storage, host, signer, view, daemon, delegations, .. } = setup;
     let shown = Watched::new(view.clone(), "work", "actions are not carried out");
     let mut worker = Worker {
         running: BTreeMap::new(),
         inputs: VecDeque::new(),
         work,
         marks,
-        delegated,
+        delegations,
         held,
         own,
-        durable,
+        storage,
         host,
         signer,
         view,
         daemon,
-        told,
+        events,
         drained,
     };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
@@ -225,17 +232,21 @@ pub fn start(parts: Parts) -> Result<WorkHandle, StartWorkError> {
 }
 
 /// What is known of actions from before.
-fn restored(parts: &Parts, marks: &Journal<String, Mark>, damaged: bool) -> Result<Restored, StartWorkError> {
+fn restored(
+    setup: &WorkSetup,
+    marks: &Journal<String, Mark>,
+    damaged: bool,
+) -> Result<Restored, StartWorkError> {
     let mut restored = Restored { marks: marks.entries().clone(), ..Restored::default() };
     // The log says more than the marks only where something was begun and did not end.
     if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
-        for fact in parts.durable.facts(usize::MAX, usize::MAX)? {
+        for fact in setup.storage.durable().facts(usize::MAX, usize::MAX)? {
             if let FactBody::Action(fact) = &fact.body {
                 restored.notice(fact);
             }
         }
     }
-    let actions = parts.sets.actions()?.into_iter();
+    let actions = setup.sets.actions()?.into_iter();
     restored.orders = actions.map(|(id, content)| (id, order_of(&content))).collect();
     Ok(restored)
 }
@@ -269,14 +280,14 @@ fn own(durable: &Durable, host: &Host) -> Option<String> {
 }
 
 impl Worker {
-    fn run(&mut self, first: Vec<Effect<Job>>, inbox: &Receiver<Told>) {
+    fn run(&mut self, first: Vec<Effect<Job>>, inbox: &Receiver<WorkEvent>) {
         self.perform(first);
         self.go_on();
         loop {
             self.show();
             match inbox.recv_timeout(self.wait()) {
-                Ok(Told::Gone) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(told) => self.take(told),
+                Ok(WorkEvent::Closed) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {
                     self.give_up_late();
                     self.handle(Input::Tick);
@@ -300,16 +311,16 @@ impl Worker {
         self.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
     }
 
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Put { id, content } => self.handle(Input::Put { id, order: order_of(&content) }),
-            Told::Removed { id } => self.handle(Input::Removed { id }),
+    fn take(&mut self, event: WorkEvent) {
+        match event {
+            WorkEvent::Put { id, content } => self.handle(Input::Put { id, order: order_of(&content) }),
+            WorkEvent::Removed { id } => self.handle(Input::Removed { id }),
             // With the first input that is judged by another release, what waits is too.
-            Told::Held => self.handle(Input::Tick),
-            Told::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
-            Told::Ended { id, outcome } => self.ended(id, outcome),
-            Told::Stop => self.handle(Input::Stopping),
-            Told::Gone => {}
+            WorkEvent::Release => self.handle(Input::Tick),
+            WorkEvent::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
+            WorkEvent::Ended { id, outcome } => self.ended(id, outcome),
+            WorkEvent::Stop => self.handle(Input::Stopping),
+            WorkEvent::Closed => {}
         }
     }
 
@@ -334,7 +345,7 @@ impl Worker {
         }
     }
 
-    /// Tells the machine, and does what it says; what comes of that it is told next.
+    /// Gives the machine an input, and does what it decides; what comes of that is its next input.
     fn handle(&mut self, input: Input) {
         self.inputs.push_back(input);
         self.go_on();
@@ -342,9 +353,9 @@ impl Worker {
 
     fn go_on(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
-            let delegated = self.delegated.clone();
+            let gate = self.delegations.clone();
             // Kept until what is judged has begun: no other release is adopted in between.
-            let held = delegated.held();
+            let held = gate.held();
             if held.number != self.held.number {
                 self.held = held.clone();
                 self.judge(Input::Delegations);
@@ -433,7 +444,7 @@ impl Worker {
     }
 
     fn append(&mut self, fact: ActionFact) -> Result<(), String> {
-        self.durable.append(FactBody::Action(fact), now()).map_err(|error| chain(&error))?;
+        self.storage.append_blocking(FactBody::Action(fact)).map_err(|error| chain(&error))?;
         self.daemon.facts_wait();
         Ok(())
     }
@@ -461,27 +472,27 @@ impl Worker {
     }
 
     fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<Streaming, String> {
-        let (told, id) = (self.told.clone(), id.to_owned());
+        let (events, id) = (self.events.clone(), id.to_owned());
         let listener = move |event: Event<'_>| {
-            let told_of = match event {
+            let event = match event {
                 Event::Output(stream, bytes) => {
                     let stream = match stream {
                         host::Stream::Stdout => work::Stream::Stdout,
                         host::Stream::Stderr => work::Stream::Stderr,
                     };
-                    Told::Output { id: id.clone(), stream, bytes: bytes.to_vec() }
+                    WorkEvent::Output { id: id.clone(), stream, bytes: bytes.to_vec() }
                 }
-                Event::Ended(end) => Told::Ended { id: id.clone(), outcome: outcome(end) },
+                Event::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
             };
             // Not heard when the thread is gone: the agent ends.
-            let _ = told.send(told_of);
+            let _ = events.send(event);
         };
         let command = Command::new(Program::Argv(argv), timeout, 0);
         self.host.run_streaming(command, listener).map_err(|error| host::describe(&error))
     }
 
     fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
-        let (told, id, host) = (self.told.clone(), id.to_owned(), self.host.clone());
+        let (events, id, host) = (self.events.clone(), id.to_owned(), self.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
             let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
@@ -490,7 +501,7 @@ impl Worker {
                 Ok(result) => Outcome::Answered { result },
                 Err(message) => Outcome::Failed { message },
             };
-            let _ = told.send(Told::Ended { id, outcome });
+            let _ = events.send(WorkEvent::Ended { id, outcome });
         };
         let builder = std::thread::Builder::new().name("muster query".to_owned());
         builder.spawn(answer).map(drop).map_err(|error| format!("no thread could be started: {error}"))

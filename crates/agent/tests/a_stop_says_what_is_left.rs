@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use model::replication::{Mode, TransportPolicy};
+use model::condition::SyncState;
+use model::replication::{Mode, TransportKind, TransportPolicy};
 use server::api::objects::SyncsView;
 use test_support::agent_pair::{NODE, Pair, item, says};
 use test_support::wait::until;
@@ -45,13 +46,16 @@ async fn the_link_is_closed_in_order_and_at_once() {
     pair.apply(vec![item("a", "one")]).await;
     let state = async |pair: &mut Pair| {
         let syncs: SyncsView = pair.operator.get(&format!("/v1/sync?match={NODE}")).await.unwrap();
-        (syncs.nodes[0].state.clone(), syncs.nodes[0].link.clone())
+        (syncs.nodes[0].condition.state, syncs.nodes[0].link)
     };
     until("both sides are in sync", async || {
-        (state(&mut pair).await == ("in-sync".to_owned(), Some("grpc".to_owned()))).then_some(())
+        (state(&mut pair).await == (SyncState::InSync, Some(TransportKind::Grpc))).then_some(())
     })
     .await;
-    until("the node says so too", async || (pair.status()["standing"] == "in sync").then_some(())).await;
+    until("the node says so too", async || {
+        (pair.status()["condition"]["cause"]["type"] == "in-sync").then_some(())
+    })
+    .await;
     let told = Instant::now();
     assert!(daemon.end().await.success());
     assert!(told.elapsed() < Duration::from_secs(10), "it took {:?}", told.elapsed());

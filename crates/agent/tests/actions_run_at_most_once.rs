@@ -121,7 +121,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
     block_on(async {
         let temp = tempfile::tempdir().unwrap();
         let node = Node::start(temp.path(), Disk::new(), policy(Mode::Off, None), delegations());
-        let (delegated, source) = (node.delegated.clone(), source(command(SCRIPT)));
+        let (delegated, source) = (node.delegations.clone(), source(command(SCRIPT)));
         let (durable, is_durable) = std::sync::mpsc::channel();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
         let adopting = std::thread::spawn(move || {
@@ -138,7 +138,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
         assert!(outcomes(&node).is_empty() && runs(temp.path()) == 0);
         go_on.send(()).unwrap();
         adopting.join().unwrap();
-        node.work.held();
+        node.work.release_changed();
         eventually("it is answered", || !outcomes(&node).is_empty()).await;
         assert!(matches!(outcomes(&node)[0], Outcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0);

@@ -4,19 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use agent::identity::Membership;
-use agent::state::StateDir;
 use model::exchange::{Held, Offer, SetOffer};
 use model::log::FactBody;
 use model::selection::Entry;
-use model::{Digest, Edit, Hostname, NodeId, Timestamp};
-use test_support::scripted::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, make, plan};
+use model::{Digest, Edit, Timestamp};
+use test_support::scripted::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, join, make, plan};
 use test_support::scripted::{Control, Daemon, key, now};
 use test_support::wait::until;
-use trust::token::KeySource;
-use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, signed};
+use trust::{Beacon, Header, signed};
 
 /// A joined host with its daemon, and the control plane that it calls.
 struct Scene {
@@ -115,33 +112,6 @@ impl Scene {
         assert_eq!(self.motd(), "five\n", "{what}");
         assert!(self.daemon.is_alive());
     }
-}
-
-fn join(control: &Control, state: &Path, root: &Path) {
-    let hostname: Hostname = "web-1".parse().unwrap();
-    let own = key(1);
-    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
-    let membership = Membership {
-        node_id: NodeId::of_key(own.public().as_bytes()),
-        servers: vec![control.url()],
-        ca_pem: control.ca().cert_pem().to_owned(),
-        cert_pem: control.certificate(&own, &hostname),
-        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
-        hostname,
-        key: KeySource::Own,
-        root: Some(root.to_owned()),
-        allow_exec: false,
-    };
-    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
-    write_key(&state.join("identity.key"), &own);
-}
-
-fn write_key(path: &Path, key: &SigningKey) {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path).unwrap();
-    file.write_all(key.to_file().as_bytes()).unwrap();
 }
 
 /// Every way of making something up that the release key did not sign, or not for this node,

@@ -60,7 +60,7 @@ fn session(control: &Control) -> Session {
     Session::new(vec![control.url()], tls, NodeId::of_key(key.public().as_bytes()), key)
 }
 
-async fn report(session: &mut Session) -> Result<Acked, CallError> {
+async fn report(session: &Session) -> Result<Acked, CallError> {
     session.post(route::REPORT, &Report { incarnation: "i1".parse().unwrap(), facts: Vec::new() }).await
 }
 
@@ -72,9 +72,9 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
         *server.ahead_ms.lock().unwrap() = ahead;
         let seen = server.clone();
         let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
-        let mut session = session(&control);
+        let session = session(&control);
         for _ in 0..5 {
-            report(&mut session).await.unwrap();
+            report(&session).await.unwrap();
         }
         let refused = *server.refused.lock().unwrap();
         assert_eq!(refused, usize::from(ahead != 0), "{ahead} ms: it learns the time once");
@@ -112,14 +112,14 @@ async fn a_replay_s_refusal_says_where_to_go_on() {
         problem(&told)
     })
     .await;
-    let mut session = session(&control);
+    let session = session(&control);
     for _ in 0..3 {
-        report(&mut session).await.unwrap();
+        report(&session).await.unwrap();
     }
     assert_eq!(*asked.lock().unwrap(), 4, "it learns once");
     *highest.lock().unwrap() = u64::MAX - 1;
     for _ in 0..2 {
-        let refused = report(&mut session).await.unwrap_err();
+        let refused = report(&session).await.unwrap_err();
         assert!(matches!(&refused, CallError::Refused(problem) if problem.code == "replayed"), "{refused:?}");
     }
 }
@@ -137,9 +137,9 @@ async fn a_server_that_is_never_content_is_given_up() {
         problem(&told)
     })
     .await;
-    let mut session = session(&control);
+    let session = session(&control);
     for calls in 1..=3 {
-        let refused = report(&mut session).await.unwrap_err();
+        let refused = report(&session).await.unwrap_err();
         assert!(
             matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"),
             "{refused:?}"
@@ -161,10 +161,10 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let seed = key.seed();
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(key.public().as_bytes());
-    let mut session = Session::new(vec![nobody, control.url()], tls, id, key);
-    let first = report(&mut session).await.unwrap_err();
+    let session = Session::new(vec![nobody, control.url()], tls, id, key);
+    let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {
-        report(&mut session).await.unwrap();
+        report(&session).await.unwrap();
     }
 }

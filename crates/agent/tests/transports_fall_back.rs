@@ -1,18 +1,20 @@
 //! SYN-1, SYN-11, SYN-13, IDN-4: where a transport does not come through the next one is tried,
-//! down to posts, and what failed is not tried again for a while; each opening is signed over
-//! the TLS session in which it is said.
+//! down to posts, and what failed is not tried again for a while; a stream request is
+//! its TLS session's, the one for server-sent events signed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, Mutex};
 
 use agent::opening::Opener;
+use agent::release::ReleaseTerms;
 use agent::session::Session;
 use agent::sync::transport::{Links, Parts};
 use http::request::Parts as Head;
 use model::policy::Policy;
 use model::replication::{Mode, TransportPolicy};
 use model::{Hostname, NodeId};
+use net::Role;
 use net::accept::Connection;
 use net::tls::ClientKey;
 use spool::Disk;
@@ -20,7 +22,7 @@ use test_support::agent_links::{Node, policy};
 use test_support::scripted::{Control, Reply, key, now, problem};
 use test_support::wait::eventually;
 use tokio::sync::watch;
-use wire::signature::{self, SignatureError, Target};
+use wire::signature::{self, Target};
 use wire::{Code, Problem, route};
 
 /// A control plane, or something on the way to it, that knows no streams; and what it saw.
@@ -32,8 +34,10 @@ struct Deaf {
 impl Deaf {
     fn answer(&self, head: &Head) -> Reply {
         let path = head.uri.path().to_owned();
-        if path == route::SUBSCRIBE || path == route::STREAM {
-            is_bound(head);
+        match path.as_str() {
+            route::SUBSCRIBE => is_of_the_session(head),
+            route::STREAM => is_signed(head),
+            _ => {}
         }
         self.asked.lock().unwrap().push(path);
         problem(&Problem::new(Code::NotFound, "nothing of that kind is here"))
@@ -44,16 +48,20 @@ impl Deaf {
     }
 }
 
-/// The opening holds in its own session alone.
-fn is_bound(head: &Head) {
+/// A stream of two ways counts by its TLS session, and carries no signature.
+fn is_of_the_session(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
+    let peer = connection.peer.as_ref().expect("the certificate of the node");
+    assert!(matches!(&peer.role, Role::Node { key: own, .. } if own == key(1).public().as_bytes()));
+    assert!(signature::parse(&head.headers).is_err(), "nothing is signed");
+}
+
+/// The request for server-sent events is signed as every other one.
+fn is_signed(head: &Head) {
     let signed = signature::parse(&head.headers).unwrap();
     let query = head.uri.query().unwrap_or_default();
     let target = Target { method: head.method.as_str(), path: head.uri.path(), query, body: b"" };
-    signed.verify_opening(target, &connection.binding, &key(1).public(), now()).unwrap();
-    let other = signed.verify_opening(target, &[7; 32], &key(1).public(), now());
-    assert!(matches!(other, Err(SignatureError::Binding)), "{other:?}");
-    assert!(signed.verify(target, &key(1).public(), now()).is_err(), "it is no request of its own");
+    signed.verify(target, &key(1).public(), now()).unwrap();
 }
 
 async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
@@ -65,16 +73,17 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let (seed, certificate) = (own.seed(), control.certificate(&own, &hostname));
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Seed(&seed)).unwrap();
     let id = NodeId::of_key(own.public().as_bytes());
-    let session = Arc::new(tokio::sync::Mutex::new(Session::new(vec![control.url()], tls, id, own)));
+    let session = Arc::new(Session::new(vec![control.url()], tls, id, own));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
+    let policy = Policy { transport, ..Policy::default() };
     let links = Links::start(Parts {
         opener: Opener::new(session, hostname),
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),
         view: node.view.clone(),
         daemon: node.daemon.clone(),
-        policy: watch::channel(Policy { transport, ..Policy::default() }).1,
+        terms: watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1,
         instance: "i1".to_owned(),
         seed: 1,
     });

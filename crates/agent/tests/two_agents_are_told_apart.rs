@@ -13,7 +13,10 @@ async fn the_second_one_is_refused_and_a_next_life_is_not() {
     let mut pair = Pair::new(&says(Mode::Managed, None, TransportPolicy::Grpc)).await;
     let first = pair.daemon();
     pair.apply(vec![item("a", "one")]).await;
-    until("the first one is in sync", async || (pair.status()["standing"] == "in sync").then_some(())).await;
+    until("the first one is in sync", async || {
+        (pair.status()["condition"]["cause"]["type"] == "in-sync").then_some(())
+    })
+    .await;
     // A clone of the machine: the same key in another directory.
     let clone = pair.dir.join("clone");
     std::fs::create_dir_all(&clone).unwrap();

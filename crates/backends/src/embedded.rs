@@ -21,7 +21,7 @@ pub const MAX_BYTES: u64 = sync::replica::MAX_BYTES;
 
 /// An object as the caller kept it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredObject {
     /// Kind, namespace, name.
     pub key: ObjectKey,
     /// Its uid here.
@@ -59,10 +59,10 @@ impl Embedded {
     ///
     /// # Errors
     /// Permanent when there are more than [`MAX_OBJECTS`], or more bytes than [`MAX_BYTES`].
-    pub fn new(kept: impl IntoIterator<Item = Kept>) -> Result<Embedded, BackendError> {
+    pub fn new(kept: impl IntoIterator<Item = StoredObject>) -> Result<Embedded, BackendError> {
         let mut inner = Inner::default();
         for kept in kept {
-            let Kept { key, uid, source_uid, spec, status } = kept;
+            let StoredObject { key, uid, source_uid, spec, status } = kept;
             let version = manifest::version(&spec, source_uid.as_deref(), None);
             let found = Found { key: key.clone(), uid, version, spec, status, source_uid, deleting: false };
             inner.room_for(&key, weight(&found))?;

@@ -17,6 +17,6 @@ pub mod signals;
 pub use backend::{
     Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition, Problem,
 };
-pub use embedded::{Embedded, Kept, Local};
+pub use embedded::{Embedded, Local, StoredObject};
 pub use folder::Folder;
 pub use signals::{Changes, Signal, Signals};

@@ -169,12 +169,12 @@ pub struct Changes {
     /// Take these out.
     pub remove: BTreeSet<ObjectKey>,
     /// These vanished, and stay in the feed for now.
-    pub held: Option<Held>,
+    pub held: Option<HeldDeletion>,
 }
 
 /// Vanished objects that are not taken for deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldDeletion {
     /// Which.
     pub keys: BTreeSet<ObjectKey>,
     /// Why.
@@ -218,7 +218,7 @@ pub fn autonomous(feed: &BTreeMap<ObjectKey, Fed>, listing: &Listing, guard: Gua
         None
     };
     match why {
-        Some(why) => changes.held = Some(Held { keys: vanished, why }),
+        Some(why) => changes.held = Some(HeldDeletion { keys: vanished, why }),
         None => changes.remove = vanished,
     }
     changes

@@ -2,12 +2,10 @@
 //! through a link; why a change cannot be made now is said with the path and the system's words.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 
+use crate::support::{Stage, app};
 use backends::{Apply, Backend as _, BackendError, Expect, Folder};
-use support::{Stage, app};
 
 fn base() -> (tempfile::TempDir, std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();

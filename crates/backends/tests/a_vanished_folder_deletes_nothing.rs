@@ -1,9 +1,7 @@
 //! SYN-9: a folder that is unmounted, renamed, unreadable or replaced says nothing.
 
-mod support;
-
+use crate::support::{Stage, app, yaml};
 use backends::{Apply, Backend as _, BackendError, Changes, Expect, Signal};
-use support::{Stage, app, yaml};
 
 fn filled() -> Stage {
     let mut stage = Stage::new();

@@ -1,9 +1,7 @@
 //! SYN-9: a folder has bounds; beyond them nothing is deleted and it is told.
 
-mod support;
-
+use crate::support::{Stage, app, yaml};
 use backends::{Apply, Backend as _, Expect};
-use support::{Stage, app, yaml};
 
 #[test]
 fn a_file_that_is_too_large() {
@@ -43,7 +41,7 @@ fn more_files_than_are_looked_at() {
     stage.pass(10_000);
     stage.pass(10_000);
     let listing = stage.list();
-    let said: Vec<String> = listing.objects.iter().map(support::said).collect();
+    let said: Vec<String> = listing.objects.iter().map(crate::support::said).collect();
     assert_eq!(said, ["z=1"], "what is beyond the bound is not taken for deleted");
     assert!(!listing.complete);
     assert_eq!(listing.problems[0].code, "too-many");
@@ -100,10 +98,10 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
 
 #[test]
 fn objects_in_memory_are_bounded_by_their_bytes() {
-    use backends::{Backend as _, BackendError, Embedded, Kept};
+    use backends::{Backend as _, BackendError, Embedded, StoredObject};
     let status = bytes::Bytes::from(vec![b'x'; 1 << 20]);
-    let kept = |n: u64| Kept {
-        key: support::app(&format!("a{n}")),
+    let kept = |n: u64| StoredObject {
+        key: crate::support::app(&format!("a{n}")),
         uid: None,
         source_uid: None,
         spec: bytes::Bytes::new(),
@@ -113,12 +111,12 @@ fn objects_in_memory_are_bounded_by_their_bytes() {
     let over = Embedded::new((0..=most).map(kept)).unwrap_err();
     assert!(matches!(over, BackendError::Permanent { code: "too-many", .. }), "{over:?}");
     let mut full = Embedded::new((0..most).map(kept)).unwrap();
-    let (key, spec) = (support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
+    let (key, spec) = (crate::support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
     let put = |full: &mut Embedded| {
         full.apply(backends::Apply { key: &key, spec, source_uid: None, expect: backends::Expect::Anything })
     };
     assert!(matches!(put(&mut full), Err(BackendError::Permanent { code: "too-many", .. })));
-    full.put_status(&support::app("a1"), None, None).unwrap();
+    full.put_status(&crate::support::app("a1"), None, None).unwrap();
     put(&mut full).unwrap();
-    full.put_status(&support::app("a1"), None, Some(b"{}")).unwrap();
+    full.put_status(&crate::support::app("a1"), None, Some(b"{}")).unwrap();
 }

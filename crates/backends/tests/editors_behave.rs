@@ -1,11 +1,9 @@
 //! SYN-9: whatever way an editor saves, the folder sees one edit and no deletion.
 
-mod support;
-
 use std::io::Write as _;
 
+use crate::support::{Stage, app, yaml};
 use backends::{Backend as _, Changes, Signal};
-use support::{Stage, app, yaml};
 
 /// Saves in steps, with looks between them; in no look the object is missing or torn.
 fn saved_in_steps(steps: &[&dyn Fn(&Stage)]) {

@@ -1,8 +1,6 @@
 //! SYN-9: what every backend keeps, checked on the folder and on the embedded store.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use backends::conformance::{CHECKS, Subject};
 use backends::{Apply, Backend, Embedded, Expect, Precondition};
 use model::ObjectKey;
@@ -37,7 +35,7 @@ fn the_embedded_store() {
 #[test]
 fn the_folder() {
     for (name, check) in CHECKS {
-        let mut subject = support::Stage::new();
+        let mut subject = crate::support::Stage::new();
         check(&mut subject).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     }
 }
@@ -45,7 +43,7 @@ fn the_folder() {
 #[test]
 fn the_embedded_store_begins_with_what_was_kept() {
     let key = backends::conformance::key("a");
-    let kept = backends::Kept {
+    let kept = backends::StoredObject {
         key: key.clone(),
         uid: Some("here-1".into()),
         source_uid: Some("u-1".into()),

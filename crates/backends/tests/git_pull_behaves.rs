@@ -1,12 +1,10 @@
 //! SYN-9: a pull and a checkout are edits of what differs, whatever order git works in.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::{Stage, app, yaml};
 use backends::{Backend as _, Changes, Signal};
-use support::{Stage, app, yaml};
 
 fn git(stage: &Stage, dir: &std::path::Path, args: &[&str]) -> bool {
     let run = Command::new("git")

@@ -1,8 +1,6 @@
 //! SYN-9: what cannot be read deletes nothing; it is told, and what was said before stays.
 
-mod support;
-
-use support::{Stage, app, yaml};
+use crate::support::{Stage, app, yaml};
 
 #[test]
 fn in_a_running_process() {

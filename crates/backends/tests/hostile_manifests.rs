@@ -1,11 +1,9 @@
 //! SYN-9: no text of a manifest costs more than its bounds, escapes, or means two things.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Stage;
 use backends::manifest::{self, Format, MAX_DOCUMENTS, MAX_FILE, read};
 use proptest::prelude::*;
-use support::Stage;
 
 fn refused(text: &str, format: Format) -> (Option<u32>, &'static str) {
     match read(text.as_bytes(), format) {
@@ -121,7 +119,7 @@ fn bombs_are_cheap() {
 #[test]
 fn a_hostile_file_does_not_touch_its_neighbours() {
     let mut stage = Stage::new();
-    stage.write("a.yaml", support::yaml("a", 1));
+    stage.write("a.yaml", crate::support::yaml("a", 1));
     for n in 0..200 {
         stage.write(&format!("bad/{n:03}.yaml"), "kind: [");
     }

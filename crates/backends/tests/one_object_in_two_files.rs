@@ -1,9 +1,7 @@
 //! SYN-9: of two files that say one object the first by path counts; the other is told.
 
-mod support;
-
+use crate::support::{Stage, app, yaml};
 use backends::Backend as _;
-use support::{Stage, app, yaml};
 
 #[test]
 fn the_first_counts() {

@@ -2,12 +2,10 @@
 //! edit right after it is one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+use crate::support::{Stage, app, yaml};
 use backends::{Apply, Backend as _, Changes, Deleted, Expect, Precondition, Signal};
-use support::{Stage, app, yaml};
 
 fn spec(name: &str, v: u32) -> Vec<u8> {
     format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":{v}}}}}"#).into_bytes()

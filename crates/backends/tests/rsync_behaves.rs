@@ -1,8 +1,6 @@
 //! SYN-9: rsync writes a hidden file and renames it; with `--inplace` it writes bit by bit.
 
-mod support;
-
-use support::{Stage, yaml};
+use crate::support::{Stage, yaml};
 
 #[test]
 fn hidden_files_do_not_count() {

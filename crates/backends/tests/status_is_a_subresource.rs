@@ -2,10 +2,8 @@
 //! write it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
+use crate::support::{Stage, app, yaml};
 use backends::{Backend as _, Changes, Deleted, Found, Precondition, Signal};
-use support::{Stage, app, yaml};
 
 fn found(stage: &mut Stage, name: &str) -> Found {
     stage.folder.get(&app(name)).unwrap().unwrap()

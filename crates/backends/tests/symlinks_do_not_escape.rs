@@ -1,11 +1,9 @@
 //! SYN-9: nothing outside the folder is read or written, whatever links say.
 
-mod support;
-
 use std::os::unix::fs::symlink;
 
+use crate::support::{Stage, app, yaml};
 use backends::{Apply, Backend as _, Expect};
-use support::{Stage, app, yaml};
 
 #[test]
 fn links_out_are_not_read() {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use cli::exit::Exit;
-use cli::failure::{Failure, Told};
+use cli::failure::{Failure, UserError};
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -77,7 +77,7 @@ pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 #[error("the measurement could not be made: {0}")]
 struct BenchFailed(BenchError);
 
-impl Told for BenchFailed {}
+impl UserError for BenchFailed {}
 
 /// Measures and prints.
 ///

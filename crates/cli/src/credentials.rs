@@ -6,7 +6,7 @@ use server::posture::{self, FoundError};
 use server::{Credentials, EnrollInfo};
 use trust::SigningKey;
 
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// Where `muster server` keeps everything, unless it is told otherwise.
 pub const DATA_DIR: &str = "muster-data";
@@ -39,7 +39,7 @@ pub enum CredentialsError {
     Read(#[source] FoundError),
 }
 
-impl Told for CredentialsError {
+impl UserError for CredentialsError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             CredentialsError::NoOperator(_) => format!(

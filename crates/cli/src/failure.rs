@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::exit::Exit;
 
 /// What an error tells besides its message.
-pub trait Told: Error + Send + Sync + 'static {
+pub trait UserError: Error + Send + Sync + 'static {
     /// How the program ends.
     fn exit(&self) -> Exit {
         Exit::Error
@@ -40,7 +40,7 @@ pub struct Failure {
     details: Option<serde_json::Value>,
 }
 
-impl<E: Told> From<E> for Failure {
+impl<E: UserError> From<E> for Failure {
     fn from(error: E) -> Failure {
         let (exit, hint, code) = (error.exit(), error.hint(), error.code().map(str::to_owned));
         let details = error.details();

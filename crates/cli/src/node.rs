@@ -10,7 +10,7 @@ use store::FactRecord;
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::object::{self, known};
 use crate::operator::Operator;
 use crate::run::counts;
@@ -85,7 +85,7 @@ enum NodeVerb {
 #[error("no enrolled node matches {0:?}")]
 struct NoNode(String);
 
-impl Told for NoNode {
+impl UserError for NoNode {
     fn hint(&self) -> Option<String> {
         Some("`muster node list` shows all; `*` stops at a dot (`**` does not); quote a pattern".to_owned())
     }
@@ -106,7 +106,7 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             let node = operator.node(node).await?;
             let asked = operator.sync(Some(node.hostname.as_str()), None, 1).await;
             let sync = known(asked)?.and_then(|page| page.nodes.into_iter().next());
-            let whole = Whole { node, sync };
+            let whole = NodeReport { node, sync };
             screen.result(&whole, || show(&whole, screen))?;
         }
         NodeVerb::Remove { node, yes } => {
@@ -186,14 +186,14 @@ fn release(node: &NodeView) -> String {
 
 /// A node and how synchronization with it fares.
 #[derive(Serialize)]
-struct Whole {
+struct NodeReport {
     #[serde(flatten)]
     node: NodeView,
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncView>,
 }
 
-fn show(whole: &Whole, screen: Screen) -> String {
+fn show(whole: &NodeReport, screen: Screen) -> String {
     let (node, now) = (&whole.node, now());
     let seen = match node.last_seen {
         Some(seen) => format!("{} ago", ago(seen, now)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lang::Value;
 use serde_json::json;
 
-use crate::failure::Told;
+use crate::failure::UserError;
 use crate::operator::Operator;
 
 /// What the built-in sample stands for.
@@ -49,7 +49,7 @@ pub enum TraitsError {
     },
 }
 
-impl Told for TraitsError {
+impl UserError for TraitsError {
     fn hint(&self) -> Option<String> {
         Some("traits are a map of groups: {\"os\": {\"family\": \"debian\"}, ...}".to_owned())
     }

@@ -31,7 +31,7 @@ use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
 use crate::exit::Exit;
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// How long an answer may take.
 const CALL: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ impl CallError {
     }
 }
 
-impl Told for CallError {
+impl UserError for CallError {
     fn exit(&self) -> Exit {
         let policy = [
             Code::ReleaseRefused,

@@ -9,7 +9,7 @@ use trust::Header;
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 use crate::table::table;
 
@@ -53,7 +53,7 @@ enum ReleaseListError {
     None,
 }
 
-impl Told for ReleaseListError {
+impl UserError for ReleaseListError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             ReleaseListError::NotKept(_) => "`muster release list` shows those that are kept".to_owned(),

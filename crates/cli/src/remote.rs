@@ -57,7 +57,7 @@ pub async fn top(operator: &Operator, root: &Digest) -> Result<OldTop, RemoteErr
 }
 
 /// One place where old and new differ.
-struct Place {
+struct ChunkDifference {
     old: Digest,
     new: Vec<Arc<Leaf>>,
     /// The new side's subtrees, while both sides branch.
@@ -93,7 +93,7 @@ pub async fn changed(
 
 /// Notes a place to look at, unless both sides are alike there or the old side is empty.
 fn place(
-    level: &mut Vec<Place>,
+    level: &mut Vec<ChunkDifference>,
     changes: &mut BTreeMap<Arc<str>, ExactChange>,
     old: Digest,
     new: Trie,
@@ -110,16 +110,16 @@ fn place(
         Top::Bucket(leaves) => (leaves.to_vec(), None),
         Top::Branch(_) => (Vec::new(), Some(new)),
     };
-    level.push(Place { old, new: leaves, branch, depth });
+    level.push(ChunkDifference { old, new: leaves, branch, depth });
 }
 
 fn descend(
-    here: Place,
+    here: ChunkDifference,
     chunk: &Chunk,
-    next: &mut Vec<Place>,
+    next: &mut Vec<ChunkDifference>,
     changes: &mut BTreeMap<Arc<str>, ExactChange>,
 ) -> Result<(), RemoteError> {
-    let Place { new, branch, depth, .. } = here;
+    let ChunkDifference { new, branch, depth, .. } = here;
     match chunk {
         Chunk::Branch { children } => {
             if depth >= MAX_DEPTH {

@@ -19,7 +19,7 @@ use crate::check;
 use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::folder::Folder;
 use crate::observed::{self, Observed};
 use crate::operator::Operator;
@@ -70,7 +70,7 @@ pub enum RenderError {
     Params(String, #[source] CanonicalError),
 }
 
-impl Told for RenderError {
+impl UserError for RenderError {
     fn hint(&self) -> Option<String> {
         match self {
             RenderError::Unassigned { near: Some(near), .. } => Some(format!("did you mean {near}?")),

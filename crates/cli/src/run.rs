@@ -10,7 +10,7 @@ use store::RunRecord;
 use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 
@@ -60,7 +60,7 @@ enum RunVerb {
 #[error("there is no such run")]
 struct NoRun;
 
-impl Told for NoRun {
+impl UserError for NoRun {
     fn hint(&self) -> Option<String> {
         Some("`muster run list` shows those that are kept; an unchanged run is not".to_owned())
     }

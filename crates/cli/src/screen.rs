@@ -6,7 +6,7 @@ use model::text::printable;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// Standard output, as text or as JSON.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub enum ScreenError {
     Declined,
 }
 
-impl Told for ScreenError {
+impl UserError for ScreenError {
     fn exit(&self) -> Exit {
         match self {
             ScreenError::NobodyToAsk { .. } | ScreenError::Declined => Exit::Refused,

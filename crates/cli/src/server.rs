@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::connect::Connect;
 use crate::credentials::DATA_DIR;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 
 /// Connections of nodes at once, unless told otherwise.
@@ -82,7 +82,7 @@ pub enum ServerError {
     Signal(#[source] std::io::Error),
 }
 
-impl Told for ServerError {
+impl UserError for ServerError {
     fn hint(&self) -> Option<String> {
         match self {
             ServerError::Start(StartError::Listen { .. }) => Some(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use model::condition::SyncState;
 use model::status::Word;
 use serde::Serialize;
 use server::Posture;
@@ -39,34 +40,34 @@ pub struct StatusArgs {
 /// When the control plane cannot be asked.
 pub async fn run(args: &StatusArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
-    let whole = Whole { status: operator.status().await?, sync: sync(&operator).await? };
+    let whole = FleetReport { status: operator.status().await?, sync: sync(&operator).await? };
     screen.result(&whole, || format!("{}{}", text(&whole.status, screen), sync_text(&whole.sync, screen)))?;
     Ok(exit(&whole.status))
 }
 
 /// All of it, for programs.
 #[derive(Serialize)]
-struct Whole {
+struct FleetReport {
     #[serde(flatten)]
     status: StatusView,
     /// How many nodes are in each state of synchronization.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    sync: BTreeMap<String, usize>,
+    sync: BTreeMap<SyncState, usize>,
 }
 
 /// How many nodes are in each state of synchronization; those that do not synchronize are
 /// left out.
-async fn sync(operator: &Operator) -> Result<BTreeMap<String, usize>, CallError> {
+async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, CallError> {
     let view = known(operator.sync(None, None, 1).await)?;
     let mut states = view.map(|view| view.states).unwrap_or_default();
-    states.remove("off");
+    states.remove(&SyncState::Off);
     Ok(states)
 }
 
 /// How synchronization fares, in one line; nothing where nothing synchronizes.
-pub fn sync_text(states: &BTreeMap<String, usize>, screen: Screen) -> String {
+pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String {
     let Some(said) = counted(states, screen) else { return String::new() };
-    let well = states.keys().all(|state| state == "in-sync");
+    let well = states.keys().all(|state| *state == SyncState::InSync);
     let next = if well { "" } else { "  (muster object status --wrong)" };
     format!("\nsynchronization: {said}{next}\n")
 }

@@ -16,7 +16,7 @@ use trust::token::{self, Claims, KeySource, TokenError};
 use crate::clock::now;
 use crate::credentials::{DATA_DIR, MintFiles};
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::{Screen, aside};
 
 const AFTER: &str = "\
@@ -90,7 +90,7 @@ pub enum MintError {
     Random(#[source] FoundError),
 }
 
-impl Told for MintError {
+impl UserError for MintError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             MintError::Fingerprint(_) => {

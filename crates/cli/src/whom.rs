@@ -4,7 +4,7 @@ use lang::Selector;
 use lang::selector::SelectorError;
 use server::api::work::Selected;
 
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::screen::{Screen, ScreenError};
 
@@ -28,7 +28,7 @@ pub enum WhomError {
     Nobody(String),
 }
 
-impl Told for WhomError {
+impl UserError for WhomError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             WhomError::Selector { .. } => "`muster help selectors` shows how nodes are named".to_owned(),

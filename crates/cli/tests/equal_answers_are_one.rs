@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use cli::query::{answers, text, within};
 use cli::screen::Screen;
+use cli::task::{answers, answers_text as text, within};
 use model::Timestamp;
 use model::work::Outcome;
 use plane::work::NodeStage;

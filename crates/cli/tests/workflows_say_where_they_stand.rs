@@ -5,7 +5,7 @@
 
 use cli::exit::Exit;
 use cli::screen::Screen;
-use cli::workflow::{Standing, exit, line, list, show, standing};
+use cli::workflow::{WorkflowProgress, exit, line, list, show, standing};
 use model::Timestamp;
 use plane::work::{Progress, Summary, TaskState};
 use server::api::work::{StepView, WorkflowView};
@@ -51,13 +51,13 @@ fn what_stands_still_says_why_and_what_to_do() {
 #[test]
 fn exit_codes_say_what_a_workflow_came_to() {
     for (state, stands, code) in [
-        ("done", Standing::Done, Exit::Ok),
-        ("failed", Standing::Still, Exit::SomeFailed),
-        ("aborted", Standing::Aborted, Exit::SomeFailed),
-        ("running", Standing::GoesOn, Exit::Ok),
-        ("soaking", Standing::GoesOn, Exit::Ok),
-        ("awaiting-approval", Standing::GoesOn, Exit::Ok),
-        ("aborting", Standing::GoesOn, Exit::Ok),
+        ("done", WorkflowProgress::Done, Exit::Ok),
+        ("failed", WorkflowProgress::Still, Exit::SomeFailed),
+        ("aborted", WorkflowProgress::Aborted, Exit::SomeFailed),
+        ("running", WorkflowProgress::GoesOn, Exit::Ok),
+        ("soaking", WorkflowProgress::GoesOn, Exit::Ok),
+        ("awaiting-approval", WorkflowProgress::GoesOn, Exit::Ok),
+        ("aborting", WorkflowProgress::GoesOn, Exit::Ok),
     ] {
         assert_eq!((standing(&view(state)), exit(&view(state))), (stands, code), "{state}");
     }

@@ -17,13 +17,13 @@ pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
 #[serde(transparent)]
 pub struct Ledger {
     /// By resource.
-    pub entries: BTreeMap<ResourceId, Entry>,
+    pub entries: BTreeMap<ResourceId, LedgerEntry>,
 }
 
 /// One thing that was made or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct LedgerEntry {
     /// The resource's type.
     pub kind: String,
     /// The path that it manages.
@@ -41,7 +41,7 @@ pub struct Entry {
     pub sensitive: bool,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Why `restore` cannot bring everything back, if so; told before anything is removed.
     pub fn cannot_restore(&self) -> Option<&'static str> {
         cannot_restore(&self.prior, self.kept)

@@ -16,5 +16,5 @@ pub mod run;
 pub use bind::{BoundModule, BoundResource, Desired, bind};
 pub use condition::{Condition, When};
 pub use id::ResourceId;
-pub use ledger::{Entry, Ledger};
+pub use ledger::{Ledger, LedgerEntry};
 pub use run::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Run, Undo, Work};

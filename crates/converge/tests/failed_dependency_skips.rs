@@ -2,9 +2,7 @@
 //! order alone never skips; a false `when` is skipped, counted, and skips nobody else.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, apply, lines, set};
+use crate::common::{Host, apply, lines, set};
 use serde_json::{Value, json};
 
 fn file(path: &str, depends_on: &[&str]) -> Value {

@@ -3,18 +3,16 @@
 //! before what needs them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
+use crate::common::{Host, apply, lines, set, text};
 use catalog::spec::Spec;
-use common::{Host, apply, lines, set, text};
 use converge::When;
 use serde_json::json;
 
-fn names(set: &common::Set) -> Vec<String> {
+fn names(set: &crate::common::Set) -> Vec<String> {
     set.bind().modules.iter().map(|module| module.name.clone()).collect()
 }
 
-fn resources(set: &common::Set) -> Vec<String> {
+fn resources(set: &crate::common::Set) -> Vec<String> {
     set.bind().resources().map(|resource| resource.name.clone()).collect()
 }
 

@@ -2,9 +2,7 @@
 //! notifiers; EXE-3: across modules and with custom executors too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, action, apply, lines, set};
+use crate::common::{Host, action, apply, lines, set};
 use model::Action;
 use serde_json::{Value, json};
 

@@ -2,9 +2,7 @@
 //! nothing, not even what is owed.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, Set, action, apply, lines, set};
+use crate::common::{Host, Set, action, apply, lines, set};
 use model::Action;
 use serde_json::json;
 

@@ -2,9 +2,7 @@
 //! before; what cannot be undone is named beforehand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, Node, Set, apply, id, lines, plan, set};
+use crate::common::{Host, Node, Set, apply, id, lines, plan, set};
 use converge::kinds::Prior;
 use serde_json::{Value, json};
 

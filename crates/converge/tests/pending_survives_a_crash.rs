@@ -2,9 +2,7 @@
 //! have, every handler that was due has run, and what must be undone still can be.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, Killed, Set, drive, set};
+use crate::common::{Host, Killed, Set, drive, set};
 use converge::Mode;
 use serde_json::json;
 

@@ -2,9 +2,7 @@
 //! sensitive is hidden. CNV-2: reports are bounded.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, action, apply, lines, plan, set};
+use crate::common::{Host, action, apply, lines, plan, set};
 use model::report::{MAX_ITEMS, MAX_TEXT};
 use model::{Action, Edit};
 use serde_json::json;

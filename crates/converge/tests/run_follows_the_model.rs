@@ -2,11 +2,9 @@
 //! job orders and kills.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Host, Set, drive, set};
+use crate::common::{Host, Set, drive, set};
 use converge::Mode;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,14 +1,12 @@
 //! CNV-1: a second run changes nothing, persists nothing and reports only counts.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, apply, drive, set};
+use crate::common::{Host, apply, drive, set};
 use converge::{Mode, Run, Work};
 use model::Timestamp;
 use serde_json::json;
 
-fn many(files: usize) -> common::Set {
+fn many(files: usize) -> crate::common::Set {
     let resources: Vec<_> = (0..files)
         .map(|i| json!({"type": "file", "name": format!("/srv/f{i:04}"), "notify": ["reload"], "attributes": {"content": "text ${{ params.n }}"}}))
         .collect();
@@ -43,7 +41,7 @@ fn a_run_that_changes_nothing_asks_only_for_checks() {
         host.disk.ledger.clone(),
         host.disk.pending.clone(),
         Mode::Apply,
-        common::options(),
+        crate::common::options(),
     );
     let mut checks = 0;
     loop {
@@ -89,7 +87,7 @@ fn a_thing_changed_by_hand_is_put_right_alone() {
 fn stray_outcomes_are_ignored() {
     let set = many(2);
     let mut run =
-        Run::new(set.bind(), Default::default(), Default::default(), Mode::Apply, common::options());
+        Run::new(set.bind(), Default::default(), Default::default(), Mode::Apply, crate::common::options());
     let job = run.ready(Timestamp(1)).remove(0);
     assert!(run.ready(Timestamp(1)).is_empty(), "a module waits for its job");
     assert!(run.finish().is_none());

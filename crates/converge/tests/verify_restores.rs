@@ -2,13 +2,11 @@
 //! something changed; its failure puts everything back and nobody is notified.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{Host, action, apply, lines, plan, set};
+use crate::common::{Host, action, apply, lines, plan, set};
 use model::Action;
 use serde_json::json;
 
-fn nginx() -> common::Set {
+fn nginx() -> crate::common::Set {
     set(json!([
         {"name": "nginx",
          "verify": {"argv": ["nginx", "-t"]},

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::place::HostPlace;
-use cli::failure::Told;
+use crate::dirs::HostDirs;
+use cli::failure::UserError;
 use cli::screen::aside;
 
 const AGENT: &str = "muster-agent";
@@ -59,7 +59,7 @@ pub enum AgentError {
     },
 }
 
-impl Told for AgentError {
+impl UserError for AgentError {
     fn hint(&self) -> Option<String> {
         matches!(self, AgentError::NoAgent(_)).then(|| format!("install {AGENT} beside this program"))
     }
@@ -99,7 +99,7 @@ pub struct Agent {
     /// Its hostname.
     pub name: String,
     /// Where it lies.
-    pub place: HostPlace,
+    pub dirs: HostDirs,
     daemon: Option<Child>,
 }
 
@@ -108,19 +108,14 @@ impl Agent {
     ///
     /// # Errors
     /// When the control plane or the host refuses.
-    pub async fn join(
-        program: &Path,
-        name: &str,
-        place: HostPlace,
-        token: &str,
-    ) -> Result<Agent, AgentError> {
-        let mut command = command(program, &place);
+    pub async fn join(program: &Path, name: &str, dirs: HostDirs, token: &str) -> Result<Agent, AgentError> {
+        let mut command = command(program, &dirs);
         // Not as an argument: others on this machine can read these.
         command.arg("join").env("MUSTER_TOKEN", token);
         let failed = |source| AgentError::Start { path: program.to_owned(), source };
         let ended = command.output().await.map_err(failed)?;
         if ended.status.success() {
-            return Ok(Agent { name: name.to_owned(), place, daemon: None });
+            return Ok(Agent { name: name.to_owned(), dirs, daemon: None });
         }
         let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
         Err(AgentError::Join { host: name.to_owned(), said })
@@ -131,9 +126,9 @@ impl Agent {
     /// # Errors
     /// When it cannot be started.
     pub fn start(&mut self, program: &Path) -> Result<(), AgentError> {
-        let log = OpenOptions::new().create(true).append(true).open(&self.place.log);
-        let log = log.map_err(|source| AgentError::Log { path: self.place.log.clone(), source })?;
-        let mut command = command(program, &self.place);
+        let log = OpenOptions::new().create(true).append(true).open(&self.dirs.log);
+        let log = log.map_err(|source| AgentError::Log { path: self.dirs.log.clone(), source })?;
+        let mut command = command(program, &self.dirs);
         command.arg("daemon").stdout(Stdio::null()).stderr(log);
         let child =
             command.spawn().map_err(|source| AgentError::Start { path: program.to_owned(), source })?;
@@ -148,7 +143,7 @@ impl Agent {
 
     /// The last lines that it said.
     pub fn last_lines(&self, count: usize) -> Vec<String> {
-        let text = tail(&self.place.log).unwrap_or_default();
+        let text = tail(&self.dirs.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let from = lines.len().saturating_sub(count);
         lines.into_iter().skip(from).map(str::to_owned).collect()
@@ -169,9 +164,9 @@ impl Agent {
     }
 }
 
-fn command(program: &Path, place: &HostPlace) -> Command {
+fn command(program: &Path, dirs: &HostDirs) -> Command {
     let mut command = Command::new(program);
-    command.arg("--state").arg(&place.state).arg("--root").arg(&place.root).arg("--allow-exec");
+    command.arg("--state").arg(&dirs.state).arg("--root").arg(&dirs.root).arg("--allow-exec");
     command.env_remove("MUSTER_STATE").env_remove("MUSTER_TOKEN").env("NO_COLOR", "1");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command

@@ -3,8 +3,8 @@
 
 mod agents;
 mod board;
+mod dirs;
 mod objects;
-mod place;
 mod steps;
 mod work;
 
@@ -17,13 +17,13 @@ use server::{Config, Running, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::exit::Exit;
-use cli::failure::{Failure, Told};
+use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::server::ServerError;
 
 use agents::Agent;
 use board::{Board, Done};
-use place::Place;
+use dirs::DemoDir;
 use steps::Demo;
 
 /// Connections of nodes at once.
@@ -60,14 +60,14 @@ pub struct DemoArgs {
 #[error("the demo's control plane cannot start")]
 struct DemoServerError(#[source] StartError);
 
-impl Told for DemoServerError {}
+impl UserError for DemoServerError {}
 
 /// Somebody asked the demo to end.
 #[derive(Debug, thiserror::Error)]
 #[error("the demo was ended before everything was shown")]
 struct Interrupted;
 
-impl Told for Interrupted {}
+impl UserError for Interrupted {}
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -90,9 +90,9 @@ pub async fn run(args: DemoArgs, screen: Screen) -> Result<Exit, Failure> {
     };
     tokio::pin!(asked_to_end);
     let program = agents::find().await?;
-    let place = Place::make(args.keep)?;
-    let running = start(&place).await.map_err(DemoServerError)?;
-    let mut demo = Demo { place: &place, program: &program, board: Board::new(screen), agents: Vec::new() };
+    let dirs = DemoDir::make(args.keep)?;
+    let running = start(&dirs).await.map_err(DemoServerError)?;
+    let mut demo = Demo { dirs: &dirs, program: &program, board: Board::new(screen), agents: Vec::new() };
     let shown = tokio::select! {
         shown = demo.show(args.fleet.as_deref()) => shown.map_err(Failure::from),
         () = &mut asked_to_end => Err(Interrupted.into()),
@@ -106,15 +106,15 @@ pub async fn run(args: DemoArgs, screen: Screen) -> Result<Exit, Failure> {
     };
     stop(demo.agents, running).await;
     if args.keep {
-        aside(&format!("the demo's directory stays: {}", place.dir().display()));
+        aside(&format!("the demo's directory stays: {}", dirs.dir().display()));
     }
     end
 }
 
-async fn start(place: &Place) -> Result<Running, StartError> {
+async fn start(dirs: &DemoDir) -> Result<Running, StartError> {
     let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     server::start(Config {
-        dir: place.control(),
+        dir: dirs.control(),
         fleet: "demo".to_owned(),
         node_address: loopback,
         operator_address: loopback,
@@ -134,7 +134,7 @@ async fn stay(
     asked_to_end: &mut (impl Future<Output = ()> + Unpin),
 ) -> Result<Exit, Failure> {
     if screen.is_json() {
-        screen.result(&Shown { steps: &demo.board.done, dir: demo.place.dir() }, String::new)?;
+        screen.result(&Shown { steps: &demo.board.done, dir: demo.dirs.dir() }, String::new)?;
     }
     if args.once {
         demo.board.say(

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use model::condition::SyncState;
 use server::api::objects::{Apply, Became, Mapping, ObjectName};
 
 use crate::steps::{Demo, OBSERVER, StepError};
@@ -24,7 +25,7 @@ const TRIAL: &str = "kind: Site\nmetadata: {name: trial}\nspec: {title: Only a t
 impl Demo<'_> {
     /// An object goes down.
     pub(super) async fn objects_down(&mut self, operator: &Operator) -> Result<(), StepError> {
-        let file = self.place.manifests().join("shop.yaml");
+        let file = self.dirs.manifests().join("shop.yaml");
         write(&file, SHOP)?;
         let source = Source { files: std::slice::from_ref(&file), node: None, mapping: Mapping::Namespace };
         let given = object::read(&source)?;
@@ -44,7 +45,7 @@ impl Demo<'_> {
                 return Err(StepError::NotSeen { step: "the object was applied".to_owned(), so_far });
             }
             let there = Path::new(FOLDER).join("site").join(&given.name.namespace).join("shop.yaml");
-            let Some(path) = self.place_of(&given.name.node).map(|root| root.join(&there)) else { continue };
+            let Some(path) = self.root_of(&given.name.node).map(|root| root.join(&there)) else { continue };
             let step = format!("the object arrived at {}, as /{}", given.name.node, there.display());
             let arrived = async || {
                 let text = fs::read_to_string(&path).unwrap_or_default();
@@ -72,10 +73,10 @@ impl Demo<'_> {
         let known = async || {
             let view = operator.object(name).await?;
             let sync = operator.all_sync(Some(node)).await?.pop();
-            let state = sync.map(|sync| sync.state).unwrap_or_default();
+            let state = sync.map_or(SyncState::Other, |sync| sync.condition.state);
             let status = view.status.as_ref().is_some_and(|status| status.get("visitors").is_some());
-            Ok(match (status, state.as_str()) {
-                (true, "in-sync") => Ok(view),
+            Ok(match (status, state) {
+                (true, SyncState::InSync) => Ok(view),
                 (status, state) => Err(format!("its status is here: {status}; {node} is {state}")),
             })
         };
@@ -87,7 +88,7 @@ impl Demo<'_> {
 
     /// An object that somebody puts on an autonomous node comes up.
     pub(super) async fn objects_up(&mut self, operator: &Operator) -> Result<(), StepError> {
-        let Some(root) = self.place_of(OBSERVER) else { return Ok(()) };
+        let Some(root) = self.root_of(OBSERVER) else { return Ok(()) };
         let file = root.join(FOLDER).join("trial.yaml");
         self.board.say(&format!("\n    somebody on {OBSERVER} writes /{FOLDER}/trial.yaml"))?;
         let began = Instant::now();

@@ -14,11 +14,11 @@ use trust::token::KeySource;
 
 use crate::agents::{Agent, AgentError};
 use crate::board::Board;
-use crate::place::{Place, PlaceError};
+use crate::dirs::{DemoDir, DemoDirError};
 use cli::clock::now;
 use cli::credentials::{self, CredentialsError, MintFiles};
 use cli::exit::Exit;
-use cli::failure::Told;
+use cli::failure::UserError;
 use cli::folder::{Folder, FolderError};
 use cli::object::ReadError;
 use cli::operator::{CallError, Operator};
@@ -47,7 +47,7 @@ const POLL: Duration = Duration::from_millis(150);
 pub enum StepError {
     /// The demo's directory cannot be used.
     #[error("the demo's directory cannot be used")]
-    Place(#[from] PlaceError),
+    DemoDir(#[from] DemoDirError),
     /// An agent does not run.
     #[error("an agent does not run")]
     Agent(#[from] AgentError),
@@ -91,14 +91,14 @@ pub enum StepError {
     },
 }
 
-impl Told for StepError {
+impl UserError for StepError {
     fn exit(&self) -> Exit {
         Exit::Error
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            StepError::Place(error) => error.hint(),
+            StepError::DemoDir(error) => error.hint(),
             StepError::Agent(error) => error.hint(),
             StepError::Publish(error) => error.hint(),
             _ => None,
@@ -108,7 +108,7 @@ impl Told for StepError {
 
 /// A demo under way.
 pub struct Demo<'a> {
-    pub place: &'a Place,
+    pub dirs: &'a DemoDir,
     pub program: &'a Path,
     pub board: Board,
     pub agents: Vec<Agent>,
@@ -118,11 +118,11 @@ impl Demo<'_> {
     /// Shows everything.
     pub async fn show(&mut self, fleet: Option<&Path>) -> Result<(), StepError> {
         let began = Instant::now();
-        self.place.copy_fleet(fleet)?;
-        let path = self.place.control().join("operator.json");
+        self.dirs.copy_fleet(fleet)?;
+        let path = self.dirs.control().join("operator.json");
         let (_, credentials) = credentials::operator(Some(&path))?;
         let operator = Operator::dial(&credentials).await?;
-        self.board.say(&format!("muster demo in {}\n", self.place.dir().display()))?;
+        self.board.say(&format!("muster demo in {}\n", self.dirs.dir().display()))?;
         self.board.done("a control plane serves on loopback, in lab posture", began.elapsed())?;
         self.join(&operator).await?;
         self.publish(credentials).await?;
@@ -137,7 +137,7 @@ impl Demo<'_> {
 
     async fn join(&mut self, operator: &Operator) -> Result<(), StepError> {
         let began = Instant::now();
-        let (root, info) = MintFiles::of_dir(&self.place.control()).read()?;
+        let (root, info) = MintFiles::of_dir(&self.dirs.control()).read()?;
         for name in NODES {
             let request = MintRequest {
                 hostname: name.parse().map_err(MintError::Hostname)?,
@@ -146,7 +146,7 @@ impl Demo<'_> {
                 key: KeySource::Own,
             };
             let token = token::mint(&request, &info, &root, now())?;
-            let host = self.place.host(name)?;
+            let host = self.dirs.host(name)?;
             self.agents.push(Agent::join(self.program, name, host, &token).await?);
         }
         let step = "three hosts joined, each with its own token";
@@ -157,10 +157,10 @@ impl Demo<'_> {
 
     async fn publish(&mut self, credentials: Credentials) -> Result<(), StepError> {
         let began = Instant::now();
-        let operator = self.place.control().join("operator.json");
+        let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
         let mut publisher = Publisher::connect(credentials, key).await?;
-        let prepared = publisher.take(Folder::open(&self.place.fleet())?.scan()?)?;
+        let prepared = publisher.take(Folder::open(&self.dirs.fleet())?.scan()?)?;
         let changed: Comparison = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
         let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);
@@ -180,7 +180,7 @@ impl Demo<'_> {
                 .all(|node| node.word == Word::Converged)
         };
         self.until(operator, step, converged).await?;
-        let set = |name: &str| self.place_of(name).map(|root| root.join("etc/nginx/conf.d/demo.conf"));
+        let set = |name: &str| self.root_of(name).map(|root| root.join("etc/nginx/conf.d/demo.conf"));
         for name in [NODES[0], NODES[1]] {
             let site = set(name).and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
             if !site.contains(name) {
@@ -188,7 +188,7 @@ impl Demo<'_> {
                 return Err(StepError::NotSeen { step: step.to_owned(), so_far });
             }
         }
-        let zone = self.place_of(VICTIM).and_then(|root| fs::read_to_string(root.join("etc/timezone")).ok());
+        let zone = self.root_of(VICTIM).and_then(|root| fs::read_to_string(root.join("etc/timezone")).ok());
         if zone.is_none() {
             let so_far = format!("the custom executor of {VICTIM} left no etc/timezone");
             return Err(StepError::NotSeen { step: step.to_owned(), so_far });
@@ -204,7 +204,7 @@ impl Demo<'_> {
             nodes.iter().any(|node| node.hostname.as_str() == OBSERVER && node.word == Word::WouldChange)
         };
         self.until(operator, &step, observing).await?;
-        if self.place_of(OBSERVER).is_some_and(|root| root.join(MOTD).exists()) {
+        if self.root_of(OBSERVER).is_some_and(|root| root.join(MOTD).exists()) {
             let so_far = format!("{OBSERVER} has an {MOTD}, and should have touched nothing");
             return Err(StepError::NotSeen { step, so_far });
         }
@@ -214,7 +214,7 @@ impl Demo<'_> {
 
     /// Edits a managed file behind the agent's back and sees it put right, and told of.
     async fn heal(&mut self, operator: &Operator) -> Result<(), StepError> {
-        let Some(motd) = self.place_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
+        let Some(motd) = self.root_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
         let edit = |source| StepError::Edit { path: motd.clone(), source };
         let good = fs::read_to_string(&motd).map_err(edit)?;
         self.board.say(&format!("\n    echo 'somebody was here' > {}", motd.display()))?;
@@ -244,8 +244,8 @@ impl Demo<'_> {
         self.shown(&format!("muster run show {name}"), &text)
     }
 
-    pub(super) fn place_of(&self, name: &str) -> Option<PathBuf> {
-        self.agents.iter().find(|agent| agent.name == name).map(|agent| agent.place.root.clone())
+    pub(super) fn root_of(&self, name: &str) -> Option<PathBuf> {
+        self.agents.iter().find(|agent| agent.name == name).map(|agent| agent.dirs.root.clone())
     }
 
     /// Polls until something is seen: what it is, or what was seen instead so far.
@@ -332,10 +332,10 @@ impl Demo<'_> {
     pub fn next_steps(&self) -> String {
         let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("muster"));
         let (muster, agent) = (own.display(), self.program.display());
-        let (control, fleet) = (self.place.control(), self.place.fleet());
+        let (control, fleet) = (self.dirs.control(), self.dirs.fleet());
         let (control, fleet) = (control.display(), fleet.display());
-        let host = self.place.dir().join("hosts").join(VICTIM);
-        let (host, objects) = (host.display(), self.place.manifests());
+        let host = self.dirs.dir().join("hosts").join(VICTIM);
+        let (host, objects) = (host.display(), self.dirs.manifests());
         let objects = objects.display();
         format!(
             "\nTry next:\n\

@@ -9,7 +9,6 @@ use server::api::work::{NewTask, TaskNodeView, TaskView};
 
 use crate::steps::{Demo, NODES, StepError};
 use cli::operator::Operator;
-use cli::query;
 use cli::screen::Screen;
 use cli::task::{self, Lines};
 
@@ -39,7 +38,7 @@ impl Demo<'_> {
             }
         }
         for name in [NODES[0], NODES[1]] {
-            let note = self.place_of(name).map(|root| root.join(NOTE));
+            let note = self.root_of(name).map(|root| root.join(NOTE));
             let note = note.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
             if note != "reloaded\n" || !text.contains(&format!("{name} | reloaded")) {
                 let so_far = format!("{name} left {note:?}, and printed: {text}");
@@ -57,13 +56,13 @@ impl Demo<'_> {
         let work = Work::Query { what: "traits".to_owned(), path: None };
         let began = Instant::now();
         let (task, nodes) = self.work(operator, step, "**", work).await?;
-        let answers = query::answers(&task.id, &nodes, Some(TRAIT));
+        let answers = task::answers(&task.id, &nodes, Some(TRAIT));
         if answers.asked != NODES.len() || answers.answers.iter().any(|same| same.answer.is_null()) {
-            let so_far = query::text(&answers, Screen::of_process(false));
+            let so_far = task::answers_text(&answers, Screen::of_process(false));
             return Err(StepError::NotSeen { step: step.to_owned(), so_far });
         }
         let took = began.elapsed();
-        let text = query::text(&answers, Screen::of_process(false));
+        let text = task::answers_text(&answers, Screen::of_process(false));
         self.shown(&format!("muster query '**' traits {TRAIT}"), &text)?;
         Ok(self.board.done(step, took)?)
     }

@@ -1,5 +1,6 @@
 //! Looking: what is at a path, and what a file holds.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -11,8 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::path::{Place, check, links_matter};
-use crate::remove::entries;
+use crate::path::{DirEntryRef, check, links_matter};
 use crate::{Host, HostError, MAX_FILE, Problem};
 
 /// How much is read at a time, in bytes.
@@ -23,6 +23,9 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
+
+/// Bytes of directory entries read at a time.
+const ENTRIES: usize = 16 * 1024;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +174,7 @@ impl Host {
 }
 
 /// What a name in a directory is, without following it.
-pub(crate) fn stat_at(place: &Place) -> Result<Option<Stat>, Problem> {
+pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, Problem> {
     match statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -180,7 +183,7 @@ pub(crate) fn stat_at(place: &Place) -> Result<Option<Stat>, Problem> {
 }
 
 /// Opens a regular file, and nothing else, for reading.
-pub(crate) fn open_regular(place: &Place) -> Result<(OwnedFd, Stat), Problem> {
+pub(crate) fn open_regular(place: &DirEntryRef) -> Result<(OwnedFd, Stat), Problem> {
     let fd = openat(&place.dir, &place.name, READ, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP => Problem::NotRegular("a symlink"),
         Errno::NXIO => Problem::NotRegular("a socket"),
@@ -213,7 +216,7 @@ pub(crate) fn what(kind: FileType) -> &'static str {
     }
 }
 
-fn found_at(place: &Place) -> Result<Found, Problem> {
+fn found_at(place: &DirEntryRef) -> Result<Found, Problem> {
     let Some(stat) = stat_at(place)? else {
         return Ok(Found::Missing);
     };
@@ -300,4 +303,31 @@ fn is_empty(dir: impl AsFd) -> Result<bool, Problem> {
         }
     }
     Ok(true)
+}
+
+/// The names in a directory and whether each is a directory; `None` beyond `limit`.
+pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, Problem> {
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); ENTRIES];
+    // A directory that was read before is read again from its start.
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
+    let mut raw = RawDir::new(dir, &mut buffer);
+    let mut found = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if found.len() >= limit {
+            return Ok(None);
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                FileType::from_raw_mode(rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+            }
+            known => known,
+        };
+        found.push((name.to_owned(), kind == FileType::Directory));
+    }
+    Ok(Some(found))
 }

@@ -6,7 +6,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::find::{stat_at, what};
-use crate::path::{DIRECTORY, Place};
+use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::{discard, sync_directory, temporary_name};
 use crate::{Host, HostError, Ownership, Problem};
 
@@ -56,7 +56,7 @@ impl Host {
 
     fn finish_directory(
         &self,
-        place: &Place,
+        place: &DirEntryRef,
         temporary: &std::ffi::OsStr,
         ownership: &Ownership,
         default_mode: u32,

@@ -49,7 +49,7 @@ pub(crate) fn split(path: &str) -> Result<(&str, &str), Problem> {
 }
 
 /// A directory on the host and a name in it that may or may not exist.
-pub(crate) struct Place {
+pub(crate) struct DirEntryRef {
     /// The directory, open for reading.
     pub(crate) dir: OwnedFd,
     /// The entry's name.
@@ -64,18 +64,18 @@ impl Host {
 
     /// The place of a path: its directory, links on the way followed where they can be
     /// trusted, and its last name, which is not followed.
-    pub(crate) fn place(&self, path: &str) -> Result<Place, Problem> {
+    pub(crate) fn place(&self, path: &str) -> Result<DirEntryRef, Problem> {
         let path = check(path)?;
         let (parent, name) = split(path)?;
         match self.open_plain(parent, DIRECTORY) {
-            Ok(dir) => Ok(Place { dir, name: OsString::from(name) }),
+            Ok(dir) => Ok(DirEntryRef { dir, name: OsString::from(name) }),
             Err(errno) if links_matter(errno) => self.walk(path, false),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// As [`Host::place`], and the last name is followed too, so that it is no link.
-    pub(crate) fn place_followed(&self, path: &str) -> Result<Place, Problem> {
+    pub(crate) fn place_followed(&self, path: &str) -> Result<DirEntryRef, Problem> {
         self.walk(check(path)?, true)
     }
 
@@ -93,8 +93,8 @@ impl Host {
     }
 
     /// Walks a path one name at a time, so that each link is judged before it is followed.
-    fn walk(&self, path: &str, follow_last: bool) -> Result<Place, Problem> {
-        let mut walk = Walk { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
+    fn walk(&self, path: &str, follow_last: bool) -> Result<DirEntryRef, Problem> {
+        let mut walk = PathResolution { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
         walk.push_parts(path.as_bytes());
         let mut last = None;
         while let Some(part) = walk.todo.pop() {
@@ -122,7 +122,7 @@ impl Host {
             }
         }
         let dir = openat(walk.here(), ".", DIRECTORY, Mode::empty())?;
-        Ok(Place { dir, name: last.unwrap_or_else(|| OsString::from(".")) })
+        Ok(DirEntryRef { dir, name: last.unwrap_or_else(|| OsString::from(".")) })
     }
 }
 
@@ -132,14 +132,14 @@ pub(crate) fn links_matter(errno: Errno) -> bool {
 }
 
 /// A walk under way: the directories entered, and the names still to come (last first).
-struct Walk<'a> {
+struct PathResolution<'a> {
     host: &'a Host,
     way: Vec<(OsString, OwnedFd)>,
     todo: Vec<OsString>,
     links: usize,
 }
 
-impl Walk<'_> {
+impl PathResolution<'_> {
     fn push_parts(&mut self, path: &[u8]) {
         let parts = path.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty() && *part != b".");
         self.todo.extend(parts.map(|part| OsStr::from_bytes(part).to_owned()));

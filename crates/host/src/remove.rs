@@ -1,14 +1,13 @@
 //! Removing files, links and directories; a tree is surveyed before anything goes.
 
 use std::ffi::{CStr, CString};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, unlinkat};
 use rustix::io::Errno;
 
-use crate::find::{stat_at, what};
-use crate::path::{DIRECTORY, Place};
+use crate::find::{entries, stat_at, what};
+use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::sync_directory;
 use crate::{Host, HostError, Problem};
 
@@ -16,8 +15,6 @@ use crate::{Host, HostError, Problem};
 const MAX_ENTRIES: usize = 100_000;
 /// The most levels of a tree that is removed in one go.
 const MAX_DEPTH: usize = 64;
-/// Bytes of directory entries read at a time.
-const ENTRIES: usize = 16 * 1024;
 
 impl Host {
     /// Removes a regular file or a symbolic link; false when there was nothing.
@@ -74,7 +71,7 @@ impl Host {
         Ok(true)
     }
 
-    fn place_if_any(&self, path: &str) -> Result<Option<Place>, Problem> {
+    fn place_if_any(&self, path: &str) -> Result<Option<DirEntryRef>, Problem> {
         match self.place(path) {
             Ok(place) => Ok(Some(place)),
             Err(Problem::NoParent) => Ok(None),
@@ -137,31 +134,4 @@ fn empty(dir: &OwnedFd, path: &str, depth: usize) -> Result<(), Problem> {
         }
     }
     Ok(())
-}
-
-/// The names in a directory and whether each is a directory; `None` beyond `limit`.
-pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, Problem> {
-    let mut buffer = vec![MaybeUninit::<u8>::uninit(); ENTRIES];
-    // A directory that was read before is read again from its start.
-    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut raw = RawDir::new(dir, &mut buffer);
-    let mut found = Vec::new();
-    while let Some(entry) = raw.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        if found.len() >= limit {
-            return Ok(None);
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => {
-                FileType::from_raw_mode(rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
-            }
-            known => known,
-        };
-        found.push((name.to_owned(), kind == FileType::Directory));
-    }
-    Ok(Some(found))
 }

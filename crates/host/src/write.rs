@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::find::{open_regular, stat_at, what};
 use crate::ownership::others_choose;
-use crate::path::Place;
+use crate::path::DirEntryRef;
 use crate::{Host, HostError, MAX_FILE, Ownership, Problem};
 
 /// What a name gets while it is being made. One run writes at a time, so a name that is
@@ -99,7 +99,7 @@ impl Host {
 
     /// Mode and owner of the old file, for what is not declared. A second name may be one that
     /// someone else put here for what it has: a set-id bit, with root as its owner.
-    fn kept(&self, place: &Place, old: &Stat, write: &Write<'_>) -> Result<Ownership, Problem> {
+    fn kept(&self, place: &DirEntryRef, old: &Stat, write: &Write<'_>) -> Result<Ownership, Problem> {
         let Ownership { mode, uid, gid } = write.ownership;
         let declared = mode.is_some() && uid.is_some() && gid.is_some();
         if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&place.dir)?) {
@@ -109,9 +109,9 @@ impl Host {
     }
 
     /// Copies the file at `place` to its backup name, whole or not at all.
-    fn back_up(&self, place: &Place) -> Result<(), Problem> {
+    fn back_up(&self, place: &DirEntryRef) -> Result<(), Problem> {
         let (fd, stat) = open_regular(place)?;
-        let backup = Place { dir: place.dir.try_clone()?, name: suffixed(&place.name, BACKUP) };
+        let backup = DirEntryRef { dir: place.dir.try_clone()?, name: suffixed(&place.name, BACKUP) };
         match stat_at(&backup)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             None | Some(FileType::RegularFile) => {}
             Some(other) => return Err(Problem::NotRegular(what(other))),

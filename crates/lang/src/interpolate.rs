@@ -1,24 +1,24 @@
 //! [`Text`]: a text with `${{ expression }}` in it.
 
 use crate::expr::{EvalError, Expr, Lexer, MAX_SOURCE, ParseError, Tok};
+pub use crate::value::MAX_RESULT;
+use crate::value::append;
 use crate::{Scope, Value};
 
 /// The longest text that may hold expressions, in bytes (a whole inline file).
 pub const MAX_TEXT: usize = 1024 * 1024;
 /// The most expressions in one text.
 const MAX_EXPRS: usize = 1000;
-/// The longest result, in bytes.
-pub const MAX_RESULT: usize = 4 * 1024 * 1024;
 
 /// A text such as `port ${{ params.port }}`. A lone expression keeps its type; `$${{`
 /// stands for a literal `${{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    parts: Vec<Part>,
+    parts: Vec<TextSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TextSegment {
     Literal(String),
     Expr { expr: Expr, offset: usize },
 }
@@ -43,17 +43,17 @@ impl Text {
                 let start = at + found + 3;
                 let end = close(text, start)?;
                 if !literal.is_empty() {
-                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    parts.push(TextSegment::Literal(std::mem::take(&mut literal)));
                 }
                 let expr = Expr::parse(&text[start..end]).map_err(|error| shifted(error, start))?;
-                parts.push(Part::Expr { expr, offset: start });
+                parts.push(TextSegment::Expr { expr, offset: start });
                 at = end + 2;
             }
             rest = &text[at..];
         }
         literal.push_str(rest);
         if !literal.is_empty() || parts.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(TextSegment::Literal(literal));
         }
         Ok(Text { parts })
     }
@@ -71,22 +71,22 @@ impl Text {
     /// The expressions, each with the byte offset of its source in the whole text.
     pub fn exprs(&self) -> impl Iterator<Item = (&Expr, usize)> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Expr { expr, offset } => Some((expr, *offset)),
-            Part::Literal(_) => None,
+            TextSegment::Expr { expr, offset } => Some((expr, *offset)),
+            TextSegment::Literal(_) => None,
         })
     }
 
     /// Evaluates. A list or a map among other text is an error, and so is a result of more
     /// than [`MAX_RESULT`] bytes. Offsets in errors are those of the whole text.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
-        if let [Part::Expr { expr, offset }] = self.parts.as_slice() {
+        if let [TextSegment::Expr { expr, offset }] = self.parts.as_slice() {
             return expr.eval(scope).map_err(|error| moved(error, *offset));
         }
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => out.push_str(text),
-                Part::Expr { expr, offset } => {
+                TextSegment::Literal(text) => out.push_str(text),
+                TextSegment::Expr { expr, offset } => {
                     let value = expr.eval(scope).map_err(|error| moved(error, *offset))?;
                     let failed =
                         |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };
@@ -96,22 +96,6 @@ impl Text {
         }
         Ok(Value::Str(out))
     }
-}
-
-/// Puts a value into text as `${{ }}` among other text and `{{ }}` in templates do.
-pub(crate) fn append(out: &mut String, value: &Value) -> Result<(), String> {
-    match value {
-        Value::Str(text) => out.push_str(text),
-        Value::Bool(_) | Value::Int(_) => out.push_str(&value.to_string()),
-        Value::List(_) => return Err("a list cannot stand in text; write `|join(\", \")`".into()),
-        Value::Map(_) => {
-            return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into());
-        }
-    }
-    if out.len() > MAX_RESULT {
-        return Err(format!("the text grows beyond {MAX_RESULT} bytes"));
-    }
-    Ok(())
 }
 
 /// The offset of the `}}` that closes an expression: braces of map literals and braces in

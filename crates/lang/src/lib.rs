@@ -11,6 +11,7 @@
 
 pub mod diagnostic;
 pub mod expr;
+pub mod glob;
 pub mod interpolate;
 pub mod nearest;
 pub mod pattern;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::glob::Glob;
 use crate::regex::{Regex, RegexError};
 
 /// The longest pattern, in bytes.
@@ -23,19 +24,8 @@ pub struct Pattern {
 #[derive(Clone, Debug)]
 enum Form {
     Exact,
-    Glob(Vec<Piece>),
+    Glob(Glob),
     Regex(Regex),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
-    Char(char),
-    /// One character, no dot.
-    One,
-    /// Any run without a dot.
-    Run,
-    /// Any run.
-    Deep,
 }
 
 /// A pattern that cannot be used.
@@ -85,7 +75,7 @@ impl Pattern {
         }
         match &self.form {
             Form::Exact => self.source == name,
-            Form::Glob(pieces) => glob(pieces, name),
+            Form::Glob(glob) => glob.matches(name, '.'),
             Form::Regex(regex) => regex.is_match(name),
         }
     }
@@ -101,50 +91,14 @@ impl Pattern {
     }
 }
 
+/// An exact name or a glob over the labels of a name.
 fn plain(source: &str) -> Result<Form, PatternError> {
-    let mut pieces = Vec::new();
-    let mut chars = source.chars().peekable();
-    while let Some(c) = chars.next() {
-        pieces.push(match c {
-            '*' if chars.next_if_eq(&'*').is_some() => Piece::Deep,
-            '*' => Piece::Run,
-            '?' => Piece::One,
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => Piece::Char(c),
-            other => return Err(PatternError::Character(other)),
-        });
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*' | '?');
+    if let Some(other) = source.chars().find(|c| !allowed(*c)) {
+        return Err(PatternError::Character(other));
     }
-    let exact = pieces.iter().all(|piece| matches!(piece, Piece::Char(_)));
-    Ok(if exact { Form::Exact } else { Form::Glob(pieces) })
-}
-
-/// Walks all ways to match at once, so that no pattern takes more than pieces x characters.
-fn glob(pieces: &[Piece], name: &str) -> bool {
-    let mut states = vec![false; pieces.len() + 1];
-    states[0] = true;
-    skip_runs(pieces, &mut states);
-    for c in name.chars() {
-        let mut next = vec![false; pieces.len() + 1];
-        for (i, piece) in pieces.iter().enumerate().filter(|(i, _)| states[*i]) {
-            match piece {
-                Piece::Char(wanted) => next[i + 1] |= *wanted == c,
-                Piece::One => next[i + 1] |= c != '.',
-                Piece::Run => next[i] |= c != '.',
-                Piece::Deep => next[i] = true,
-            }
-        }
-        skip_runs(pieces, &mut next);
-        states = next;
-    }
-    states[pieces.len()]
-}
-
-/// A run may be empty: what stands before one also stands after it.
-fn skip_runs(pieces: &[Piece], states: &mut [bool]) {
-    for (i, piece) in pieces.iter().enumerate() {
-        if states[i] && matches!(piece, Piece::Run | Piece::Deep) {
-            states[i + 1] = true;
-        }
-    }
+    let glob = Glob::parse(source);
+    Ok(if glob.is_exact() { Form::Exact } else { Form::Glob(glob) })
 }
 
 impl PartialEq for Pattern {

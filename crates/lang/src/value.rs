@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The longest text that values are put together to, in bytes.
+pub const MAX_RESULT: usize = 4 * 1024 * 1024;
 /// The largest magnitude of an integer that every JSON reader keeps exactly (2^53 - 1).
 pub const MAX_INT: i64 = (1 << 53) - 1;
 
@@ -115,4 +117,20 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
     fn from(values: Vec<T>) -> Self {
         Value::List(values.into_iter().map(Into::into).collect())
     }
+}
+
+/// Puts a value into text as `${{ }}` among other text and `{{ }}` in templates do.
+pub(crate) fn append(out: &mut String, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Str(text) => out.push_str(text),
+        Value::Bool(_) | Value::Int(_) => out.push_str(&value.to_string()),
+        Value::List(_) => return Err("a list cannot stand in text; write `|join(\", \")`".into()),
+        Value::Map(_) => {
+            return Err("a map cannot stand in text; write `|tojson`, or name one of its keys".into());
+        }
+    }
+    if out.len() > MAX_RESULT {
+        return Err(format!("the text grows beyond {MAX_RESULT} bytes"));
+    }
+    Ok(())
 }

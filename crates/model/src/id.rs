@@ -132,3 +132,10 @@ fn is_node_id(text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     text.strip_prefix("n-").is_some_and(|rest| rest.len() == 32 && rest.bytes().all(hex))
 }
+
+// It is ordered, compared and hashed as its text is.
+impl std::borrow::Borrow<str> for Hostname {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod canonical;
 pub mod chunk;
+pub mod condition;
 pub mod delta;
 pub mod digest;
 pub mod exchange;

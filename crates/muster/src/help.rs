@@ -1,5 +1,6 @@
 //! `muster help`: verbs, topics, and every code that an error can carry.
 
+mod conditions;
 mod objects;
 
 use clap::{Args, CommandFactory};
@@ -8,9 +9,10 @@ use wire::Code;
 
 use crate::args::Cli;
 use cli::exit::{EXITS, Exit};
-use cli::failure::{Failure, Told};
+use cli::failure::{Failure, UserError};
 use cli::screen::Screen;
 
+pub use conditions::CONDITIONS;
 pub use objects::{MANIFESTS, OBJECTS};
 
 /// The most topics that are named for one that is unknown.
@@ -24,6 +26,7 @@ Examples:
   muster help token_used      a refusal of the control plane
   muster help release_stale   a node's refusal of what it is pointed to
   muster help no-node         a mistake in a manifest, or why an object is not taken
+  muster help node-late       how synchronization of a node stands
   muster help exit            the exit codes
   muster help selectors       how nodes are named
   muster help posture         where the keys lie, and how to move them
@@ -128,7 +131,7 @@ struct UnknownTopic {
     near: Vec<String>,
 }
 
-impl Told for UnknownTopic {
+impl UserError for UnknownTopic {
     fn hint(&self) -> Option<String> {
         let near: Vec<String> = self.near.iter().map(|near| format!("`muster help {near}`")).collect();
         Some(match near.is_empty() {
@@ -179,6 +182,7 @@ pub fn explain(topic: &str) -> Option<Explanation> {
     let of_lists = [
         (MANIFESTS, "a mistake in a manifest; nothing was sent"),
         (OBJECTS, "why an object is not taken; the others are not held up by it"),
+        (CONDITIONS, "how synchronization of a node stands"),
     ];
     for (codes, of) in of_lists {
         if let Some((code, title, text)) = codes.iter().find(|(code, ..)| code.eq_ignore_ascii_case(topic)) {
@@ -214,7 +218,7 @@ fn exits() -> String {
 fn unknown(topic: &str) -> UnknownTopic {
     let verbs: Vec<String> =
         Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let told = [REFUSALS, MANIFESTS, OBJECTS].into_iter().flatten().map(|(code, ..)| *code);
+    let told = [REFUSALS, MANIFESTS, OBJECTS, CONDITIONS].into_iter().flatten().map(|(code, ..)| *code);
     let all: Vec<&str> = resolve::codes::CODES
         .iter()
         .map(|known| known.code)

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use cli::exit::Exit;
-use cli::failure::{Failure, Told};
+use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{check, diff, logs, node, object, publish, query, release, render, server, status, task, token};
@@ -95,7 +95,7 @@ fn log(cli: &Cli) {
 #[error("the program's threads cannot be started")]
 struct RuntimeError(#[source] std::io::Error);
 
-impl Told for RuntimeError {}
+impl UserError for RuntimeError {}
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();

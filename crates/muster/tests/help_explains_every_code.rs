@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use backends::manifest::Problem;
+use model::condition::SyncCause;
 use model::selection::ProofError;
 use model::{Digest, Timestamp};
-use muster::help::{REFUSALS, explain};
+use muster::help::{CONDITIONS, REFUSALS, explain};
 use test_support::programs::repo::{code, err, muster, out};
 use trust::Refusal;
 use trust::signed::VerifyError;
@@ -145,5 +146,15 @@ async fn the_program_says_it_and_names_the_nearest_for_others() {
         let said = err(&unknown);
         assert!(said.starts_with(&format!("error: {topic:?} is no verb, no topic, and no code")), "{said}");
         assert!(said.contains(near), "{said}");
+    }
+}
+
+#[test]
+fn every_reason_of_a_condition_is_explained() {
+    for reason in SyncCause::REASONS {
+        assert!(explain(reason).is_some_and(|found| !found.text.is_empty()), "{reason}");
+    }
+    for (code, ..) in CONDITIONS {
+        assert!(SyncCause::REASONS.contains(code), "{code} is no reason");
     }
 }

@@ -155,7 +155,7 @@ impl Site {
     fn until_equal(&self, server: &Server) -> Texts {
         until_ok(&format!("{} is as it should be on both sides", self.name()), || {
             let (here, told) = (self.here(), &server.json(&["object", "status", self.name()])[0]);
-            if here != self.want || told["state"] != "in-sync" {
+            if here != self.want || told["condition"]["state"] != "in-sync" {
                 return Err(format!("{told}\n{here:?}, and wanted is {:?}", self.want));
             }
             let (there, uids, status) = self.there(server);
@@ -191,7 +191,7 @@ fn change_all(server: &Server, sites: &mut [Site], outage: &str) {
         until("the edit by hand is put back", || (site.here()["still"] == "one").then_some(()));
         assert_ne!(site.here()["kept"], outage, "nothing gets through");
         let told = &server.json(&["object", "status", site.name()])[0];
-        assert_eq!(told["state"], "behind", "{told}");
+        assert_eq!(told["condition"]["state"], "behind", "{told}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! OPS-1: docs/reference/cli.md says what the programs say. Written anew with
-//! `MUSTER_BLESS=1 cargo test -p muster --test reference_is_current`.
+//! `MUSTER_BLESS=1 cargo test -p muster --test all reference_is_current`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -96,8 +96,6 @@ pub struct Connection {
     pub peer: Option<Arc<CertifiedPeer>>,
     /// From where.
     pub address: SocketAddr,
-    /// Names the TLS session, alike at both ends (RFC 9266).
-    pub binding: [u8; 32],
     /// It speaks HTTP/1.1: only an upgrade to a WebSocket is to be answered.
     pub http1: bool,
     closer: Arc<Closer>,
@@ -394,11 +392,8 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
     let session = tls.get_ref().1;
     let peer = session.peer_certificates().and_then(|chain| chain.first());
     let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
-    let binding = crate::tls::binding(session)
-        .inspect_err(|error| tracing::warn!(%address, %error, "a TLS session has no name"))
-        .ok()?;
     let http1 = session.alpn_protocol() == Some(crate::tls::HTTP1);
-    Some(Connection { peer, address, binding, http1, closer: Arc::default() })
+    Some(Connection { peer, address, http1, closer: Arc::default() })
 }
 
 /// Waits for a reason to close.

@@ -35,9 +35,6 @@ const SEND_BUFFER: usize = 256 * 1024;
 /// The longest refusal of an upgrade that is read, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
-/// What names a TLS session: 32 bytes of its exporter (RFC 9266).
-pub use wire::signature::Binding;
-
 /// Why a control plane could not be spoken to.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -103,7 +100,6 @@ pub struct Traffic {
 pub struct Client {
     url: ServerUrl,
     send: SendRequest<RequestBody>,
-    binding: Binding,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -119,7 +115,7 @@ impl Client {
     }
 
     async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let Session { io, binding, traffic } = Session::open(url, tls).await?;
+        let Session { io, traffic } = Session::open(url, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
@@ -135,12 +131,7 @@ impl Client {
                 tracing::debug!(%error, "the connection to the control plane ended");
             }
         });
-        Ok(Client { url: url.clone(), send, binding, traffic })
-    }
-
-    /// Names the TLS session, alike at both ends; what opens a stream is signed over it.
-    pub fn binding(&self) -> &Binding {
-        &self.binding
+        Ok(Client { url: url.clone(), send, traffic })
     }
 
     /// Where it leads to.
@@ -235,7 +226,6 @@ impl Client {
 pub struct Http1 {
     url: ServerUrl,
     send: hyper::client::conn::http1::SendRequest<RequestBody>,
-    binding: Binding,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -257,7 +247,7 @@ impl Http1 {
     /// handshake.
     pub async fn dial(url: &ServerUrl, tls: &ClientConfig) -> Result<Http1, ClientError> {
         let open = async {
-            let Session { io, binding, traffic } = Session::open(url, crate::tls::http1_alone(tls)).await?;
+            let Session { io, traffic } = Session::open(url, crate::tls::http1_alone(tls)).await?;
             let (send, connection) = hyper::client::conn::http1::handshake(io)
                 .await
                 .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
@@ -266,18 +256,13 @@ impl Http1 {
                     tracing::debug!(%error, "the connection to the control plane ended");
                 }
             });
-            Ok(Http1 { url: url.clone(), send, binding, traffic })
+            Ok(Http1 { url: url.clone(), send, traffic })
         };
         let late = |_| ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
         tokio::time::timeout(DIAL_TIMEOUT, open).await.map_err(late)?
     }
 
-    /// As [`Client::binding`].
-    pub fn binding(&self) -> &Binding {
-        &self.binding
-    }
-
-    /// Asks for the upgrade; the request has its path and signature, and gets the rest here.
+    /// Asks for the upgrade; the request has its path and headers, and gets the rest here.
     ///
     /// # Errors
     /// [`ClientError`] says what failed. Another answer than an upgrade is no error here.
@@ -315,10 +300,9 @@ impl Http1 {
     }
 }
 
-/// A TLS session, its name and its meter.
+/// A TLS session and its meter.
 struct Session {
     io: TokioIo<tokio_rustls::client::TlsStream<Metered>>,
-    binding: Binding,
     traffic: Arc<Traffic>,
 }
 
@@ -334,9 +318,7 @@ impl Session {
         let metered = Metered { stream, traffic: traffic.clone() };
         let failed = |source| ClientError::Handshake { url: url.clone(), source };
         let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
-        let binding =
-            crate::tls::binding(tls.get_ref().1).map_err(|error| failed(io::Error::other(error)))?;
-        Ok(Session { io: TokioIo::new(tls), binding, traffic })
+        Ok(Session { io: TokioIo::new(tls), traffic })
     }
 }
 

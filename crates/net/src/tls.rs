@@ -15,8 +15,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Server
 const H2: &[u8] = b"h2";
 /// HTTP/1.1, for the upgrade to a WebSocket.
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
-/// What a TLS session is named by, so that a signature can be bound to it (RFC 9266).
-const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// Why a TLS configuration could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -101,9 +99,11 @@ pub fn server(
         .with_single_cert(chain, private_key(key_pem)?)
         .map_err(TlsError::Configure)?;
     config.alpn_protocols = vec![H2.to_vec()];
-    // A resumed session would skip the certificate's verification.
+    // A resumed session would skip the certificate's verification, and early data could be
+    // replayed: what flows on a stream counts as the node's by its TLS session alone (IDN-4).
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.max_early_data_size = 0;
     Ok(Arc::new(config))
 }
 
@@ -119,12 +119,6 @@ pub(crate) fn http1_alone(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.alpn_protocols = vec![HTTP1.to_vec()];
     Arc::new(config)
-}
-
-/// The name of a TLS session, alike at both ends and different for every session; zeros
-/// never, as the handshake is over when it is asked for.
-pub(crate) fn binding<Data>(session: &rustls::ConnectionCommon<Data>) -> Result<[u8; 32], rustls::Error> {
-    session.export_keying_material([0; 32], BINDING_LABEL, Some(b""))
 }
 
 /// What a client proves itself with.

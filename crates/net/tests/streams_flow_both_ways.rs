@@ -1,12 +1,10 @@
-//! SYN-1, IDN-4: a request's body goes on while its response comes; both ends name the TLS session alike.
+//! SYN-1: a request's body goes on while its response comes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-
-use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use net::accept::{Connection, Limits};
 use net::client::Client;
@@ -16,13 +14,10 @@ use test_support::wait::{DEADLINE, soon};
 
 type Answer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
-/// `/binding` tells the session's name; everything else comes back as it came, with trailers.
+/// Everything comes back as it came, with trailers.
 async fn echo(request: Request<Incoming>) -> Answer {
     let connection = request.extensions().get::<Connection>().unwrap().clone();
     assert!(!connection.http1);
-    if request.uri().path() == "/binding" {
-        return Response::new(Full::new(Bytes::copy_from_slice(&connection.binding)).boxed());
-    }
     let pieces = futures_util::stream::unfold(Some(request.into_body()), |body| async {
         let mut body = body?;
         match body.frame().await {
@@ -94,18 +89,4 @@ async fn a_sender_waits_while_nobody_reads() {
         sent += chunk.len();
         assert!(sent < 2 * 1024 * 1024, "nothing holds the sender back");
     }
-}
-
-#[tokio::test]
-async fn both_ends_name_a_session_alike_and_every_session_otherwise() {
-    let server = TlsServer::start(Limits::default(), false, echo).await;
-    let mut seen = BTreeSet::new();
-    for node in [1, 1, 2] {
-        let mut client = Client::dial(&server.url, server.node(node)).await.unwrap();
-        let ask = Request::get(format!("{}/binding", server.url)).body(Full::default()).unwrap();
-        let told = client.call(ask, 1024, DEADLINE).await.unwrap().into_body();
-        assert_eq!(&told[..], client.binding());
-        assert!(seen.insert(*client.binding()), "two sessions have one name");
-    }
-    assert!(!seen.contains(&[0; 32]));
 }

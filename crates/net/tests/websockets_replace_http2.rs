@@ -206,18 +206,3 @@ async fn a_socket_that_does_not_end_by_itself_is_cut() {
         assert!(began.elapsed() < DEADLINE, "its place is not given back");
     }
 }
-
-#[tokio::test]
-async fn a_session_over_http1_has_the_same_name_at_both_ends() {
-    let server = TlsServer::start(Limits::default(), true, |request: Request<Incoming>| async move {
-        let binding = request.extensions().get::<Connection>().unwrap().binding;
-        Response::new(Full::new(Bytes::copy_from_slice(&binding)))
-    })
-    .await;
-    let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
-    let own = *client.binding();
-    match client.upgrade(request(), BOUNDS, DEADLINE).await.unwrap() {
-        Upgraded::Refused(response) => assert_eq!(&response.into_body()[..], own),
-        Upgraded::Socket(_) => panic!("that was no upgrade"),
-    }
-}

@@ -27,11 +27,20 @@ const FIRST_RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// How soon after new facts the node calls to deliver them, at the most.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
+/// Where the node stands with its contacts.
 #[derive(Debug)]
 enum Talk {
     Idle,
     Traits,
     Waiting,
+}
+
+/// A release on its way to be held. Contacts and runs go on meanwhile: a slow content or disk
+/// delays neither.
+#[derive(Debug, Default)]
+enum Change {
+    #[default]
+    None,
     Fetching(Box<Pending>),
     Adopting(Box<Adoption>),
 }
@@ -60,6 +69,9 @@ pub struct Node {
     last_run: Option<LastRun>,
     spread: Spread,
     talk: Talk,
+    change: Change,
+    /// The header held when the last check-in was made: an offer is a difference from there.
+    asked_from: Option<Digest>,
     running: Option<Running>,
     run_due: bool,
     /// Facts came that no check-in has carried yet.
@@ -99,6 +111,8 @@ impl Node {
             last_run: restored.last_run,
             spread: Spread::new(seed),
             talk: Talk::Idle,
+            change: Change::None,
+            asked_from: None,
             running: None,
             run_due: false,
             facts_pending: restored.facts_pending,
@@ -237,6 +251,7 @@ impl Node {
         self.traits_sent = traits.as_ref().map(|traits| traits.digest);
         // The shell adds all facts that wait to this one.
         self.facts_pending = false;
+        self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
         CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
             incarnation: self.identity.incarnation.clone(),
@@ -250,7 +265,8 @@ impl Node {
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_later(self.failures, now);
+        self.talk = Talk::Idle;
+        self.next_contact = now.plus(self.spread.backoff(self.failures, self.policy.contact()));
         let grace = self.policy.offline_grace_secs;
         let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
@@ -264,14 +280,9 @@ impl Node {
     /// Contact is kept, but what was offered could not be fetched or kept: it is tried again
     /// ever later, however well the contacts in between go.
     fn on_stuck(&mut self, now: Timestamp) {
+        self.change = Change::None;
         self.stuck = self.stuck.saturating_add(1);
-        self.retry_later(self.stuck, now);
-    }
-
-    fn retry_later(&mut self, failures: u32, now: Timestamp) {
-        self.talk = Talk::Idle;
-        let wait = self.spread.backoff(failures, self.policy.contact());
-        self.next_contact = now.plus(wait);
+        self.next_contact = now.plus(self.spread.backoff(self.stuck, self.policy.contact()));
     }
 
     fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<Effect>) {
@@ -317,6 +328,14 @@ impl Node {
     }
 
     fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<Effect>) {
+        if !matches!(self.change, Change::None) {
+            // One release at a time; its end leads to the next check-in.
+            return self.run_after_answer(now);
+        }
+        if self.adoption.as_ref().map(|adoption| adoption.digest) != self.asked_from {
+            // Another release was adopted since the node asked: this is no difference from it.
+            return self.deliver_soon(now);
+        }
         let none = Floor::default();
         let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
         let time = TrustTime {
@@ -379,13 +398,14 @@ impl Node {
     fn fetch(&mut self, pending: Pending, effects: &mut Vec<Effect>) {
         let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect();
         let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
-        self.talk = Talk::Fetching(Box::new(pending));
+        self.change = Change::Fetching(Box::new(pending));
         effects.push(Effect::Fetch { contents, inline });
     }
 
     fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Talk::Fetching(pending) = std::mem::replace(&mut self.talk, Talk::Idle) else {
-            return;
+        let pending = match std::mem::take(&mut self.change) {
+            Change::Fetching(pending) => pending,
+            other => return self.change = other,
         };
         let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
         let adoption = Adoption {
@@ -398,13 +418,14 @@ impl Node {
             floor: pending.adopted.floor,
             adopted_at: now,
         };
-        self.talk = Talk::Adopting(Box::new(adoption.clone()));
+        self.change = Change::Adopting(Box::new(adoption.clone()));
         effects.push(Effect::Adopt(Box::new(adoption)));
     }
 
     fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Talk::Adopting(adoption) = std::mem::replace(&mut self.talk, Talk::Idle) else {
-            return;
+        let adoption = match std::mem::take(&mut self.change) {
+            Change::Adopting(adoption) => adoption,
+            other => return self.change = other,
         };
         self.policy = policy;
         self.refused = None;

@@ -61,6 +61,28 @@ fn a_failure_on_the_way_leaves_what_was_held() {
     assert_eq!(bench.node.adoption().unwrap().seq, 2);
 }
 
+/// LIF-10: a content that takes long to come stops neither check-ins nor runs, and what is offered
+/// meanwhile begins no second change.
+#[test]
+fn check_ins_go_on_while_a_release_is_fetched_and_kept() {
+    let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));
+    let mut bench = Bench::holding(&held);
+    let effects = bench.exchange(offering(next.offer(Some(&held.set))));
+    assert!(matches!(effects[..], [Effect::Fetch { .. }]), "{effects:?}");
+    for _ in 0..3 {
+        assert!(bench.wait().is_some(), "the next contact has its time");
+        let effects = bench.exchange(offering(next.offer(Some(&held.set))));
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. })), "{effects:?}");
+    }
+    bench.give(Input::Fetched);
+    assert_eq!(bench.check_in().held.unwrap().seq, 1, "the release before, until the next one is durable");
+    bench.give(Input::Adopted(Policy::default()));
+    // The answer to the check-in before the adoption: an offer that is held by now.
+    let effects = bench.give(Input::Answered(Box::new(offering(next.offer(Some(&held.set))))));
+    assert_eq!((warnings(&effects), facts(&effects).len()), (vec![], 0), "{effects:?}");
+    assert_eq!(bench.check_in().held.unwrap().seq, 2);
+}
+
 #[test]
 fn a_move_of_the_pointer_alone_is_no_fact_and_fetches_nothing_new() {
     let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["a"]));

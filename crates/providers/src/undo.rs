@@ -5,7 +5,7 @@ use std::io::Read;
 use catalog::module::OnRemove;
 use catalog::spec::Spec;
 use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, Prior};
-use converge::ledger::{Entry, MAX_KEPT};
+use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
 use host::{Host, Ownership, Write};
 use model::Digest;
@@ -68,7 +68,7 @@ impl Kinds {
     ///
     /// # Errors
     /// In words, when it cannot be done.
-    pub fn remove(&self, entry: &Entry, how: OnRemove) -> Result<bool, String> {
+    pub fn remove(&self, entry: &LedgerEntry, how: OnRemove) -> Result<bool, String> {
         let whole = matches!(entry.kind.as_str(), "file" | "directory" | "symlink");
         self.host.sweep(&entry.path);
         match how {

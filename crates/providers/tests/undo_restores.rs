@@ -12,7 +12,7 @@ use catalog::module::OnRemove;
 use catalog::spec::{DirectorySpec, Ensure, Ownership, Spec, SymlinkSpec};
 use common::{Lab, exec, file, lab, mode};
 use converge::kinds::Prior;
-use converge::ledger::{Entry, MAX_KEPT};
+use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
 use model::Timestamp;
 
@@ -24,8 +24,8 @@ fn change(lab: &Lab, path: &str, spec: &Spec) -> Undo {
     Undo { path: path.to_owned(), prior: checked.prior, kept }
 }
 
-fn entry(undo: &Undo, kind: &str) -> Entry {
-    Entry {
+fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
+    LedgerEntry {
         kind: kind.to_owned(),
         path: undo.path.clone(),
         prior: undo.prior.clone(),

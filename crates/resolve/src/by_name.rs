@@ -6,13 +6,13 @@ use std::sync::Arc;
 /// The most entries of one shared piece.
 const MAX_PIECE: usize = 512;
 
-type Piece<V> = Vec<(Arc<str>, V)>;
+type Run<V> = Vec<(Arc<str>, V)>;
 
 /// A sorted map from names. A clone is cheap and shares all but what is changed later.
 #[derive(Clone, Debug)]
 pub struct ByName<V> {
     /// Not empty, sorted, each sorted.
-    pieces: Vec<Arc<Piece<V>>>,
+    pieces: Vec<Arc<Run<V>>>,
     len: usize,
 }
 

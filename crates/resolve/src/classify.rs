@@ -10,7 +10,7 @@ use lang::Pattern;
 pub use model::selection::MAX_PATTERNS;
 
 use crate::by_name::ByName;
-use crate::decl::nodes::{Entry, Item};
+use crate::decl::nodes::{Item, NodesEntry};
 use crate::parse::{Content, Parsed};
 use crate::sink::Sink;
 use crate::yaml::At;
@@ -60,7 +60,7 @@ pub(crate) struct Index {
 type Files = BTreeMap<String, Arc<Parsed>>;
 
 /// The entries of a nodes file; none for any other file.
-pub(crate) fn entries(file: Option<&Arc<Parsed>>) -> &[Entry] {
+pub(crate) fn entries(file: Option<&Arc<Parsed>>) -> &[NodesEntry] {
     match file.map(|file| &file.content) {
         Some(Content::Nodes(entries)) => entries,
         _ => &[],

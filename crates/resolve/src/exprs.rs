@@ -47,7 +47,7 @@ impl Uses {
 
 /// Where an expression stands; it decides what the expression may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ExprSite {
     /// The value of a var or of a param's default.
     Var,
     /// `when:` of conditional vars.
@@ -62,32 +62,34 @@ pub(crate) enum Place {
     Attribute,
 }
 
-impl Place {
+impl ExprSite {
     fn roots(self) -> &'static [&'static str] {
         match self {
-            Place::Var => &["node", "traits"],
-            Place::Conditional => &["traits", "node", "vars"],
-            Place::Group => &["labels", "environment", "channel", "roles", "owner"],
-            Place::Module | Place::Resource | Place::Attribute => &["params", "vars", "traits", "node"],
+            ExprSite::Var => &["node", "traits"],
+            ExprSite::Conditional => &["traits", "node", "vars"],
+            ExprSite::Group => &["labels", "environment", "channel", "roles", "owner"],
+            ExprSite::Module | ExprSite::Resource | ExprSite::Attribute => {
+                &["params", "vars", "traits", "node"]
+            }
         }
     }
 
     fn predicates(self) -> &'static [&'static str] {
         match self {
-            Place::Resource => &["file_exists", "changed"],
-            Place::Module => &["file_exists"],
-            Place::Var | Place::Conditional | Place::Group | Place::Attribute => &[],
+            ExprSite::Resource => &["file_exists", "changed"],
+            ExprSite::Module => &["file_exists"],
+            ExprSite::Var | ExprSite::Conditional | ExprSite::Group | ExprSite::Attribute => &[],
         }
     }
 
     fn describe(self) -> &'static str {
         match self {
-            Place::Var => "a var's value",
-            Place::Conditional => "`when:` of conditional_vars",
-            Place::Group => "`where:` of a group",
-            Place::Module => "`when:` of a module",
-            Place::Resource => "`when:` of a resource",
-            Place::Attribute => "an attribute",
+            ExprSite::Var => "a var's value",
+            ExprSite::Conditional => "`when:` of conditional_vars",
+            ExprSite::Group => "`where:` of a group",
+            ExprSite::Module => "`when:` of a module",
+            ExprSite::Resource => "`when:` of a resource",
+            ExprSite::Attribute => "an attribute",
         }
     }
 }
@@ -99,7 +101,7 @@ pub(crate) type Params<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
 pub(crate) fn condition(
     reading: &mut Reading<'_>,
     node: &Node,
-    place: Place,
+    place: ExprSite,
     params: Params<'_>,
 ) -> Option<Expr> {
     let text = reading.any_text(node, place.describe())?;
@@ -126,7 +128,7 @@ fn unwrapped(text: &str) -> (&str, usize) {
 }
 
 /// Checks every `${{ }}` in a value, at any depth.
-pub(crate) fn texts(reading: &mut Reading<'_>, node: &Node, place: Place, params: Params<'_>) {
+pub(crate) fn texts(reading: &mut Reading<'_>, node: &Node, place: ExprSite, params: Params<'_>) {
     match &node.kind {
         Kind::Text { text, .. } if !Text::is_literal(text) => match Text::parse(text) {
             Ok(parsed) => {
@@ -156,7 +158,7 @@ struct Written<'w> {
     shift: usize,
 }
 
-fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: Place, params: Params<'_>) {
+fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: ExprSite, params: Params<'_>) {
     for call in expr.calls() {
         if !place.predicates().contains(&call) {
             let offset = expr.source().find(call).unwrap_or(0) + written.shift;
@@ -179,7 +181,7 @@ fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: Pl
 }
 
 /// Checks one dotted name.
-pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: Place, params: Params<'_>) {
+pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: ExprSite, params: Params<'_>) {
     let root = used.path.first().map(String::as_str).unwrap_or_default();
     let rest = used.path.get(1..).unwrap_or_default();
     if !place.roots().contains(&root) {
@@ -208,20 +210,20 @@ pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: Pla
     }
 }
 
-fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: Place, params: Params<'_>) {
-    if place == Place::Group && root == "traits" {
+fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: ExprSite, params: Params<'_>) {
+    if place == ExprSite::Group && root == "traits" {
         reading
             .error("E063", at, "observed traits choose no group: a node must not talk itself into one")
             .help("tune values with `conditional_vars`, or declare a label");
         return;
     }
-    if place == Place::Group && root == "node" {
+    if place == ExprSite::Group && root == "node" {
         reading
             .error("E061", at, "`node` is not a name here")
             .help("write labels, environment, channel, roles or owner");
         return;
     }
-    if place == Place::Var && matches!(root, "vars" | "params") {
+    if place == ExprSite::Var && matches!(root, "vars" | "params") {
         reading
             .error("E061", at, format!("a var's value may use node and traits, not `{root}`"))
             .help("join vars in the module, where params and vars are known");

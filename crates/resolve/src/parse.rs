@@ -10,7 +10,7 @@ use crate::decl::fleet::{self, FleetDecl};
 use crate::decl::groups::{self, Group};
 use crate::decl::layers::{self, Environment, Role};
 use crate::decl::module::{self, ModuleDecl};
-use crate::decl::nodes::{self, Entry, Host};
+use crate::decl::nodes::{self, Host, NodesEntry};
 use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
 use crate::shape::Reading;
@@ -33,7 +33,7 @@ pub(crate) struct Parsed {
 #[derive(Debug)]
 pub(crate) enum Content {
     Fleet(Box<FleetDecl>),
-    Nodes(Vec<Entry>),
+    Nodes(Vec<NodesEntry>),
     Groups(Vec<Group>),
     Host(Box<Host>),
     Role(Box<Role>),

@@ -12,7 +12,7 @@ use crate::decl::nodes::Host;
 use crate::parse::{Content, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::{self, Holding, Memo, NodeSpec, Part, PatternSpec, ReadEntry};
+use crate::specialize::{self, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
@@ -22,7 +22,7 @@ pub(crate) type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
 pub(crate) type Specs = ByName<Arc<NodeSpec>>;
 pub(crate) type Hosts = ByName<Loc>;
 /// For each rule, its nodes as grants tell them apart.
-pub(crate) type Parts = Arc<Vec<Vec<Part>>>;
+pub(crate) type Parts = Arc<Vec<Vec<PatternShare>>>;
 
 /// The last state that was right in every part.
 pub(crate) struct Good {
@@ -92,7 +92,7 @@ impl<'p> Pass<'p> {
     }
 
     /// The nodes of every rule as grants tell them apart.
-    fn split(&mut self, rules: &[classify::Rule]) -> Vec<Vec<Part>> {
+    fn split(&mut self, rules: &[classify::Rule]) -> Vec<Vec<PatternShare>> {
         let (mut all, mut count) = (Vec::new(), 0);
         for rule in rules {
             let parts = specialize::split(&self.context.fleet, rule).unwrap_or_default();
@@ -225,7 +225,7 @@ impl<'p> Pass<'p> {
     /// The nodes of a rule, each part with what is granted to it.
     fn of_pattern(&mut self, spec: &NodeSpec, pattern: &Pattern, rule: usize) -> Vec<PatternSpec> {
         let parts = self.parts.clone();
-        let part = |part: &Part| {
+        let part = |part: &PatternShare| {
             let grants = self.memo.grants(self.context, part.holding.clone(), self.sink);
             let (pattern, except) = (pattern.clone(), part.except.clone());
             PatternSpec { pattern, except, spec: Arc::new(spec.granted(grants)) }

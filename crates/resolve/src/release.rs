@@ -25,7 +25,7 @@ use trust::Header;
 use trust::feature::FEATURES;
 use trust::release::Fallback;
 
-pub use walk::{Below, Built, Content, Piece};
+pub use walk::{Below, Built, Content, ReleaseChunk};
 
 use crate::resolver::Changed;
 use crate::specialize::{NodeSpec, Specialized};

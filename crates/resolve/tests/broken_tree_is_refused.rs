@@ -2,12 +2,10 @@
 //! stays as it was.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{fleet_with, params, with};
+use crate::common::{fleet_with, params, with};
 use resolve::{MAX_SHOWN, Resolver, Tree, check};
 
 type Changes = BTreeMap<String, Option<Arc<[u8]>>>;

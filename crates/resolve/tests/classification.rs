@@ -2,9 +2,7 @@
 //! exceptions and host files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{codes, fleet_with, params, right, with};
+use crate::common::{codes, fleet_with, params, right, with};
 use resolve::{Tree, check, hostname};
 
 fn nodes(text: &str) -> Tree {

@@ -3,9 +3,7 @@
 //! whose other nodes get something else; and a release says the same to whoever asks it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{codes, fleet_with, right, with};
+use crate::common::{codes, fleet_with, right, with};
 use lang::Pattern;
 use proptest::prelude::*;
 use resolve::release::Builder;

@@ -2,12 +2,10 @@
 //! whole tree says: the same nodes, the same patterns, the same mistakes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{fleet_with, with};
+use crate::common::{fleet_with, with};
 use proptest::prelude::*;
 use resolve::{Fleet, Resolver, Tree, check};
 

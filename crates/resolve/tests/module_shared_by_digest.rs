@@ -2,11 +2,9 @@
 //! what a node adds is small.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{fleet_with, right, with};
+use crate::common::{fleet_with, right, with};
 use model::{Digest, canonical};
 
 #[test]

@@ -2,9 +2,7 @@
 //! be shown, each at a place.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{fleet_with, with};
+use crate::common::{fleet_with, with};
 use proptest::prelude::*;
 use resolve::{Tree, check, codes, render};
 
@@ -117,5 +115,5 @@ proptest! {
 
 #[test]
 fn the_fleet_that_is_spliced_is_right() {
-    common::right(&full());
+    crate::common::right(&full());
 }

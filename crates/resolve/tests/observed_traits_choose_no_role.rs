@@ -2,9 +2,7 @@
 //! no channel and no secret.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
-use common::{codes, fleet_with, params, right, with};
+use crate::common::{codes, fleet_with, params, right, with};
 
 #[test]
 fn no_declared_fact_is_computed() {

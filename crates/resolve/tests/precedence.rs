@@ -3,12 +3,10 @@
 //! host file. The last three steps are taken on the node, by the same code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{codes, fleet_with, params, right, with};
+use crate::common::{codes, fleet_with, params, right, with};
 use lang::{Names, Value};
 use resolve::Tree;
 

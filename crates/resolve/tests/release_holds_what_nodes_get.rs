@@ -64,7 +64,7 @@ fn walk(built: &Built) -> (BTreeMap<Digest, Chunk>, BTreeMap<Digest, Vec<u8>>) {
         assert_eq!(chunk.hash().unwrap(), piece.hash(), "a chunk has the hash that it is asked for by");
         let below = built.below(&piece).unwrap();
         let needs = chunk.needs();
-        let offered: BTreeSet<Digest> = below.pieces.iter().map(release::Piece::hash).collect();
+        let offered: BTreeSet<Digest> = below.pieces.iter().map(release::ReleaseChunk::hash).collect();
         assert!(
             needs.chunks.iter().all(|needed| offered.contains(needed)),
             "every chunk that is needed is offered"

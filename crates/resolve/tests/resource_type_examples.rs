@@ -2,10 +2,8 @@
 //! the short form and in the long.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
-
+use crate::common::{fleet_with, right, with};
 use catalog::schema::TYPES;
-use common::{fleet_with, right, with};
 
 #[test]
 fn each_example_checks_and_binds() {

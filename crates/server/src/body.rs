@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use streams::body::{Part, Parts};
@@ -15,13 +14,8 @@ use streams::body::{Part, Parts};
 pub(crate) enum ReplyBody {
     /// All of it.
     Whole(Full<Bytes>),
-    /// What comes as it comes; then trailers, if it ended in order.
-    Parts {
-        /// The parts.
-        parts: Parts,
-        /// What a body that ended in order ends with; with none it just ends.
-        trailers: Option<fn() -> HeaderMap>,
-    },
+    /// What comes as it comes; then trailers, if it ends with them.
+    Parts(Parts),
 }
 
 impl From<Bytes> for ReplyBody {
@@ -40,11 +34,11 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             ReplyBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            ReplyBody::Parts { parts, trailers } => match parts.poll_part(cx) {
+            ReplyBody::Parts(parts) => match parts.poll_part(cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Poll::Ready(Some(Part::End)) => {
-                    Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers()))))
+                Poll::Ready(Some(Part::End(trailers))) => {
+                    Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(*trailers))))
                 }
                 Poll::Ready(None) => Poll::Ready(None),
             },
@@ -54,14 +48,14 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ReplyBody::Whole(whole) => whole.is_end_stream(),
-            ReplyBody::Parts { .. } => false,
+            ReplyBody::Parts(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Whole(whole) => whole.size_hint(),
-            ReplyBody::Parts { .. } => SizeHint::default(),
+            ReplyBody::Parts(_) => SizeHint::default(),
         }
     }
 }

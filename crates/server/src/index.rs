@@ -1,6 +1,7 @@
 //! The FleetIndex: every node in memory, for the hot path (CNV-4).
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::{Hostname, NodeId};
@@ -112,6 +113,13 @@ impl FleetIndex {
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
         let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.values().filter_map(|id| tables.by_id.get(id).cloned()).collect()
+    }
+
+    /// So many nodes in the order of their hostnames, from a hostname on.
+    pub(crate) fn page(&self, from: &str, limit: usize) -> Vec<Arc<Slot>> {
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let later = tables.by_name.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+        later.filter_map(|(_, id)| tables.by_id.get(id).cloned()).take(limit).collect()
     }
 
     /// Contacts that were not yet persisted; they count as persisted from now on.

@@ -7,7 +7,7 @@ mod checkin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
 use wire::body::{self, MAX_NODE_BODY};
@@ -22,6 +22,9 @@ use crate::streams;
 
 pub(crate) use caller::Caller;
 pub(crate) use checkin::{check_in, whole};
+
+/// How much of a path that leads nowhere is repeated, in characters.
+const MAX_SHOWN: usize = 200;
 
 /// A request matched against the route table.
 pub(crate) struct Matched {
@@ -78,12 +81,11 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
 }
 
 async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
-    match headers::version(request.headers()) {
-        Version::Fits => {}
-        Version::OtherProtocol => return Err(Code::ProtocolVersion.into()),
-        Version::TooOld => return Err(Code::AgentTooOld.into()),
+    let matched = find(request.method().as_str(), request.uri().path());
+    let matched = matched.map_err(|code| unmatched(code, &request))?;
+    if matched.route.access != Access::Standard {
+        version(request.headers())?;
     }
-    let matched = find(request.method().as_str(), request.uri().path())?;
     let connection = request.extensions().get::<Connection>().cloned().ok_or(Code::Internal)?;
     // HTTP/1.1 is there for one thing.
     if connection.http1 && matched.route.path != route::STREAM {
@@ -103,16 +105,47 @@ async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result
                 _ => streams::ping(request).await,
             }
         }
+        Access::Standard => {
+            Caller::of(plane, &connection)?;
+            match matched.route.path {
+                route::HEALTH_CHECK => streams::health_check(plane, request).await,
+                route::HEALTH_WATCH => streams::health_watch(plane, connection, request).await,
+                _ => streams::reflection(connection, request),
+            }
+        }
         Access::Stream => {
             let caller = Caller::of(plane, &connection)?;
-            caller.authenticate_opening(plane, &request, &matched, &connection.binding)?;
+            caller.is_meant(&matched)?;
             open(plane, caller, connection, request, &matched).await
         }
         Access::Node => exchange(plane, connection, request, &matched).await,
     }
 }
 
-/// Opens a link.
+/// A request of no route: in gRPC a method that is not implemented, whatever its service.
+fn unmatched<B>(code: Code, request: &Request<B>) -> Problem {
+    if !grpc::is_grpc(request.headers()) {
+        return code.into();
+    }
+    let method: String = request.uri().path().chars().take(MAX_SHOWN).collect();
+    Problem::new(Code::MethodNotAllowed, format!("there is no method {method:?}"))
+}
+
+/// Judges the version headers of a request (WIR-1).
+fn version(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers::version(headers) {
+        Version::Fits => Ok(()),
+        Version::OtherProtocol => Err(Code::ProtocolVersion.into()),
+        Version::TooOld => {
+            let (major, minor, patch) = headers::MINIMUM_AGENT;
+            let detail = format!("the oldest agent that is served is {major}.{minor}.{patch}");
+            Err(Problem::new(Code::AgentTooOld, detail))
+        }
+    }
+}
+
+/// Opens a link. On a stream of two ways the TLS session says whose it is; server-sent events
+/// are the answer to one request, and that is signed (IDN-4).
 async fn open(
     plane: &Arc<ControlPlane>,
     caller: Caller,
@@ -123,7 +156,11 @@ async fn open(
     checkin::ready(plane)?;
     match (matched.route.path, connection.http1) {
         (route::STREAM, true) => streams::websocket(plane, caller, connection, request),
-        (route::STREAM, false) => streams::sse(plane, caller, connection, &request),
+        (route::STREAM, false) => {
+            let (head, _) = request.into_parts();
+            caller.authenticate(plane, &head, matched, &[])?;
+            streams::sse(plane, caller, connection, &head)
+        }
         (route::SUBSCRIBE, _) => streams::subscribe(plane, caller, connection, request),
         _ => streams::push(plane, caller, connection, request).await,
     }
@@ -145,7 +182,7 @@ async fn exchange(
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {
-            let (answer, idle) = check_in(plane, &caller, body::decode(&body)?, wait(&parts)).await?;
+            let (answer, idle) = check_in(plane, &caller, body::decode(&body)?, wait(&parts)?).await?;
             // A link may be on this very connection.
             if idle && !plane.hub.sync_index().has_link(&caller.id) {
                 connection.close_after_answer();
@@ -157,14 +194,18 @@ async fn exchange(
         route::BLOB => blob::blob(plane, &caller, matched, &parts).await,
         route::EVENTS => {
             checkin::ready(plane)?;
-            streams::events(plane, caller, connection, &parts, &body, wait(&parts)).await
+            streams::events(plane, caller, connection, &parts, &body, wait(&parts)?).await
         }
         _ => Err(Code::NotFound.into()),
     }
 }
 
-fn wait(parts: &http::request::Parts) -> Duration {
+/// How long an answer may be held back, as the query says it; at most [`checkin::MAX_WAIT`].
+fn wait(parts: &http::request::Parts) -> Result<Duration, Problem> {
     let query = parts.uri.query().unwrap_or("");
-    let secs = query.split('&').find_map(|pair| pair.strip_prefix("wait=")?.parse().ok());
-    Duration::from_secs(secs.unwrap_or(0)).min(checkin::MAX_WAIT)
+    let Some(secs) = query.split('&').find_map(|pair| pair.strip_prefix("wait=")) else {
+        return Ok(Duration::ZERO);
+    };
+    let bad = |_| Problem::new(Code::BadQuery, "`wait` is a whole number of seconds");
+    Ok(Duration::from_secs(secs.parse().map_err(bad)?).min(checkin::MAX_WAIT))
 }

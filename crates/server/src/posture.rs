@@ -5,7 +5,7 @@
 //! `release.key` away and start again: the posture is what the files say.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use model::{Digest, FleetId, Timestamp};
 use net::ServerUrl;
 use net::issue::{Ca, Certified, IssueError};
 use serde::{Deserialize, Serialize};
+use spool::{Disk, SpoolError};
 use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
 
@@ -67,6 +68,9 @@ pub enum FoundError {
         #[source]
         source: io::Error,
     },
+    /// A file could not be written whole.
+    #[error("the control plane's directory cannot be written")]
+    Disk(#[from] SpoolError),
     /// A file could not be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -189,13 +193,16 @@ fn found(dir: &Path, fleet: &str, now: Timestamp) -> Result<(), FoundError> {
     let fleet: FleetId = format!("{fleet}-{suffix}").parse().map_err(|error: model::id::ParseIdError| {
         FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() }
     })?;
+    let disk = Disk::new();
+    let write =
+        |name: String, bytes: &[u8], mode| spool::atomic::write_file(&disk, &dir.join(name), bytes, mode);
     for name in [NODE_CA, OPERATOR_CA] {
         let (_, files) = Ca::generate(&format!("{fleet} {name}"), now).map_err(authority(dir))?;
-        write(&dir.join(format!("{name}.key")), files.key_pem.as_bytes(), 0o600)?;
-        write(&dir.join(format!("{name}.pem")), files.cert_pem.as_bytes(), 0o644)?;
+        write(format!("{name}.key"), files.key_pem.as_bytes(), 0o600)?;
+        write(format!("{name}.pem"), files.cert_pem.as_bytes(), 0o644)?;
     }
-    write(&dir.join(ROOT_KEY), root.to_file().as_bytes(), 0o600)?;
-    write(&dir.join(RELEASE_KEY), release.to_file().as_bytes(), 0o600)?;
+    write(ROOT_KEY.to_owned(), root.to_file().as_bytes(), 0o600)?;
+    write(RELEASE_KEY.to_owned(), release.to_file().as_bytes(), 0o600)?;
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
     // Last: its presence says that everything before it is there.
     write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, root }, 0o644)
@@ -249,7 +256,7 @@ fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), Fou
             .map_err(|error| FoundError::Malformed { path: path.to_owned(), what: error.to_string() })?,
     );
     bytes.push(b'\n');
-    write(path, &bytes, mode)
+    Ok(spool::atomic::write_file(&Disk::new(), path, &bytes, mode)?)
 }
 
 /// Makes a file that only its owner can read, if there is none; one that is there becomes so.
@@ -261,23 +268,6 @@ pub(crate) fn private(path: &Path) -> Result<(), FoundError> {
     let mut options = fs::OpenOptions::new();
     let file = options.create(true).append(true).mode(0o600).open(path).map_err(failed)?;
     file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FoundError> {
-    let failed = |source| FoundError::Write { path: path.to_owned(), source };
-    let temporary = path.with_extension("new");
-    // One left over from a crash may have another mode, and a key must not get it.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(&temporary).map_err(failed)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(directory.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all()).map_err(failed)
 }
 
 /// Random bytes of the operating system.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use model::condition::SyncState;
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -18,14 +19,14 @@ use test_support::fleet::{Fleet, Member, Operator};
 use test_support::wait::until;
 
 /// State, how far behind, and how many objects go down.
-async fn stands(operator: &mut Operator) -> (String, u64, u64) {
+async fn stands(operator: &mut Operator) -> (SyncState, u64, u64) {
     let page: SyncsView = operator.get("/v1/sync").await.unwrap();
-    let SyncView { state, behind, down, .. } = page.nodes.into_iter().next().unwrap();
-    (state, behind, down)
+    let SyncView { condition, behind, down, .. } = page.nodes.into_iter().next().unwrap();
+    (condition.state, behind, down)
 }
 
-fn is(state: &str, behind: u64, down: u64) -> (String, u64, u64) {
-    (state.to_owned(), behind, down)
+fn is(state: SyncState, behind: u64, down: u64) -> (SyncState, u64, u64) {
+    (state, behind, down)
 }
 
 fn item(name: &str, text: &str) -> Value {
@@ -43,7 +44,7 @@ async fn one_in_sync(fleet: &Fleet, node: &Member) -> Arc<MemoryLinkHandler> {
     let link = linked(node, Mode::Managed, "l1", &handler).await;
     until("in sync", async || {
         let mut operator = fleet.operator().await;
-        (stands(&mut operator).await == is("in-sync", 0, 1)).then_some(())
+        (stands(&mut operator).await == is(SyncState::InSync, 0, 1)).then_some(())
     })
     .await;
     link.stop().await;
@@ -60,14 +61,14 @@ async fn actions_that_wait_are_no_objects_that_lack() {
         operator.begin("web-1", &["/bin/true"]).await;
     }
     operator.actions_when("web-1", 3).await;
-    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1));
+    assert_eq!(stands(&mut operator).await, is(SyncState::InSync, 0, 1));
     // What is called off changes its action once more.
     let task = operator.begin("web-1", &["/bin/true"]).await;
     operator.actions_when("web-1", 4).await;
     let _: server::api::work::TaskView =
         operator.post(&format!("/v1/tasks/{}/cancel", task.id), &json!({})).await.unwrap();
     operator.apply(vec![item("a", "two"), item("b", "one")]).await;
-    assert_eq!(stands(&mut operator).await, is("behind", 2, 2));
+    assert_eq!(stands(&mut operator).await, is(SyncState::Behind, 2, 2));
 
     fleet.stop().await;
     fleet.start_again().await;
@@ -77,11 +78,11 @@ async fn actions_that_wait_are_no_objects_that_lack() {
     // Whoever needs its sets finds out what is of objects.
     operator.begin("web-1", &["/bin/true"]).await;
     operator.actions_when("web-1", 5).await;
-    assert_eq!(stands(&mut operator).await, is("behind", 2, 2));
+    assert_eq!(stands(&mut operator).await, is(SyncState::Behind, 2, 2));
     let link = linked(&node, Mode::Managed, "l2", &handler).await;
     until("in sync again", async || {
         let mut operator = fleet.operator().await;
-        (stands(&mut operator).await == is("in-sync", 0, 2)).then_some(())
+        (stands(&mut operator).await == is(SyncState::InSync, 0, 2)).then_some(())
     })
     .await;
     link.stop().await;
@@ -99,7 +100,7 @@ async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_u
     handler.refuse(ObjectKey::of(Kind::ACTION, action.as_str()), busy);
     let link = linked(&node, Mode::Managed, "l1", &handler).await;
     until("the action came", async || (handler.counters().temporary > 0).then_some(())).await;
-    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1), "while the action is under way");
+    assert_eq!(stands(&mut operator).await, is(SyncState::InSync, 0, 1), "while the action is under way");
     link.cut().await;
     let unlinked = async || {
         let mut operator = fleet.operator().await;
@@ -107,7 +108,7 @@ async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_u
         page.nodes[0].link.is_none().then_some(())
     };
     until("the link is over", unlinked).await;
-    assert_eq!(stands(&mut operator).await, is("in-sync", 0, 1), "and when it was lost");
+    assert_eq!(stands(&mut operator).await, is(SyncState::InSync, 0, 1), "and when it was lost");
 }
 
 #[tokio::test]
@@ -119,12 +120,12 @@ async fn a_node_that_synchronizes_nothing_is_off_while_work_waits_for_it() {
     node.survives().await;
     operator.begin("web-1", &["/bin/true"]).await;
     operator.actions_when("web-1", 1).await;
-    assert_eq!(stands(&mut operator).await, is("off", 0, 0));
+    assert_eq!(stands(&mut operator).await, is(SyncState::Off, 0, 0));
     // It is asked for a link all the same.
     assert!(node.check_in(&test_support::fleet::quiet()).await.unwrap().stream_requested);
     fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
-    assert_eq!(stands(&mut fleet.operator().await).await, is("off", 0, 0));
+    assert_eq!(stands(&mut fleet.operator().await).await, is(SyncState::Off, 0, 0));
     assert!(node.check_in(&test_support::fleet::quiet()).await.unwrap().stream_requested);
 }

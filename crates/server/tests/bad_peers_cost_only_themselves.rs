@@ -9,15 +9,12 @@ use std::time::Duration;
 use model::replication::Mode;
 use model::{Digest, Stub};
 use streams::LinkCommand;
-use streams::open::OpenError;
 use streams::task::{LinkTransport, orders, run_link};
 use sync::FeedCursor;
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
 use sync::link::Link;
 use sync::{Frame, Role};
-use test_support::fleet::link::{
-    config, grpc, handler, item, link_name, linked, opener, publish_mode, running,
-};
+use test_support::fleet::link::{config, grpc, handler, item, linked, publish_mode, running};
 use test_support::fleet::{Fleet, Member, now};
 use test_support::wait::eventually;
 
@@ -184,7 +181,7 @@ async fn two_agents_with_one_identity_are_told_apart() {
     assert!(ended.message.contains("duplicate_identity"), "{ended:?}");
     let syncs: server::api::objects::SyncsView =
         fleet.operator().await.get("/v1/sync?match=edge-1").await.unwrap();
-    assert!(syncs.nodes[0].duplicate, "and operators see it");
+    assert_eq!(syncs.nodes[0].condition.reason, "duplicate_identity", "and operators see it");
     link.stop().await;
 }
 
@@ -200,21 +197,6 @@ async fn the_same_agent_takes_its_own_place_at_once() {
     assert!(ended.message.contains("replaced"), "{ended:?}");
     eventually("the second link is up", || !again.seen().borrow().eq(&0)).await;
     new.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_opening_counts_on_its_own_session_only() {
-    let (_fleet, node) = fleet(Mode::Managed).await;
-    // Signed for one connection, sent over another.
-    let name = link_name();
-    let opener = opener(&node, &name);
-    let mut one = node.dial().await;
-    opener.grpc(&mut one).await.expect("it counts where it belongs");
-    let mut two = node.dial().await;
-    match opener.grpc(&mut two).await {
-        Err(OpenError::Refused(problem)) => assert_eq!(problem.code, "replayed", "{problem}"),
-        other => panic!("not refused: {:?}", other.map(|_| ())),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

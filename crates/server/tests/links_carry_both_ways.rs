@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::condition::SyncState;
 use model::replication::Mode;
+use model::replication::TransportKind;
 use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectsView, Results, SyncsView};
 use test_support::fleet::link::{config, handler, item, linked, publish_mode, running, websocket};
@@ -26,9 +28,9 @@ async fn apply(operator: &mut Operator, node: &str, manifests: Vec<Value>) -> Re
     operator.post("/v1/objects", &apply).await.unwrap()
 }
 
-async fn state(operator: &mut Operator, node: &str) -> (String, Option<String>) {
+async fn state(operator: &mut Operator, node: &str) -> (SyncState, Option<TransportKind>) {
     let syncs: SyncsView = operator.get(&format!("/v1/sync?match={node}")).await.unwrap();
-    (syncs.nodes[0].state.clone(), syncs.nodes[0].link.clone())
+    (syncs.nodes[0].condition.state, syncs.nodes[0].link)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,9 +52,9 @@ async fn managed_objects_go_down_over_grpc() {
     let operator = tokio::sync::Mutex::new(operator);
     let transport = until("both sides are in sync", async || {
         let (state, transport) = state(&mut *operator.lock().await, "web-1").await;
-        (state == "in-sync").then_some(transport)
+        (state == SyncState::InSync).then_some(transport)
     });
-    assert_eq!(transport.await.as_deref(), Some("grpc"));
+    assert_eq!(transport.await, Some(TransportKind::Grpc));
     link.stop().await;
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::Digest;
+use model::condition::SyncState;
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
 use model::replication::Mode;
@@ -37,7 +38,7 @@ async fn fleet(mode: Mode) -> (Fleet, Member) {
 async fn has_link(fleet: &Fleet) {
     let open = async || {
         let page: SyncsView = fleet.operator().await.get("/v1/sync").await.unwrap();
-        page.nodes[0].link.clone()
+        page.nodes[0].link
     };
     until("the link is there", open).await;
 }
@@ -149,7 +150,7 @@ async fn a_feed_begins_anew_once_an_hour_at_most() {
     assert_eq!(met.unwrap().head.incarnation, theirs.head.incarnation);
     // What it claims is no progress.
     let page: SyncsView = operator.get("/v1/sync").await.unwrap();
-    assert_eq!((page.nodes[0].state.as_str(), page.nodes[0].behind), ("behind", 1));
+    assert_eq!((page.nodes[0].condition.state, page.nodes[0].behind), (SyncState::Behind, 1));
     let mut events = Sse::open(&node, "one").await.unwrap();
     let Frame::Hello(anew) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
     assert_ne!(anew.head.incarnation, theirs.head.incarnation);

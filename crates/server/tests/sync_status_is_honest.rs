@@ -1,16 +1,18 @@
-//! What status says of synchronization is what a link has seen, also after a restart, and no
-//! word outlives its reason (SYN-5, SYN-6, OPS-4).
+//! What status says of synchronization rests on a comparison with this instance of the control
+//! plane, names its cause, and does not outlive it (CNV-3, SYN-5, SYN-6, OPS-4).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use model::condition::{Attention, ConditionStatus, SyncState};
 use model::replication::Mode;
 use server::api::objects::{SyncView, SyncsView};
 use streams::MemoryLinkHandler;
 use sync::link::Outcome;
 use test_support::fleet::link::{handler, item, linked, publish_mode};
-use test_support::fleet::{Fleet, Member, Operator, now};
+use test_support::fleet::{Fleet, Member, Operator, now, quiet};
 use test_support::wait::until;
 
 async fn fleet(mode: Mode) -> (Fleet, Operator, Member) {
@@ -26,12 +28,12 @@ async fn view(operator: &mut Operator) -> SyncView {
     page.nodes.into_iter().next().unwrap()
 }
 
-/// Waits until the node is in a state.
-async fn becomes(fleet: &Fleet, state: &str) -> SyncView {
+/// Waits until the node stands so for this reason.
+async fn becomes(fleet: &Fleet, reason: &str) -> SyncView {
     let operator = tokio::sync::Mutex::new(fleet.operator().await);
-    until(state, async || {
+    until(reason, async || {
         let view = view(&mut *operator.lock().await).await;
-        (view.state == state).then_some(view)
+        (view.condition.reason == reason).then_some(view)
     })
     .await
 }
@@ -62,57 +64,122 @@ async fn restarted(fleet: &mut Fleet, node: &mut Member) {
     node.url = fleet.url();
 }
 
+/// Opens a link, waits until the sets are compared, and closes it.
+async fn compared(fleet: &Fleet, node: &Member, handler: &Arc<MemoryLinkHandler>) -> SyncView {
+    let link = linked(node, Mode::Managed, "compares", handler).await;
+    let view = becomes(fleet, "in-sync").await;
+    link.stop().await;
+    view
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_no_link_has_compared_is_not_in_sync() {
-    let (mut fleet, mut operator, mut node) = fleet(Mode::Autonomous).await;
-    let never = view(&mut operator).await;
-    assert_eq!(never.state, "unknown");
-    assert!(never.why.unwrap().contains("no link"));
+    let (fleet, mut operator, node) = fleet(Mode::Autonomous).await;
+    let never = view(&mut operator).await.condition;
+    assert_eq!((never.status, never.reason.as_str()), (ConditionStatus::Unknown, "never-compared"));
+    assert!(never.evidence.is_none() && never.next_step.is_some(), "{never:?}");
     let handler = handler("n1");
     handler.put(item("a"), "u1", "{}".into(), now().0);
+    let before = now();
     let link = linked(&node, Mode::Autonomous, "l1", &handler).await;
-    becomes(&fleet, "in-sync").await;
+    let linked = becomes(&fleet, "in-sync").await.condition;
+    let evidence = linked.evidence.unwrap();
+    assert!(evidence.at >= before && evidence.up.is_some(), "{evidence:?}");
     link.stop().await;
     // It never checked in, so it is late: it may have changed since.
-    let late = becomes(&fleet, "unknown").await;
-    assert!(late.why.unwrap().contains("did not call"));
-    node.survives().await;
-    becomes(&fleet, "in-sync").await;
-    restarted(&mut fleet, &mut node).await;
+    let late = becomes(&fleet, "node-late").await.condition;
+    assert_eq!(late.evidence, Some(evidence), "the last comparison is still told");
     node.survives().await;
     becomes(&fleet, "in-sync").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_diverged_node_is_diverged_after_a_restart() {
+async fn a_comparison_before_a_restart_is_no_evidence_and_a_new_one_is_asked_for() {
+    let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
+    apply(&mut operator, "a", "one").await;
+    let handler = handler("n1");
+    let first = compared(&fleet, &node, &handler).await.condition.evidence.unwrap();
+    node.survives().await;
+    assert!(!node.check_in(&quiet()).await.unwrap().stream_requested, "nothing waits");
+    restarted(&mut fleet, &mut node).await;
+    assert!(node.check_in(&quiet()).await.unwrap().stream_requested, "a comparison is wanted");
+    let after = view(&mut fleet.operator().await).await.condition;
+    assert_eq!(
+        (after.status, after.reason.as_str()),
+        (ConditionStatus::Unknown, "not-compared-since-restart")
+    );
+    assert_eq!(after.evidence.as_ref(), Some(&first), "it says when they were compared last");
+    assert!(after.since.unwrap() > first.at, "and since when that does not count");
+    let again = compared(&fleet, &node, &handler).await.condition.evidence.unwrap();
+    assert_ne!(again.instance, first.instance);
+    assert!(!node.check_in(&quiet()).await.unwrap().stream_requested, "it was compared");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_backup_does_not_say_in_sync_and_the_next_contact_heals_it() {
+    let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
+    apply(&mut operator, "kept", "one").await;
+    let handler = handler("n1");
+    compared(&fleet, &node, &handler).await;
+    fleet.stop().await;
+    let backup = fleet.backup();
+    fleet.start_again().await;
+    node.url = fleet.url();
+    // The node gets what the backup does not know of.
+    let mut operator = fleet.operator().await;
+    apply(&mut operator, "later", "one").await;
+    compared(&fleet, &node, &handler).await;
+    assert_eq!(handler.their_count(), 2);
+    fleet.stop().await;
+    fleet.restore(&backup);
+    fleet.start_again().await;
+    node.url = fleet.url();
+    node.survives().await;
+    let restored = view(&mut fleet.operator().await).await;
+    assert_eq!(restored.condition.reason, "not-compared-since-restart");
+    assert!(node.check_in(&quiet()).await.unwrap().stream_requested);
+    // The first link finds that the feed went back, and the next one puts it right.
+    let first = linked(&node, Mode::Managed, "first", &handler).await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), first.ended).await.unwrap().unwrap();
+    assert!(!ended.message.is_empty());
+    compared(&fleet, &node, &handler).await;
+    assert_eq!(handler.their_count(), 1, "the node holds what the control plane knows");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_the_node_rejects_is_named_also_after_a_restart() {
     let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
     apply(&mut operator, "a", "one").await;
     let handler = refusing("a");
     let link = linked(&node, Mode::Managed, "l1", &handler).await;
-    becomes(&fleet, "diverged").await;
+    let rejected = becomes(&fleet, "objects-rejected").await.condition;
+    assert_eq!((rejected.status, rejected.attention), (ConditionStatus::False, Attention::Act));
+    assert!(rejected.message.contains("it does not fit here (no)"), "{rejected:?}");
     link.stop().await;
     restarted(&mut fleet, &mut node).await;
     let kept = view(&mut fleet.operator().await).await;
-    assert_eq!((kept.state.as_str(), kept.behind), ("diverged", 0), "{:?}", kept.why);
+    assert_eq!((kept.condition.state, kept.behind), (SyncState::OutOfSync, 0), "{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_object_is_forgotten_once_it_is_taken() {
+async fn a_rejected_object_is_forgotten_once_it_is_taken() {
     let (fleet, mut operator, node) = fleet(Mode::Managed).await;
+    node.survives().await;
     apply(&mut operator, "a", "one").await;
     let handler = refusing("a");
     let link = linked(&node, Mode::Managed, "l1", &handler).await;
-    becomes(&fleet, "diverged").await;
+    becomes(&fleet, "objects-rejected").await;
     handler.refuse(item("other"), Outcome::Done);
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;
     link.stop().await;
-    assert_eq!(view(&mut operator).await.state, "in-sync");
+    becomes(&fleet, "in-sync").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_what_was_never_sent_is_not_shown() {
+async fn a_rejection_of_what_was_never_sent_is_not_shown() {
     let (fleet, mut operator, node) = fleet(Mode::Managed).await;
+    node.survives().await;
     apply(&mut operator, "a", "one").await;
     let link = linked(&node, Mode::Managed, "l1", &handler("n1")).await;
     becomes(&fleet, "in-sync").await;
@@ -128,6 +195,6 @@ async fn a_refusal_of_what_was_never_sent_is_not_shown() {
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;
     link.stop().await;
-    let after = view(&mut operator).await;
-    assert_eq!(after.state, "in-sync", "{:?}", after.why);
+    let after = view(&mut operator).await.condition;
+    assert_eq!(after.state, SyncState::InSync, "{after:?}");
 }

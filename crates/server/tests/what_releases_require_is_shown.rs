@@ -1,14 +1,13 @@
 //! ROL-4: a node that lacks what a release requires is shown with the reason and the way out, and
 //! a release that the control plane itself cannot serve is refused at the door.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
 use model::status::Word;
-use support::release::{Plan, make, params};
-use support::{Fleet, now, quiet, refuses};
+use test_support::fleet::release::{Plan, make, params};
+use test_support::fleet::{Fleet, now, quiet, refuses};
 use trust::{Header, Refusal, signed};
 use wire::Code;
 

@@ -53,7 +53,8 @@ struct Process {
     /// What the control plane's clock is ahead, in milliseconds, by its own word.
     offset: i64,
     nonce: u64,
-    call: Option<Call>,
+    /// Requests under way, by number: a check-in and contents go beside each other.
+    under_way: BTreeMap<u64, Call>,
 }
 
 /// What the fake host is like.
@@ -145,7 +146,7 @@ impl Machine {
             built: Timestamp(0),
         };
         let node = Node::new(identity, restored, seed, self.clock(now));
-        self.process = Some(Process { node, offset: 0, nonce: 0, call: None });
+        self.process = Some(Process { node, offset: 0, nonce: 0, under_way: BTreeMap::new() });
         let body = FactBody::Started { version: "0.1.0".to_owned(), boot_id: self.incarnation.to_string() };
         if self.append(body, now) == Err(WriteError::PowerLost) {
             return self.die();
@@ -321,13 +322,13 @@ impl Machine {
         let process = self.process.as_mut()?;
         self.calls += 1;
         let call = Call { number: self.calls, body, signed_again: false };
-        process.call = Some(call);
-        self.send(clock)
+        process.under_way.insert(call.number, call);
+        self.send(self.calls, clock)
     }
 
-    fn send(&mut self, clock: Timestamp) -> Option<Ask> {
+    fn send(&mut self, number: u64, clock: Timestamp) -> Option<Ask> {
         let process = self.process.as_mut()?;
-        let call = process.call.as_ref()?;
+        let call = process.under_way.get(&number)?;
         let created = Timestamp(clock.0 + process.offset);
         process.nonce = next_number(process.nonce, created);
         self.sent += 1;
@@ -346,7 +347,7 @@ impl Machine {
     ) -> Vec<Ask> {
         let clock = self.clock(now);
         let Some(process) = &mut self.process else { return vec![] };
-        let Some(mut call) = process.call.take_if(|call| call.number == number) else { return vec![] };
+        let Some(mut call) = process.under_way.remove(&number) else { return vec![] };
         let learned = match response {
             Some(Response::Skewed(theirs)) => {
                 process.offset = theirs.0 - clock.0;
@@ -360,8 +361,8 @@ impl Machine {
         };
         if learned && !call.signed_again {
             call.signed_again = true;
-            process.call = Some(call);
-            return self.send(clock).into_iter().collect();
+            process.under_way.insert(number, call);
+            return self.send(number, clock).into_iter().collect();
         }
         let theirs = Timestamp(clock.0 + process.offset);
         let mut asks = self.take(Input::ServerTime(theirs), now, publisher);

@@ -1,7 +1,7 @@
 //! Small files, written whole or not at all.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -21,27 +21,82 @@ pub const MAX_SET_ASIDE: u32 = 5;
 
 /// The first word of a state file.
 const STATE_WORD: &str = "muster-state";
+/// Before the number of a directory of state from before formats had numbers.
+const EARLIER: &str = "earlier-";
 
-/// Replaces a file: after this, or after a crash in it, the file is either as before or
-/// has exactly these bytes and this mode, which it has before it is visible.
-///
-/// # Errors
-/// When the disk refuses; the file is then as before, or already new.
-pub fn write_file(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let temporary = beside(path, ".new");
-    let written = write_new(disk, &temporary, bytes, mode).and_then(|()| disk.rename(&temporary, path));
-    if let Err(error) = written {
-        // It would be replaced by the next try anyway.
-        let _ = disk.unlink(&temporary);
-        return Err(error);
-    }
-    disk.sync_parent(path)
+/// How a whole file is written: to a temporary file first, never through a link. The file is as
+/// before or has exactly the bytes, after a crash too.
+pub struct WholeFile<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// What the file is called until it is complete.
+    pub temporary: PathBuf,
+    /// Its mode, which it has before it is visible.
+    pub mode: u32,
+    /// Whether it may take the place of one that is there.
+    pub existing: Existing,
+    /// Whether it is on the disk when the write returns.
+    pub durable: bool,
+    /// Gives the complete file its owner and mode where `mode` is not enough.
+    pub dress: &'a dyn Fn(&File) -> io::Result<()>,
 }
 
-fn write_new(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let mut file = disk.create(path, mode)?;
-    disk.write(Op::Write, &mut file, path, bytes)?;
-    disk.sync(&file, path)
+/// What happens to a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the write fails with [`io::ErrorKind::AlreadyExists`].
+    Keep,
+}
+
+impl<'a> WholeFile<'a> {
+    /// A durable file in place of the one that may be there, by way of `NAME.new`.
+    pub fn new(path: &'a Path, mode: u32) -> WholeFile<'a> {
+        let (temporary, existing) = (beside(path, ".new"), Existing::Replace);
+        WholeFile { path, temporary, mode, existing, durable: true, dress: &|_| Ok(()) }
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// When the disk refuses; the file is then as before, or already new.
+    pub fn write(&self, disk: &Disk, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = self.fill(disk, bytes).and_then(|()| self.publish(disk)) {
+            // It would be replaced by the next try anyway.
+            let _ = disk.unlink(&self.temporary);
+            return Err(error);
+        }
+        if self.durable { disk.sync_parent(self.path) } else { Ok(()) }
+    }
+
+    fn fill(&self, disk: &Disk, bytes: &[u8]) -> Result<()> {
+        let path = &self.temporary;
+        // One left over from a crash may have another mode or owner.
+        disk.unlink(path)?;
+        let mut file = disk.create(path, self.mode)?;
+        disk.write(Op::Write, &mut file, path, bytes)?;
+        (self.dress)(&file).map_err(|error| failed(Op::Write, path, error))?;
+        if self.durable { disk.sync(&file, path) } else { Ok(()) }
+    }
+
+    fn publish(&self, disk: &Disk) -> Result<()> {
+        match self.existing {
+            Existing::Replace => disk.rename(&self.temporary, self.path),
+            Existing::Keep => {
+                disk.link(&self.temporary, self.path)?;
+                disk.unlink(&self.temporary)
+            }
+        }
+    }
+}
+
+/// Writes a file whole and durably, in place of the one that may be there.
+///
+/// # Errors
+/// As [`WholeFile::write`].
+pub fn write_file(disk: &Disk, path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    WholeFile::new(path, mode).write(disk, bytes)
 }
 
 /// The bytes of a file; `None` when there is none.
@@ -60,7 +115,7 @@ pub fn read_file(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
 pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(Op::Open, path, error)),
     };
     let mut bytes = Vec::new();
@@ -97,8 +152,9 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
     /// Reads the value. A damaged file is set aside as `NAME.corrupt-N` (LIF-10).
     ///
     /// # Errors
-    /// [`SpoolError::TooNew`] when a newer version wrote what this one cannot read; the file is
-    /// left as it is (LIF-4). Those of the disk.
+    /// [`SpoolError::TooNew`] when a newer version wrote what this one cannot read, and
+    /// [`SpoolError::Unnumbered`] when one did from before formats had numbers; the file is left
+    /// as it is (LIF-4). Those of the disk.
     pub fn load(&self) -> Result<Loaded<T>> {
         let bytes = match read_file(&self.path, MAX_SLOT) {
             Ok(None) => return Ok(Loaded { value: None, set_aside: None }),
@@ -116,6 +172,9 @@ impl<T: Serialize + DeserializeOwned> Slot<T> {
             if value.is_some() {
                 return Ok(Loaded { value, set_aside: None });
             }
+        }
+        if is_unnumbered(&bytes) {
+            return Err(SpoolError::Unnumbered { path: self.path.clone() });
         }
         let aside = set_aside(&self.disk, &self.path)?;
         Ok(Loaded { value: None, set_aside: Some(aside) })
@@ -167,6 +226,36 @@ fn open_envelope(bytes: &[u8]) -> Option<(u32, u32, &[u8])> {
         return None;
     }
     Some((format.parse().ok()?, readable_from.parse().ok()?, json))
+}
+
+/// A state file from before formats had numbers: a line with the digest of the rest alone.
+fn is_unnumbered(bytes: &[u8]) -> bool {
+    let Some(newline) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
+    let digest = std::str::from_utf8(&bytes[..newline]).ok().and_then(|line| line.parse().ok());
+    digest.is_some_and(|digest: Digest| Digest::of(&bytes[newline + 1..]) == digest)
+}
+
+/// Moves everything in a directory but `keep` to a directory in it, `earlier-1`, `earlier-2` and
+/// so on; returns which. For state from before formats had numbers.
+///
+/// # Errors
+/// When the disk refuses; the rest is moved by another call then.
+pub fn set_aside_earlier(disk: &Disk, directory: &Path, keep: &[&str]) -> Result<PathBuf> {
+    let numbers = (1..).map(|number: u64| directory.join(format!("{EARLIER}{number}")));
+    // There is always a number that was not used.
+    let aside = numbers.into_iter().find(|path| !path.exists()).unwrap_or_default();
+    disk.make_dir(&aside)?;
+    let read = |error| failed(Op::Read, directory, error);
+    for entry in std::fs::read_dir(directory).map_err(read)? {
+        let name = entry.map_err(read)?.file_name();
+        let is_kept = name.to_str().is_some_and(|name| keep.contains(&name) || name.starts_with(EARLIER));
+        if !is_kept {
+            disk.rename(&directory.join(&name), &aside.join(&name))?;
+        }
+    }
+    disk.sync_dir(&aside)?;
+    disk.sync_dir(directory)?;
+    Ok(aside)
 }
 
 /// Moves a damaged file out of the way, to `NAME.corrupt-N`; returns where it is now.

@@ -205,6 +205,7 @@ impl BlobStore {
         expected: Option<Digest>,
         max: u64,
     ) -> Result<Digest> {
+        self.disk.unlink(path)?;
         let mut file = self.disk.create(path, MODE)?;
         let (mut hasher, mut length) = (Hasher::new(), 0);
         let mut piece = vec![0; PIECE];

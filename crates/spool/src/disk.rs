@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -129,10 +129,11 @@ impl Disk {
         self.sync_parent(path)
     }
 
-    /// Opens an empty file for writing, with exactly this mode.
+    /// Makes a file for writing, with exactly this mode; never one that is there, nor through a
+    /// link.
     pub(crate) fn create(&self, path: &Path, mode: u32) -> Result<File> {
         self.at(Op::Open, path, || {
-            let file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(path)?;
+            let file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
             file.set_permissions(Permissions::from_mode(mode))?;
             Ok(file)
         })
@@ -161,7 +162,11 @@ impl Disk {
 
     /// Brings a directory's entries to the disk.
     pub(crate) fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.at(Op::SyncDir, path, || File::open(path)?.sync_all())
+        self.at(Op::SyncDir, path, || match File::open(path)?.sync_all() {
+            // File systems that cannot do this need not.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+            other => other,
+        })
     }
 
     /// Brings the entry of a file in its directory to the disk.
@@ -173,6 +178,11 @@ impl Disk {
     /// Renames, in place of what may be there.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.at(Op::Rename, to, || fs::rename(from, to))
+    }
+
+    /// Gives a file a second name; fails when that is taken.
+    pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.at(Op::Rename, to, || fs::hard_link(from, to))
     }
 
     /// Cuts a file.
@@ -211,5 +221,5 @@ pub(crate) fn failed(op: Op, path: &Path, source: io::Error) -> SpoolError {
 }
 
 fn absent_is_fine(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }

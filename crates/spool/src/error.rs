@@ -96,6 +96,12 @@ pub enum SpoolError {
         /// The format that a reader has to know.
         needed: u32,
     },
+    /// A version from before formats had numbers wrote this. Nothing was changed.
+    #[error("{} was written by an earlier version, whose state this one does not read", path.display())]
+    Unnumbered {
+        /// The file.
+        path: PathBuf,
+    },
     /// A value cannot be written as JSON.
     #[error("cannot encode {what}")]
     Encode {

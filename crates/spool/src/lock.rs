@@ -9,8 +9,8 @@ use crate::Op;
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
 
-/// Name of the lock's file.
-const NAME: &str = "lock";
+/// Name of the lock's file in the directory.
+pub const NAME: &str = "lock";
 
 /// The state directory is this process's alone as long as this lives; the kernel gives it
 /// back however the process ends.

@@ -118,7 +118,7 @@ impl FactLog {
         if !damaged.is_empty() {
             repairs = log.repair(fresh, &damaged)?;
         } else if is_new {
-            log.append_state(log.state.clone())?;
+            log.append_staged(log.state.clone())?;
         }
         Ok(Opened { log, repairs })
     }
@@ -163,7 +163,7 @@ impl FactLog {
     }
 
     /// Puts facts beside those that the next [`FactLog::commit`] appends; returns the numbers
-    /// that they then have. They count for nothing before.
+    /// that they then have, in this incarnation. They count for nothing before.
     ///
     /// # Errors
     /// [`SpoolError::LogFull`] when too much waits (actions first, then runs: other facts
@@ -198,14 +198,7 @@ impl FactLog {
     /// Those of the disk; nothing is staged any more, and nothing of it was appended, but after
     /// a crash it may be there.
     pub fn commit(&mut self) -> Result<()> {
-        let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
-        if count == 0 {
-            return Ok(());
-        }
-        let (segment, _) = self.log.append(&[&batch.bytes], self.state.clone(), self.log.first())?;
-        self.head += count;
-        self.lasts.insert(segment, self.head);
-        Ok(())
+        if self.staged_count == 0 { Ok(()) } else { self.append_staged(self.state.clone()) }
     }
 
     /// Facts that were not acknowledged, in order: at most so many, and so many bytes as
@@ -227,11 +220,11 @@ impl FactLog {
         Ok(facts)
     }
 
-    /// Everything up to `seq` is durable at the receiver. Durable here when it returns;
-    /// segments that hold nothing else go.
+    /// Everything up to `seq` is durable at the receiver. Durable here when it returns, with what
+    /// was staged; segments that hold nothing else go.
     ///
     /// # Errors
-    /// [`SpoolError::AckBeyond`] when there is no such fact here, and those of the disk.
+    /// [`SpoolError::AckBeyond`] when there is no such fact here, and as [`FactLog::commit`].
     pub fn ack(&mut self, seq: u64) -> Result<()> {
         let last = self.last();
         if seq > last {
@@ -240,7 +233,7 @@ impl FactLog {
         if seq <= self.acked() {
             return Ok(());
         }
-        self.append_state(State { acked: self.state.offset + seq, ..self.state.clone() })
+        self.append_staged(State { acked: self.state.offset + seq, ..self.state.clone() })
     }
 
     /// Begins a new incarnation with the facts that were not acknowledged, numbered from 1: when
@@ -254,15 +247,20 @@ impl FactLog {
             return Err(SpoolError::SameIncarnation);
         }
         let acked = self.state.acked;
-        self.append_state(State { incarnation: fresh.clone(), offset: acked, acked })
+        self.append_staged(State { incarnation: fresh.clone(), offset: acked, acked })
     }
 
-    /// Makes another state durable; segments without pending facts go.
-    fn append_state(&mut self, state: State) -> Result<()> {
+    /// Makes what was staged and a state durable; segments without pending facts go.
+    fn append_staged(&mut self, state: State) -> Result<()> {
+        let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
         let pending = self.lasts.iter().find(|(_, last)| **last > state.acked);
         let newest = self.log.segments().last_key_value().map_or(self.log.first(), |(number, _)| *number);
         let first = pending.map_or(newest, |(number, _)| *number);
-        self.log.append(&[], state.clone(), first)?;
+        let (segment, _) = self.log.append(&[&batch.bytes], state.clone(), first)?;
+        if count > 0 {
+            self.head += count;
+            self.lasts.insert(segment, self.head);
+        }
         self.lasts = self.lasts.split_off(&first);
         self.state = state;
         Ok(())

@@ -17,7 +17,6 @@ mod index;
 mod record;
 mod recovery;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -81,8 +80,6 @@ pub struct ObjectLog {
     log: SegmentedLog<Heads>,
     limits: ObjectLimits,
     index: Index,
-    /// Bytes of records that count, by segment.
-    live: BTreeMap<u64, u64>,
     /// How far the oldest segment was looked through.
     moved: u64,
     /// The oldest segment was found damaged: nothing is moved until the next opening.
@@ -227,56 +224,27 @@ impl ObjectLog {
 
     /// Appends what is moved and a batch, makes them durable, and only then takes them in.
     fn append(&mut self, moving: Moving, changes: &Changes, heads: Heads) -> Result<()> {
-        let compacted = heads.feed.as_ref().map_or(0, |feed| feed.compacted);
         let parts = [moving.bytes.as_slice(), &changes.batch.bytes];
-        let (segment, start) = self.log.append(&parts, heads, moving.first)?;
-        self.take_in_all(moving, changes, segment, start, compacted);
+        let at = self.log.append(&parts, heads, moving.first)?;
+        self.take_in(moving, changes, at);
         Ok(())
     }
 
-    fn take_in_all(&mut self, moving: Moving, changes: &Changes, segment: u64, start: u64, compacted: u64) {
+    fn take_in(&mut self, moving: Moving, changes: &Changes, (segment, start): (u64, u64)) {
         let changes_at = start + moving.bytes.len() as u64;
         self.take_in_moved(moving, segment, start);
-        self.take_in(changes, segment, changes_at);
-        for (_, entry) in self.index.forget_graves(compacted) {
-            self.dead(&entry);
-        }
-        self.live = self.live.split_off(&self.log.first());
-    }
-
-    fn take_in(&mut self, changes: &Changes, segment: u64, start: u64) {
         for placed in &changes.placed {
             match placed {
-                Placed::Forget(side) => {
-                    for entry in self.index.clear(*side) {
-                        self.dead(&entry);
-                    }
-                }
+                Placed::Forget(side) => self.index.clear(*side),
                 Placed::Put { side, key, live, rev, at, length } => {
-                    let at = Location { segment, offset: start + at, length: *length };
-                    self.place(*side, key, Entry { at, live: *live, rev: *rev });
+                    let at = Location { segment, offset: changes_at + at, length: *length };
+                    self.index.insert(*side, key, Entry { at, live: *live, rev: *rev });
                 }
-                Placed::Taken(key) => {
-                    if let Some(entry) = self.index.remove(Side::Theirs, key) {
-                        self.dead(&entry);
-                    }
-                }
+                Placed::Taken(key) => self.index.remove(Side::Theirs, key),
             }
         }
-    }
-
-    fn place(&mut self, side: Side, key: &ObjectKey, entry: Entry) {
-        *self.live.entry(entry.at.segment).or_default() += u64::from(entry.at.length);
-        if let Some(before) = self.index.insert(side, key, entry) {
-            self.dead(&before);
-        }
-    }
-
-    /// A record does not count any more.
-    fn dead(&mut self, entry: &Entry) {
-        if let Some(live) = self.live.get_mut(&entry.at.segment) {
-            *live -= u64::from(entry.at.length);
-        }
+        let compacted = self.heads().feed.map_or(0, |feed| feed.compacted);
+        self.index.forget_graves(compacted);
     }
 }
 

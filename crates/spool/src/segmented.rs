@@ -218,6 +218,8 @@ impl<S: Serialize> SegmentedLog<S> {
         let number = self.next;
         let path = segment_path(&self.directory, number);
         let make = || {
+            // One left over from an append that failed.
+            self.disk.unlink(&path)?;
             let mut file = self.disk.create(&path, MODE)?;
             self.disk.write(Op::Append, &mut file, &path, bytes)?;
             self.disk.sync(&file, &path)?;

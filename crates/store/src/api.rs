@@ -5,13 +5,14 @@ use std::ops::Range;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
+use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::{Channel, Digest, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 use sync::FeedCursor;
 
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -125,9 +126,9 @@ pub trait Store: Send + Sync {
     /// Keeps how far nodes said that they have our feed. One that is not active, and one
     /// of another incarnation of the feed, is left out.
     async fn sync_acked(&self, acked: Vec<(NodeId, FeedCursor)>) -> Result<()>;
-    /// Keeps what comparisons of nodes' sets came to; `None`: not known. One that is not
-    /// active is left out.
-    async fn sync_judged(&self, judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()>;
+    /// Keeps what comparisons of nodes' sets came to; `None`: they were not compared to the end.
+    /// One that is not active is left out.
+    async fn sync_conditions(&self, conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()>;
     /// Objects of active nodes in the order of their places, after one.
     async fn sync_objects(
         &self,

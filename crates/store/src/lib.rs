@@ -21,7 +21,7 @@ mod tasks;
 pub use api::Store;
 pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
 pub use memory::MemoryStore;
-pub use objects::{MAX_WHY, ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,

@@ -1,20 +1,9 @@
 //! What is kept of synchronization, as status and listings show it.
 
+use model::condition::SyncCondition;
 use model::{Kind, NodeId, ObjectKey, Stub, Timestamp};
 use sync::FeedCursor;
 use sync::Side;
-
-/// What the last comparison of a node's sets came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// They were equal.
-    InSync,
-    /// They differ and will without help: why, never empty, at most [`MAX_WHY`] bytes.
-    Diverged(String),
-}
-
-/// The longest reason in a [`Verdict`], in bytes.
-pub const MAX_WHY: usize = 1024;
 
 /// How far the two sets of one node are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +19,7 @@ pub struct SyncHead {
     /// Objects of the replica.
     pub their_objects: u64,
     /// What their last comparison came to; `None` when they were never compared to the end.
-    pub verdict: Option<Verdict>,
+    pub condition: Option<SyncCondition>,
     /// When either of them last changed here.
     pub changed: Timestamp,
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_channel::mpsc;
 use futures_util::{SinkExt, Stream};
+use http::HeaderMap;
 
 use crate::transport::TransportError;
 
@@ -17,8 +18,8 @@ const DEPTH: usize = 1;
 pub enum Part {
     /// Bytes.
     Data(Bytes),
-    /// The end in order.
-    End,
+    /// The end in order, with the trailers of the body if it has any.
+    End(Option<Box<HeaderMap>>),
 }
 
 /// The way into a body. With its other end it takes a few hundred bytes: an idle link has one.
@@ -35,12 +36,12 @@ pub fn response() -> (ResponsePipe, Parts) {
     (ResponsePipe(into), Parts(parts))
 }
 
-/// A body that is there already.
-pub fn whole(bytes: Bytes) -> Parts {
+/// A body that is there already, with its trailers.
+pub fn whole(bytes: Bytes, trailers: HeaderMap) -> Parts {
     let (mut into, parts) = mpsc::channel(DEPTH);
     // There is room for both.
     let _ = into.try_send(Part::Data(bytes));
-    let _ = into.try_send(Part::End);
+    let _ = into.try_send(Part::End(Some(Box::new(trailers))));
     Parts(parts)
 }
 
@@ -56,10 +57,15 @@ impl ResponsePipe {
         if self.0.is_closed() { Err(over()) } else { Ok(()) }
     }
 
-    /// The body ends in order.
-    pub async fn end(&mut self) {
+    /// The body ends in order, with trailers if it has any.
+    pub async fn end(&mut self, trailers: Option<HeaderMap>) {
         // Who does not read it any more needs no end.
-        let _ = self.0.send(Part::End).await;
+        let _ = self.0.send(Part::End(trailers.map(Box::new))).await;
+    }
+
+    /// Nobody reads the response any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
     }
 }
 

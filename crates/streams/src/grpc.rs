@@ -56,7 +56,10 @@ impl<C: Chunks> GrpcReader<C> {
 
     fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
         let mut frames = Vec::new();
-        let framing = |error: grpc::ReadGrpcError| TransportError::Framing(error.to_string());
+        let framing = |error: grpc::ReadGrpcError| match error {
+            grpc::ReadGrpcError::TooLarge { limit } => TransportError::TooLarge { limit },
+            other => TransportError::Framing(other.to_string()),
+        };
         while frames.len() < AT_ONCE
             && let Some(message) = self.decoder.next().map_err(framing)?
         {
@@ -148,8 +151,8 @@ pub trait Pipe: Send {
     /// When nobody takes them any more.
     async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError>;
 
-    /// Ends the body in order.
-    async fn end(&mut self);
+    /// Ends the body in order; `status` says how the call ended, where this side says that.
+    async fn end(&mut self, status: &Status);
 }
 
 /// Frames into a body of gRPC messages.
@@ -157,12 +160,14 @@ pub struct GrpcWriter<P> {
     pipe: P,
     origin: Origin,
     gzip: bool,
+    /// How the call ends: as the go-away said that was sent last.
+    status: Status,
 }
 
 impl<P: Pipe> GrpcWriter<P> {
     /// Writes messages of this origin.
     pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcWriter<P> {
-        GrpcWriter { pipe, origin, gzip }
+        GrpcWriter { pipe, origin, gzip, status: Status::ok() }
     }
 }
 
@@ -172,13 +177,16 @@ impl<P: Pipe> FrameWriter for GrpcWriter<P> {
         let mut out = Vec::new();
         for frame in &frames {
             grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
+            if let Frame::GoAway(away) = frame {
+                self.status = Status::of_go_away(&away.code, &away.message);
+            }
         }
         drop(frames);
         self.pipe.put(out.into()).await
     }
 
     async fn finish(&mut self) {
-        self.pipe.end().await;
+        self.pipe.end(&self.status).await;
     }
 }
 
@@ -195,7 +203,7 @@ impl Pipe for RequestPipe {
         }
     }
 
-    async fn end(&mut self) {
+    async fn end(&mut self, _: &Status) {
         self.0 = None;
     }
 }
@@ -206,8 +214,8 @@ impl Pipe for ResponsePipe {
         ResponsePipe::put(self, bytes).await
     }
 
-    async fn end(&mut self) {
-        ResponsePipe::end(self).await;
+    async fn end(&mut self, status: &Status) {
+        ResponsePipe::end(self, Some(status.headers())).await;
     }
 }
 

@@ -1,32 +1,33 @@
-//! Opening a link from a node: the signed request that is bound to its TLS session (IDN-4).
+//! [`StreamDialer`]: the request of a node that opens a stream (IDN-4).
+//!
+//! gRPC and WebSocket streams live on a TLS session whose client certificate carries the node's
+//! key; the request says no more than the protocol's version. Server-sent events are the answer
+//! to one request, which is signed as every unary request is.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, response};
-use model::{Hostname, NodeId, Timestamp};
+use model::Hostname;
 use net::client::{Client, ClientError, Http1, Upgraded};
 use net::stream::{Receiver, Stream};
 use net::websocket::{Bounds, WebSocket};
-use trust::SigningKey;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
 use wire::grpc::{self, Status};
-use wire::headers::{
-    AGENT_VERSION_HEADER, CHANNEL_BINDING, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
-};
-use wire::signature::{self, Binding, Target};
+use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
+use wire::signature::{self, SignatureHeaders, Target};
 use wire::{Code, Problem, route, sse};
 
 use crate::grpc::{GrpcReader, GrpcWriter, RequestPipe, ResponseChunks};
 use crate::sse::SseReader;
 use crate::task::LinkTransport;
 
-/// How long the answer to an opening may take.
+/// How long the answer to a stream request may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// The longest body of a refusal, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
-/// Names the instance of the agent in the query of an opening (IDN-10): where frames go
+/// Names the instance of the agent in the query of a request for events (IDN-10): where frames go
 /// down before a hello comes up, the control plane could not tell two agents apart otherwise.
 pub const INSTANCE: &str = "instance";
 
@@ -44,41 +45,25 @@ pub enum OpenError {
     Request(#[from] http::Error),
 }
 
-/// Who opens a link.
+/// Opens the streams of one node.
 #[derive(Clone, Copy)]
-pub struct Opener<'a> {
-    /// The node's id.
-    pub node: &'a NodeId,
-    /// Its name.
+pub struct StreamDialer<'a> {
+    /// The node's name.
     pub hostname: &'a Hostname,
-    /// Its key.
-    pub key: &'a SigningKey,
     /// The agent's version.
     pub version: &'static str,
-    /// What time the control plane has.
-    pub now: Timestamp,
-    /// A number higher than any before.
-    pub number: u64,
     /// A text that names this link among all of the node.
     pub link: &'a str,
 }
 
-impl Opener<'_> {
-    fn request(&self, method: Method, uri: &str, path: &str, binding: &Binding) -> http::Result<Request<()>> {
-        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let target = Target { method: method.as_str(), path: bare, query, body: &[] };
-        let signed = signature::sign_opening(target, binding, self.node, self.key, self.now, self.number);
-        let mut request = Request::builder()
+impl StreamDialer<'_> {
+    fn request(&self, method: Method, uri: &str) -> http::Result<Request<()>> {
+        Request::builder()
             .method(method)
             .uri(uri)
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, self.version)
-            .header(CHANNEL_BINDING, signed.binding)
-            .header(SIGNATURE_INPUT, signed.input)
-            .header(SIGNATURE, signed.signature)
-            .body(())?;
-        signature::keep_out_of_table(request.headers_mut());
-        Ok(request)
+            .body(())
     }
 
     fn origin(&self) -> Origin {
@@ -91,8 +76,7 @@ impl Opener<'_> {
     /// [`OpenError`] says what is in the way.
     pub async fn grpc(&self, client: &mut Client) -> Result<LinkTransport, OpenError> {
         let uri = format!("https://{}{}", client.url().authority(), route::SUBSCRIBE);
-        let binding = *client.binding();
-        let mut request = self.request(Method::POST, &uri, route::SUBSCRIBE, &binding)?;
+        let mut request = self.request(Method::POST, &uri)?;
         grpc::announce(request.headers_mut(), true);
         request.headers_mut().insert(http::header::TE, HeaderValue::from_static("trailers"));
         let stream = client.open_stream(request, Bytes::new(), OPEN_WITHIN).await?;
@@ -115,8 +99,7 @@ impl Opener<'_> {
     /// # Errors
     /// [`OpenError`] says what is in the way.
     pub async fn websocket(&self, http1: Http1) -> Result<LinkTransport, OpenError> {
-        let binding = *http1.binding();
-        let request = self.request(Method::GET, route::STREAM, route::STREAM, &binding)?;
+        let request = self.request(Method::GET, route::STREAM)?;
         let bounds = Bounds { read: MAX_DOWN, write: MAX_UP };
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
             Upgraded::Socket(socket) => Ok(self.websocket_ends(socket)),
@@ -132,7 +115,8 @@ impl Opener<'_> {
 
     /// Opens a link whose frames come down as server-sent events; gives the headers of the
     /// response too, which name the link that frames up are posted to. The way up is the
-    /// caller's. `instance` names the instance of this process, in letters, digits and `-`.
+    /// caller's. `instance` names the instance of this process, in letters, digits and `-`;
+    /// `sign` signs the request.
     ///
     /// # Errors
     /// [`OpenError`] says what is in the way.
@@ -141,12 +125,17 @@ impl Opener<'_> {
         client: &mut Client,
         instance: &str,
         last_event: Option<&str>,
+        sign: impl FnOnce(Target<'_>) -> SignatureHeaders,
     ) -> Result<(SseReader, HeaderMap), OpenError> {
-        let path = format!("{}?{INSTANCE}={instance}", route::STREAM);
-        let uri = format!("https://{}{path}", client.url().authority());
-        let binding = *client.binding();
-        let mut request = self.request(Method::GET, &uri, &path, &binding)?;
+        let query = format!("{INSTANCE}={instance}");
+        let uri = format!("https://{}{}?{query}", client.url().authority(), route::STREAM);
+        let signed = sign(Target { method: "GET", path: route::STREAM, query: &query, body: &[] });
+        let mut request = self.request(Method::GET, &uri)?;
         let headers = request.headers_mut();
+        let value = |text: String| HeaderValue::try_from(text).map_err(http::Error::from);
+        headers.insert(SIGNATURE_INPUT, value(signed.input)?);
+        headers.insert(SIGNATURE, value(signed.signature)?);
+        signature::keep_out_of_table(headers);
         headers.insert(http::header::ACCEPT, HeaderValue::from_static(sse::CONTENT));
         if let Some(value) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(sse::LAST_EVENT_ID, value);

@@ -74,6 +74,6 @@ impl FrameWriter for SseWriter {
     }
 
     async fn finish(&mut self) {
-        self.pipe.end().await;
+        self.pipe.end(None).await;
     }
 }

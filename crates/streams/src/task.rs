@@ -243,10 +243,13 @@ impl<S: LinkHandler> LinkTask<S> {
         match came {
             Ok(Some(frames)) => self.frames(frames),
             Ok(None) => self.gone = true,
-            Err(error) => {
-                self.error = Some(error);
-                self.gone = true;
-            }
+            Err(error) => match error.refusal() {
+                Some(code) => self.go_away(code, error.explained(), None),
+                None => {
+                    self.error = Some(error);
+                    self.gone = true;
+                }
+            },
         }
     }
 

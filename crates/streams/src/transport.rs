@@ -16,6 +16,12 @@ pub enum TransportError {
     /// The framing around it is broken.
     #[error("the stream is broken: {0}")]
     Framing(String),
+    /// A message is longer than its bound.
+    #[error("a message is larger than {limit} bytes")]
+    TooLarge {
+        /// The bound in bytes.
+        limit: usize,
+    },
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broke(String),
@@ -26,6 +32,38 @@ pub enum TransportError {
     #[error("the stream was ended: {0}")]
     Problem(Box<wire::Problem>),
 }
+
+impl TransportError {
+    /// The code of the go-away with which the other side is told that it sent what cannot be read;
+    /// `None` when nothing can be told on this transport any more.
+    pub fn refusal(&self) -> Option<&'static str> {
+        use wire::cloudevents::ReadFrameError as Read;
+        match self {
+            TransportError::TooLarge { .. }
+            | TransportError::Read(
+                Read::TooLarge { .. } | Read::ObjectTooLarge { .. } | Read::TooMany { .. },
+            ) => Some(TOO_LARGE),
+            TransportError::Read(_) | TransportError::Framing(_) => Some(UNREADABLE),
+            TransportError::Write(_)
+            | TransportError::Broke(_)
+            | TransportError::Slow
+            | TransportError::Problem(_) => None,
+        }
+    }
+
+    /// The error with its cause, for a message to the other side.
+    pub fn explained(&self) -> String {
+        match self {
+            TransportError::Read(error) => error.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// The code of a go-away for a message over its bound.
+pub const TOO_LARGE: &str = "too-large";
+/// The code of a go-away for a message that is no frame.
+pub const UNREADABLE: &str = "unreadable";
 
 /// Where frames come from.
 #[async_trait]

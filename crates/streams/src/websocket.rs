@@ -3,12 +3,19 @@
 use async_trait::async_trait;
 use net::websocket::{Received, Receiver, Sender, WebSocket, WebSocketError};
 use sync::Frame;
+use sync::frame::GoAway;
 use wire::cloudevents::{Origin, json};
 
-use crate::transport::{FrameReader, FrameWriter, TransportError};
+use crate::transport::{self, FrameReader, FrameWriter, TransportError};
 
-/// The close code of a normal end (RFC 6455).
+/// Close codes (RFC 6455): a normal end, one that goes away, data of another form, a refusal, a
+/// message over its bound, a failure.
 const NORMAL: u16 = 1000;
+const GOING_AWAY: u16 = 1001;
+const UNREADABLE: u16 = 1007;
+const POLICY: u16 = 1008;
+const TOO_BIG: u16 = 1009;
+const FAILURE: u16 = 1011;
 
 /// Frames from a socket.
 pub struct WsIncoming {
@@ -22,6 +29,8 @@ pub struct WsOutgoing {
     sender: Sender,
     origin: Origin,
     gzip: bool,
+    /// How the socket is closed: as the go-away said that was sent last.
+    close: (u16, String),
 }
 
 /// Both ends of a socket. Frames are at most `limit` bytes and come from `source` alone.
@@ -33,11 +42,30 @@ pub fn ends(
     source: String,
 ) -> (WsIncoming, WsOutgoing) {
     let (sender, receiver) = socket.split();
-    (WsIncoming { receiver, limit, source }, WsOutgoing { sender, origin, gzip })
+    (
+        WsIncoming { receiver, limit, source },
+        WsOutgoing { sender, origin, gzip, close: (NORMAL, "the link ended".to_owned()) },
+    )
 }
 
 fn broke(error: WebSocketError) -> TransportError {
-    TransportError::Broke(error.to_string())
+    match error {
+        WebSocketError::TooLarge { limit } => TransportError::TooLarge { limit },
+        WebSocketError::Protocol(what) => TransportError::Framing(what),
+        other => TransportError::Broke(other.to_string()),
+    }
+}
+
+/// The close of a socket whose link ended with this go-away.
+fn close_of(away: &GoAway) -> (u16, String) {
+    let code = match away.code.as_str() {
+        "shutdown" => GOING_AWAY,
+        transport::UNREADABLE => UNREADABLE,
+        transport::TOO_LARGE => TOO_BIG,
+        "internal" => FAILURE,
+        _ => POLICY,
+    };
+    (code, format!("{}: {}", away.code, away.message))
 }
 
 #[async_trait]
@@ -64,10 +92,14 @@ impl FrameWriter for WsOutgoing {
     async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         json::encode_all(&mut self.origin, &frames, &mut out)?;
+        if let Some(Frame::GoAway(away)) = frames.last() {
+            self.close = close_of(away);
+        }
         self.sender.send(out, self.gzip).await.map_err(broke)
     }
 
     async fn finish(&mut self) {
-        let _ = self.sender.close(NORMAL, "the link ended").await;
+        let (code, reason) = &self.close;
+        let _ = self.sender.close(*code, reason).await;
     }
 }

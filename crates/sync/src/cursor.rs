@@ -82,6 +82,11 @@ impl FeedCursor {
         FeedCursor { incarnation, revision: position.revision, pass: position.pass }
     }
 
+    /// The checkpoint that it reached: everything up to there is durable.
+    pub fn checkpoint(&self) -> model::log::Cursor {
+        model::log::Cursor { incarnation: self.incarnation.clone(), seq: self.revision }
+    }
+
     /// Where it is in its incarnation.
     pub fn position(&self) -> Position {
         Position { revision: self.revision, pass: self.pass }

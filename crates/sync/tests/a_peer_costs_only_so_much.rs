@@ -8,12 +8,13 @@ mod pair;
 
 use std::time::Duration;
 
+use model::condition::SetCondition;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::FeedCursor;
 use sync::frame::{Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest};
-use sync::link::{Note, Standing};
+use sync::link::Note;
 use sync::replica::MAX_UNFIT;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -27,9 +28,9 @@ fn filled(objects: usize) -> Pair {
     pair
 }
 
-fn standing(pair: &Pair, at: usize) -> Standing {
+fn standing(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).status(&side.feed, &side.replica).theirs
+    pair.link(at).their_condition(&side.replica)
 }
 
 fn closed(pair: &Pair, at: usize) -> Option<&'static str> {
@@ -125,7 +126,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     let resyncs = pair.link(PRINCIPAL).counters().resyncs;
     pair.pass(500);
     assert!(pair.link(PRINCIPAL).counters().resyncs <= resyncs + 1, "nor a resync after the other");
-    assert!(matches!(standing(&pair, PRINCIPAL), Standing::Diverged(_)));
+    assert!(matches!(standing(&pair, PRINCIPAL), SetCondition::OutOfSync(_)));
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn numbers_of_the_other_side_overflow_nothing() {
         Input::Frame(Frame::Ping(Ping { number: u64::MAX, head: u64::MAX, order: PingOrder::Barrier })),
     );
     pair.run();
-    assert!(matches!(standing(&pair, AGENT), Standing::InSync | Standing::Behind(_)));
+    assert!(matches!(standing(&pair, AGENT), SetCondition::InSync | SetCondition::Behind(_)));
     let away = GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };
     pair.give(AGENT, Input::Frame(Frame::GoAway(away)));
     assert_eq!(pair.sides[AGENT].closed, Some(("went-away", Some(3600))));

@@ -6,9 +6,10 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Ack, Capabilities, Frame, Interop, Op, ResyncResponse};
-use sync::link::{Note, Outcome, Standing, may_overtake};
+use sync::link::{Note, Outcome, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
 
@@ -22,9 +23,9 @@ fn filled(objects: usize) -> Pair {
     pair
 }
 
-fn theirs(pair: &Pair, at: usize) -> Standing {
+fn theirs(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).status(&side.feed, &side.replica).theirs
+    pair.link(at).their_condition(&side.replica)
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn every_connect_compares_not_only_the_first_of_a_process() {
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(pair.link(AGENT).counters().walk_objects, 1, "at the cost of the difference");
-    assert_eq!(theirs(&pair, AGENT), Standing::InSync);
+    assert_eq!(theirs(&pair, AGENT), SetCondition::InSync);
 }
 
 #[test]
@@ -195,9 +196,10 @@ fn many_orphans_wait_for_an_operator() {
         pair.sides[PRINCIPAL].feed = sync::Feed::new("fresh".parse().unwrap());
         pair.connect();
         assert_eq!(pair.sides[AGENT].replica.len(), 50, "nothing is deleted unasked");
-        assert!(
-            matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("50 of 50") && why.contains("operator"))
-        );
+        assert!(matches!(
+            theirs(&pair, AGENT),
+            SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { kept: 50, of: 50 })
+        ));
         pair.pass(5);
         assert_eq!(pair.sides[AGENT].replica.len(), 50);
         // What is new at the source still arrives.
@@ -233,7 +235,10 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
         pair.run();
         let resyncs = pair.link(AGENT).counters().resyncs;
         assert!(resyncs >= 2, "{resyncs}");
-        let kept = matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("operator"));
+        let kept = matches!(
+            theirs(&pair, AGENT),
+            SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { kept: 40, of: 50 })
+        );
         assert_eq!(kept, !gone, "after {later} s");
         let left = pair.sides[AGENT].replica.len();
         assert!(if gone { left == 10 } else { left >= 49 }, "{left} after {later} s");
@@ -283,7 +288,9 @@ fn an_error_that_stays_is_told_to_the_source() {
         told,
         [("a1".to_owned(), "invalid".to_owned()), ("a2".to_owned(), "recovery-failed".to_owned())]
     );
-    assert!(matches!(theirs(&pair, AGENT), Standing::Diverged(why) if why.contains("no such field")));
+    assert!(
+        matches!(theirs(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("no such field"))
+    );
     assert_eq!(pair.sides[AGENT].tries[&key(APP, "a2")], 6, "fetched anew five times");
     assert_eq!(
         pair.sides[AGENT].replica.cursor(),

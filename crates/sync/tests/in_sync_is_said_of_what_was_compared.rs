@@ -6,9 +6,10 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Frame, Interop};
-use sync::link::{Note, Outcome, Standing};
+use sync::link::{Note, Outcome};
 use sync::{Input, Link, Mode};
 
 const APP: &str = "Application";
@@ -21,9 +22,9 @@ fn filled(objects: usize) -> Pair {
     pair
 }
 
-fn standing(pair: &Pair, at: usize) -> Standing {
+fn standing(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).status(&side.feed, &side.replica).theirs
+    pair.link(at).their_condition(&side.replica)
 }
 
 #[test]
@@ -36,18 +37,18 @@ fn behind_is_not_in_sync() {
     } && to == AGENT;
     pair.connect();
     assert_eq!(pair.sides[AGENT].replica.len(), 2, "the others are on their way");
-    assert_eq!(standing(&pair, AGENT), Standing::Behind(5), "and it is known that there are more");
+    assert_eq!(standing(&pair, AGENT), SetCondition::Behind(5), "and it is known that there are more");
     assert_eq!(pair.link(AGENT).under_way(), 0);
     pair.drops = |_, _| false;
     pair.reconnect();
-    assert_eq!(standing(&pair, AGENT), Standing::InSync);
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
     // A change whose event is lost is known by a sign of incarnation.
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
     pair.put(PRINCIPAL, &key(APP, "new"), "n", "x");
     pair.run();
     let ping = sync::frame::Ping { number: 1, head: pair.sides[PRINCIPAL].feed.head(), ..Default::default() };
     pair.give(AGENT, Input::Frame(Frame::Ping(ping)));
-    assert_eq!(standing(&pair, AGENT), Standing::Behind(1));
+    assert_eq!(standing(&pair, AGENT), SetCondition::Behind(1));
 }
 
 #[test]
@@ -61,9 +62,11 @@ fn an_object_that_always_fails_hides_no_other_difference() {
         }
     };
     pair.connect();
-    assert!(matches!(standing(&pair, AGENT), Standing::Behind(_)));
+    assert!(matches!(standing(&pair, AGENT), SetCondition::Behind(_)));
     pair.pass(400);
-    assert!(matches!(standing(&pair, AGENT), Standing::Diverged(why) if why.contains("the disk is busy")));
+    assert!(
+        matches!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::Rejected { rejection, .. }) if rejection.message.contains("the disk is busy"))
+    );
     assert_eq!(
         pair.sides[AGENT].replica.cursor(),
         Some(&pair.sides[PRINCIPAL].feed.cursor()),
@@ -79,7 +82,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     // It is still tried, and works one day.
     pair.sides[AGENT].outcome = |_, _| Outcome::Done;
     pair.pass(70);
-    assert_eq!(standing(&pair, AGENT), Standing::InSync);
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(pair.link(AGENT).counters().resyncs, 0);
 }

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::delegated::Delegated;
+use agent::delegated::DelegationGate;
 use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
+use agent::storage::Storage;
 use agent::sync::handler::AgentLinkHandler;
-use agent::sync::reconciler::{self, ObjectReconciler};
+use agent::sync::reconciler::{ObjectReconciler, ReconcilerSetup};
 use agent::sync::sets::Sets;
 use agent::sync::view::View;
-use agent::work;
+use agent::work::{self, WorkSetup};
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy};
@@ -69,7 +70,7 @@ pub struct Node {
     pub view: Arc<View>,
     pub daemon: DaemonHandle,
     pub inbox: DaemonInbox,
-    pub delegated: Arc<Delegated>,
+    pub delegations: Arc<DelegationGate>,
     policy: SyncPolicy,
 }
 
@@ -100,27 +101,28 @@ impl Node {
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
-        let delegated = Arc::new(Delegated::new(delegations, Timestamp::default()));
-        let work = work::start(work::Parts {
-            durable: durable.clone(),
+        let delegations = Arc::new(DelegationGate::new(delegations, Timestamp::default()));
+        let storage = Storage::start(durable.clone()).unwrap();
+        let work = work::start(WorkSetup {
+            storage,
             sets: sets.clone(),
             host,
             signer,
             view: view.clone(),
             daemon: daemon.clone(),
-            delegated: delegated.clone(),
+            delegations: delegations.clone(),
         })
         .unwrap();
-        let reconciler = ObjectReconciler::start(reconciler::Parts {
+        let reconciler = ObjectReconciler::start(ReconcilerSetup {
             durable: durable.clone(),
             sets: sets.clone(),
-            work: work.clone(),
+            actions: Arc::new(work.clone()),
             view: view.clone(),
             root,
             policy: Some(policy.clone()),
         })
         .unwrap();
-        Node { durable, sets, reconciler, work, view, daemon, inbox, delegated, policy }
+        Node { durable, sets, reconciler, work, view, daemon, inbox, delegations, policy }
     }
 
     /// Links the node with a control plane's end.

@@ -30,6 +30,8 @@ pub const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// The whole problem as JSON, percent-encoded, for clients that know it.
 pub const PROBLEM: HeaderName = HeaderName::from_static("muster-problem");
+/// The stable code of what ended a call: of a problem, or of a link's go-away.
+pub const CODE: HeaderName = HeaderName::from_static("muster-code");
 /// The bytes before each message: whether it is compressed, and its length.
 pub const PREFIX: usize = 5;
 /// Messages of a stream are compressed from this size on, in bytes. Each is packed alone, so
@@ -224,6 +226,10 @@ impl StatusCode {
     pub const OK: StatusCode = StatusCode(0);
     /// The client said something wrong.
     pub const INVALID_ARGUMENT: StatusCode = StatusCode(3);
+    /// It took too long.
+    pub const DEADLINE_EXCEEDED: StatusCode = StatusCode(4);
+    /// It was ended for something else; the client may begin anew.
+    pub const ABORTED: StatusCode = StatusCode(10);
     /// There is no such thing.
     pub const NOT_FOUND: StatusCode = StatusCode(5);
     /// It is there already.
@@ -253,6 +259,8 @@ pub struct Status {
     pub code: StatusCode,
     /// Why, for people.
     pub message: String,
+    /// The stable code of the reason; absent when the call ended well.
+    pub reason: Option<String>,
     /// The problem that it came from, or that came with it.
     pub problem: Option<Box<Problem>>,
 }
@@ -260,7 +268,7 @@ pub struct Status {
 impl Status {
     /// A call that ended well.
     pub fn ok() -> Status {
-        Status { code: StatusCode::OK, message: String::new(), problem: None }
+        Status { code: StatusCode::OK, message: String::new(), reason: None, problem: None }
     }
 
     /// The status of a problem; the problem travels with it.
@@ -278,12 +286,30 @@ impl Status {
             (_, 500..) => StatusCode::INTERNAL,
             _ => StatusCode::UNKNOWN,
         };
-        Status { code, message: problem.to_string(), problem: Some(Box::new(problem)) }
+        let reason = Some(problem.code.clone());
+        Status { code, message: problem.to_string(), reason, problem: Some(Box::new(problem)) }
+    }
+
+    /// The status of a stream that ended with a go-away of this code, for people `message`.
+    pub fn of_go_away(code: &str, message: &str) -> Status {
+        let number = match code {
+            "unreadable" | "ack-of-unsent" | "out-of-order" | "no-hello" => StatusCode::INVALID_ARGUMENT,
+            "too-large" => StatusCode::RESOURCE_EXHAUSTED,
+            "version" | "role" | "mode" | "rules" => StatusCode::FAILED_PRECONDITION,
+            "silence" | "no-acknowledgement" | "no-answer" => StatusCode::DEADLINE_EXCEEDED,
+            "shutdown" | "busy" => StatusCode::UNAVAILABLE,
+            "removed" => StatusCode::UNAUTHENTICATED,
+            _ if code == Code::DuplicateIdentity.as_str() => StatusCode::ALREADY_EXISTS,
+            _ if code == Code::Internal.as_str() => StatusCode::INTERNAL,
+            _ => StatusCode::ABORTED,
+        };
+        let (message, reason) = (format!("{code}: {message}"), Some(code.to_owned()));
+        Status { code: number, message, reason, problem: None }
     }
 
     /// The status as trailers, or as headers of a response without body.
     pub fn headers(&self) -> HeaderMap {
-        let mut map = HeaderMap::with_capacity(3);
+        let mut map = HeaderMap::with_capacity(4);
         map.insert(STATUS, HeaderValue::from(u16::from(self.code.0)));
         let mut put = |name: HeaderName, text: &str| {
             // Percent-encoded text is always a header's value.
@@ -294,6 +320,9 @@ impl Status {
         if !self.message.is_empty() {
             let end = self.message.floor_char_boundary(MAX_MESSAGE);
             put(MESSAGE, &self.message[..end]);
+        }
+        if let Some(reason) = &self.reason {
+            put(CODE, reason);
         }
         if let Some(json) = self.problem.as_ref().and_then(|problem| serde_json::to_string(problem).ok())
             && json.len() <= MAX_MESSAGE
@@ -310,7 +339,7 @@ impl Status {
         let message = text(MESSAGE).map(percent_decoded).unwrap_or_default();
         let problem = text(PROBLEM).map(percent_decoded);
         let problem = problem.and_then(|json| serde_json::from_str(&json).ok()).map(Box::new);
-        Some(Status { code, message, problem })
+        Some(Status { code, message, reason: text(CODE).map(percent_decoded), problem })
     }
 }
 
@@ -391,11 +420,6 @@ pub fn agree(headers: &HeaderMap) -> Result<Agreed, Problem> {
     let outgoing_gzip =
         text(&ACCEPT_ENCODING).is_some_and(|all| all.split(',').any(|coding| coding.trim() == GZIP));
     Ok(Agreed { incoming_gzip, outgoing_gzip, timeout: text(&TIMEOUT).and_then(timeout) })
-}
-
-/// The trailers of a call that ended well.
-pub fn ended() -> HeaderMap {
-    Status::ok().headers()
 }
 
 /// Puts the headers of a request or response in: content type and codings.

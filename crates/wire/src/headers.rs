@@ -18,8 +18,6 @@ pub const CONTENT_DIGEST: &str = "content-digest";
 pub const SIGNATURE_INPUT: &str = "signature-input";
 /// RFC 9421 signature.
 pub const SIGNATURE: &str = "signature";
-/// The TLS session that a signed opening of a stream belongs to, in base64 (RFC 9266).
-pub const CHANNEL_BINDING: &str = "muster-channel-binding";
 
 /// What a peer's version headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

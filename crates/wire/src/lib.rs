@@ -16,6 +16,7 @@ pub mod route;
 pub mod rpc;
 pub mod signature;
 pub mod sse;
+pub mod standard;
 
 pub use body::BodyError;
 pub use problem::{Code, Problem};

@@ -8,10 +8,13 @@ pub enum Access {
     /// A node with its certificate; the request need not be signed, as it says and learns
     /// nothing about the node.
     Certificate,
+    /// A node with its certificate; a standard service of gRPC, whose clients know nothing of the
+    /// protocol's headers.
+    Standard,
     /// A node with its certificate and a signed request.
     Node,
-    /// A node with its certificate, and a signed opening that is bound to the TLS session
-    /// (IDN-4); what flows afterwards is the session's.
+    /// A node with its certificate, whose TLS session binds all that flows on the stream
+    /// (IDN-4). Server-sent events, which are the answer to one request, want it signed.
     Stream,
 }
 
@@ -53,6 +56,15 @@ pub const PUSH: &str = "/muster.v1.EventStream/Push";
 pub const PING: &str = "/muster.v1.EventStream/Ping";
 /// gRPC: what the control plane speaks.
 pub const VERSION: &str = "/muster.v1.Version/Version";
+
+/// gRPC's own service: whether a service can be used.
+pub const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The same, and each change.
+pub const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// gRPC's own service: which services there are.
+pub const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+/// The same under its older name.
+pub const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 /// Every route of the node port.
 pub const ROUTES: &[Route] = &[
@@ -103,4 +115,14 @@ pub const ROUTES: &[Route] = &[
     Route { method: "POST", path: PUSH, by_node: None, access: Access::Stream, moves: "sets up, log up" },
     Route { method: "POST", path: PING, by_node: None, access: Access::Certificate, moves: "nothing" },
     Route { method: "POST", path: VERSION, by_node: None, access: Access::Certificate, moves: "nothing" },
+    Route { method: "POST", path: HEALTH_CHECK, by_node: None, access: Access::Standard, moves: "nothing" },
+    Route { method: "POST", path: HEALTH_WATCH, by_node: None, access: Access::Standard, moves: "nothing" },
+    Route { method: "POST", path: REFLECTION, by_node: None, access: Access::Standard, moves: "nothing" },
+    Route {
+        method: "POST",
+        path: REFLECTION_ALPHA,
+        by_node: None,
+        access: Access::Standard,
+        moves: "nothing",
+    },
 ];

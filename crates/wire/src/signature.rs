@@ -4,10 +4,6 @@
 //! the signer's time; `nonce` is a number that only rises (its clock in microseconds, or one
 //! more than the last), so that the receiver needs to remember one small window a node to
 //! refuse every replay, and can refuse what was signed before it began to remember.
-//!
-//! The opening of a stream covers in addition the TLS session that it is sent in, by its
-//! exporter (RFC 9266): whoever gets hold of an opening cannot use it on another connection.
-//! Its body is what flows afterwards, and is not covered.
 
 use data_encoding::BASE64;
 use http::HeaderMap;
@@ -15,17 +11,13 @@ use model::time::SLACK;
 use model::{Digest, NodeId, Timestamp};
 use trust::{PublicKey, SigningKey};
 
-use crate::headers::{CHANNEL_BINDING, CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
+use crate::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 
 const LABEL: &str = "muster";
 const WITH_BODY: &str = r#"("@method" "@path" "@query" "content-digest")"#;
 const WITHOUT_BODY: &str = r#"("@method" "@path" "@query")"#;
-const BOUND: &str = r#"("@method" "@path" "@query" "muster-channel-binding")"#;
 /// The longest signature header that is read.
 const MAX_HEADER: usize = 1024;
-
-/// What names a TLS session: 32 bytes of its exporter (RFC 9266).
-pub type Binding = [u8; 32];
 
 /// What a signature is over.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +46,24 @@ pub struct SignatureHeaders {
 /// Why a signed request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Signature headers are missing or malformed.
-    #[error("the request carries no signature of the expected form")]
+    /// A signature header is missing.
+    #[error("the request has no `Signature-Input` or no `Signature`")]
     Missing,
+    /// The signature headers are there and not of the form that is read.
+    #[error(
+        "the signature headers are not of the form of docs/protocol.md: label `muster`, these components \
+         in this order, created, nonce of 16 hex digits, keyid, alg"
+    )]
+    Form,
+    /// There is a body, and the signature covers none; or the other way round.
+    #[error("the signature must cover `content-digest` when the request has a body, and only then")]
+    Coverage,
     /// The digest is not the body's.
     #[error("the body does not have the digest that was signed")]
     Digest,
     /// The signature is of another key, or over something else.
     #[error("the signature does not hold for this request and key")]
     Signature,
-    /// The opening of a stream is not bound to this TLS session.
-    #[error("the request was signed for another TLS session")]
-    Binding,
     /// The time is more than 60 s off.
     #[error("the request was signed at {created}, more than 60 s from the control plane's time")]
     Skew {
@@ -96,41 +94,10 @@ pub fn sign(
     }
 }
 
-/// The header values of a signed opening of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpeningHeaders {
-    /// `Muster-Channel-Binding`.
-    pub binding: String,
-    /// `Signature-Input`.
-    pub input: String,
-    /// `Signature`.
-    pub signature: String,
-}
-
-/// Signs the opening of a stream in the TLS session with this binding; the target's body is
-/// not looked at. The rest is as in [`sign`].
-pub fn sign_opening(
-    target: Target<'_>,
-    binding: &Binding,
-    node: &NodeId,
-    key: &SigningKey,
-    now: Timestamp,
-    nonce: u64,
-) -> OpeningHeaders {
-    let binding = BASE64.encode(binding);
-    let params = params(BOUND, node, now, nonce);
-    let signature = key.sign(base(target, Some((CHANNEL_BINDING, &binding)), &params).as_bytes());
-    OpeningHeaders {
-        input: format!("{LABEL}={params}"),
-        signature: format!("{LABEL}=:{}:", BASE64.encode(&signature)),
-        binding,
-    }
-}
-
 /// Keeps the headers of a signature out of the connection's compression table: they differ from
 /// request to request, and would only drive out what comes again.
 pub fn keep_out_of_table(headers: &mut http::HeaderMap) {
-    for name in [SIGNATURE_INPUT, SIGNATURE, CONTENT_DIGEST, CHANNEL_BINDING] {
+    for name in [SIGNATURE_INPUT, SIGNATURE, CONTENT_DIGEST] {
         if let Some(value) = headers.get_mut(name) {
             value.set_sensitive(true);
         }
@@ -146,7 +113,6 @@ fn params(covered: &str, node: &NodeId, now: Timestamp, nonce: u64) -> String {
 enum Covers {
     Nothing,
     Body,
-    Session,
 }
 
 /// A signature's parameters, read but not yet believed.
@@ -162,15 +128,18 @@ pub struct Parsed<'a> {
     params: &'a str,
     signature: Vec<u8>,
     content_digest: Option<&'a str>,
-    binding: Option<&'a str>,
 }
 
 /// Reads the signature headers of a request.
 ///
 /// # Errors
-/// [`SignatureError::Missing`] when they are not of the form that [`sign`] makes.
+/// [`SignatureError::Missing`] when one is not there, [`SignatureError::Form`] when they are not of
+/// the form that [`sign`] makes.
 pub fn parse(headers: &HeaderMap) -> Result<Parsed<'_>, SignatureError> {
-    parse_headers(headers).ok_or(SignatureError::Missing)
+    if !headers.contains_key(SIGNATURE_INPUT) || !headers.contains_key(SIGNATURE) {
+        return Err(SignatureError::Missing);
+    }
+    parse_headers(headers).ok_or(SignatureError::Form)
 }
 
 fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
@@ -179,7 +148,7 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         (value.len() <= MAX_HEADER).then_some(value)
     };
     let params = text(SIGNATURE_INPUT)?.strip_prefix(LABEL)?.strip_prefix('=')?;
-    let forms = [(WITH_BODY, Covers::Body), (WITHOUT_BODY, Covers::Nothing), (BOUND, Covers::Session)];
+    let forms = [(WITH_BODY, Covers::Body), (WITHOUT_BODY, Covers::Nothing)];
     let covered = |(form, covers)| Some((covers, params.strip_prefix(form)?));
     let (covers, rest) = forms.into_iter().find_map(covered)?;
     let (created, rest) = rest.strip_prefix(";created=")?.split_once(";nonce=\"")?;
@@ -198,7 +167,6 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         params,
         signature: BASE64.decode(signature.as_bytes()).ok()?,
         content_digest: text(CONTENT_DIGEST),
-        binding: text(CHANNEL_BINDING),
     })
 }
 
@@ -215,31 +183,9 @@ impl Parsed<'_> {
                 self.content_digest.map(|digest| (CONTENT_DIGEST, digest))
             }
             (Covers::Body, false) => return Err(SignatureError::Digest),
-            _ => return Err(SignatureError::Missing),
+            _ => return Err(SignatureError::Coverage),
         };
         self.holds(&base(target, last, self.params), key, now)
-    }
-
-    /// As [`Parsed::verify`], for the opening of a stream in the TLS session with this
-    /// binding. A signature without a binding opens no stream.
-    ///
-    /// # Errors
-    /// [`SignatureError`] says what does not hold.
-    pub fn verify_opening(
-        &self,
-        target: Target<'_>,
-        binding: &Binding,
-        key: &PublicKey,
-        now: Timestamp,
-    ) -> Result<(), SignatureError> {
-        if self.covers != Covers::Session {
-            return Err(SignatureError::Missing);
-        }
-        let binding = BASE64.encode(binding);
-        if self.binding != Some(binding.as_str()) {
-            return Err(SignatureError::Binding);
-        }
-        self.holds(&base(target, Some((CHANNEL_BINDING, &binding)), self.params), key, now)
     }
 
     fn holds(&self, base: &str, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {

@@ -12,8 +12,9 @@ mod muster_v1;
 mod support;
 
 use bytes::Bytes;
+use io_cloudevents_v1::cloud_event::CloudEventAttributeValue;
 use io_cloudevents_v1::cloud_event::Data;
-use io_cloudevents_v1::cloud_event_attribute_value::Attr;
+use io_cloudevents_v1::cloud_event::cloud_event_attribute_value::Attr;
 use proptest::prelude::*;
 use prost::Message;
 use support::{contents, frames, hello, put};
@@ -159,7 +160,7 @@ fn reading_is_liberal() {
     let frame = Frame::Event(Box::new(put("index", b"{}")));
     let mut event = muster_v1::Event::decode(&protobuf_of(&frame)[..]).unwrap().event.unwrap();
     let set = |event: &mut io_cloudevents_v1::CloudEvent, name: &str, attr: Attr| {
-        let value = io_cloudevents_v1::CloudEventAttributeValue { attr: Some(attr) };
+        let value = CloudEventAttributeValue { attr: Some(attr) };
         event.attributes.insert(name.to_owned(), value);
     };
     set(&mut event, "dataschema", Attr::CeString("Site".to_owned()));

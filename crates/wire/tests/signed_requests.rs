@@ -91,14 +91,14 @@ fn every_covered_part_counts() {
         ),
         ("body", Target { body: b"{\"incarnation\":\"i2\"}", ..CHECKIN }, SignatureError::Digest),
         ("body cut", Target { body: &CHECKIN.body[1..], ..CHECKIN }, SignatureError::Digest),
-        ("no body", Target { body: b"", ..CHECKIN }, SignatureError::Missing),
+        ("no body", Target { body: b"", ..CHECKIN }, SignatureError::Coverage),
     ] {
         assert_eq!(verified(&signed, target, NOW), Err(want), "{what}");
     }
     let with_body = Target { body: b"smuggled", ..BLOB };
     assert_eq!(
         verified(&self::signed(BLOB), with_body, NOW),
-        Err(SignatureError::Missing),
+        Err(SignatureError::Coverage),
         "a body that is not covered"
     );
 }
@@ -117,17 +117,17 @@ fn every_parameter_counts() {
         ("time", change("created=1800000000", "created=1800000001"), SignatureError::Signature),
         ("nonce", change("2a\"", "2b\""), SignatureError::Signature),
         ("node", change("keyid=\"n-", "keyid=\"m-"), SignatureError::Signature),
-        ("algorithm", change("ed25519", "hmac-sha256"), SignatureError::Missing),
-        ("fewer parts", change(" \"content-digest\"", ""), SignatureError::Missing),
-        ("other parts", change("@query", "@target-uri"), SignatureError::Missing),
-        ("another label", change("muster=", "sig1="), SignatureError::Missing),
-        ("short nonce", change("000000000000002a", "2a"), SignatureError::Missing),
-        ("no number", change("1800000000", "soon"), SignatureError::Missing),
-        ("a wild time", change("1800000000", "99999999999999999"), SignatureError::Missing),
+        ("algorithm", change("ed25519", "hmac-sha256"), SignatureError::Form),
+        ("fewer parts", change(" \"content-digest\"", ""), SignatureError::Form),
+        ("other parts", change("@query", "@target-uri"), SignatureError::Form),
+        ("another label", change("muster=", "sig1="), SignatureError::Form),
+        ("short nonce", change("000000000000002a", "2a"), SignatureError::Form),
+        ("no number", change("1800000000", "soon"), SignatureError::Form),
+        ("a wild time", change("1800000000", "99999999999999999"), SignatureError::Form),
         (
             "something after",
             SignatureHeaders { input: format!("{};x=1", good.input), ..good.clone() },
-            SignatureError::Missing,
+            SignatureError::Form,
         ),
     ] {
         assert_eq!(verified(&changed, CHECKIN, NOW), Err(want), "{what}");
@@ -187,8 +187,8 @@ fn missing_or_overlong_headers_are_no_signature() {
         assert_eq!(parse(&map).err(), Some(SignatureError::Missing), "without {name}");
         let long = format!("{}{}", good[name].to_str().unwrap(), " ".repeat(2000));
         map.insert(name, HeaderValue::from_str(&long).unwrap());
-        assert_eq!(parse(&map).err(), Some(SignatureError::Missing), "a long {name}");
+        assert_eq!(parse(&map).err(), Some(SignatureError::Form), "a long {name}");
         map.insert(name, HeaderValue::from_bytes(b"muster=\xff").unwrap());
-        assert_eq!(parse(&map).err(), Some(SignatureError::Missing), "{name} that is no text");
+        assert_eq!(parse(&map).err(), Some(SignatureError::Form), "{name} that is no text");
     }
 }

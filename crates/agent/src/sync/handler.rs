@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::ObjectKey;
+use model::condition::{Evidence, SetCondition};
 use model::exchange::Answer;
+use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
-use sync::link::{Batch, Counters, Link, Note, Outcome, Standing};
+use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -40,6 +41,11 @@ struct State {
     /// Who waits for the answer to a check-in.
     asker: Option<oneshot::Sender<Answer>>,
     acked: Option<FeedCursor>,
+    /// The instance of the control plane.
+    peer: String,
+    /// The sets were found equal then, and that is not yet part of the evidence.
+    compared: Option<Timestamp>,
+    evidence: Option<Evidence>,
     /// Since when both directions are equal and nothing moved.
     quiet: Option<Instant>,
     counters: Counters,
@@ -83,29 +89,10 @@ impl AgentLinkHandler {
         self.state().acked.clone()
     }
 
-    /// Both directions in words, and whether they are equal.
-    fn standing(link: &Link, feed: &Feed, replica: &Replica) -> (String, bool) {
-        // Counting what is behind costs; where numbers alone say it, they do.
-        if let Some(acked) = link.acked().filter(|acked| acked.incarnation == *feed.incarnation())
-            && acked.revision < feed.head()
-        {
-            return (format!("behind: {} own changes are on their way", feed.head() - acked.revision), false);
-        }
-        let status = link.status(feed, replica);
-        match (status.ours, status.theirs) {
-            (Standing::Diverged(why), _) => (format!("diverged, own objects: {why}"), true),
-            (_, Standing::Diverged(why)) => (format!("diverged: {why}"), true),
-            (Standing::Connecting, _) | (_, Standing::Connecting) => ("connecting".to_owned(), false),
-            (Standing::Resyncing, _) | (_, Standing::Resyncing) => ("resyncing".to_owned(), false),
-            (Standing::Behind(own), Standing::Behind(theirs)) => {
-                (format!("behind: {own} own changes, {theirs} of the control plane"), false)
-            }
-            (Standing::Behind(own), _) => (format!("behind: {own} own changes"), false),
-            (_, Standing::Behind(theirs)) => {
-                (format!("behind: {theirs} changes of the control plane"), false)
-            }
-            (Standing::InSync, Standing::InSync) => ("in sync".to_owned(), true),
-        }
+    /// Nothing moves before somebody changes something: both sets are in sync, or differ and stay so.
+    fn is_settled(own: &SetCondition, theirs: &SetCondition) -> bool {
+        let differs = |set: &SetCondition| matches!(set, SetCondition::OutOfSync(_));
+        differs(own) || differs(theirs) || (own, theirs) == (&SetCondition::InSync, &SetCondition::InSync)
     }
 }
 
@@ -157,7 +144,10 @@ impl LinkHandler for AgentLinkHandler {
     }
 
     fn hello(&self, hello: &Hello) {
-        self.state().both = Some(Capabilities::ALL.and(hello.capabilities));
+        let mut state = self.state();
+        state.both = Some(Capabilities::ALL.and(hello.capabilities));
+        state.peer.clone_from(&hello.instance);
+        drop(state);
         tracing::debug!(instance = hello.instance, "the link is up");
     }
 
@@ -183,22 +173,31 @@ impl LinkHandler for AgentLinkHandler {
             Note::Missing(key) => tracing::warn!(%key, "an own object has no content"),
             Note::InSync => {
                 tracing::debug!("the sets are equal");
+                self.state().compared = Some(now());
                 self.reconciler.equal(self.rules);
             }
         }
     }
 
     fn progress(&self, link: &Link) {
-        let ((standing, equal), own, theirs, depth) = self.sets.with(|feed, replica| {
+        let mut state = self.state();
+        let (cause, settled, own, theirs, depth) = self.sets.with(|feed, replica| {
+            if let Some(at) = state.compared.take() {
+                let (down, up) = (replica.cursor(), link.acked());
+                let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
+                state.evidence = Some(Evidence { at, instance: state.peer.clone(), down, up });
+            }
+            let cause = link.cause(feed, replica, state.evidence.clone());
+            let (ours, other) = (link.own_condition(feed), link.their_condition(replica));
+            let settled = AgentLinkHandler::is_settled(&ours, &other);
             let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
             let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.revision));
-            (AgentLinkHandler::standing(link, feed, replica), feed.len(), replica.len(), depth)
+            (cause, settled, feed.len(), replica.len(), depth)
         });
-        let mut state = self.state();
         state.acked = link.acked().cloned();
         let (moved, counters) = (moved(&state.counters, link.counters()), *link.counters());
         state.counters = counters;
-        if !equal || link.in_flight() > 0 || link.under_way() > 0 {
+        if !settled || link.in_flight() > 0 || link.under_way() > 0 {
             state.quiet = None;
         } else if moved || state.quiet.is_none() {
             state.quiet = Some(Instant::now());
@@ -206,7 +205,7 @@ impl LinkHandler for AgentLinkHandler {
         drop(state);
         self.view.counted(&counters);
         self.view.set(|view| {
-            view.standing = standing;
+            view.observed(cause);
             (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
             view.counts.depth = depth;
         });

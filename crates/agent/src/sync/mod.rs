@@ -1,11 +1,22 @@
-//! Synchronization on the node: the sets and their place, links and what carries them.
+//! Synchronization on the node: the users' objects, the sets of both sides, and the link between
+//! them and the control plane.
 //!
-//! Three threads of control: the *reconciler* owns the place of the users' objects and writes both
-//! sets; *work* runs actions; the *links* are a task of the daemon's runtime. They meet in
-//! [`sets::Sets`] and by messages.
+//! ```text
+//!             +------------------ Synchronization -------------------+
+//! backend <-> | ObjectReconciler <--> Sets <--> Link <--> transport  | <-> control plane
+//!             |   (a thread)        (memory,     (a task of the      |
+//!             +------|---------------object log)--daemon's runtime)--+
+//!                    v ActionSink                        |  DaemonHandle
+//!                  work                                  v daemon
+//! ```
+//!
+//! Invariants: the reconciler alone writes the sets and the backend; what it answers is durable;
+//! links and reconciler observe the release that is held ([`ReleaseTerms`]) and have no part in
+//! its adoption.
 
 mod autonomous;
 pub mod handler;
+mod mailbox;
 mod managed;
 mod place;
 pub mod posts;
@@ -20,53 +31,44 @@ mod watched;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use host::Host;
-use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
-use model::policy::Policy;
-use model::replication::SyncPolicy;
-use model::work::Delegation;
-use node::Adoption;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::delegated::Delegated;
 use crate::events::DaemonHandle;
 use crate::opening::Opener;
-use crate::render::chain;
-use crate::session::Signer;
+use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
-use crate::work::{self, StartWorkError, WorkHandle};
-use reconciler::ObjectReconciler;
-use sets::{Sets, SetsError};
+use reconciler::{ActionSink, ObjectReconciler, ReconcilerSetup};
+use sets::Sets;
 use transport::Links;
 use view::View;
 
 /// Why synchronization cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The sets.
-    #[error(transparent)]
-    Sets(#[from] SetsError),
-    /// Work.
-    #[error(transparent)]
-    Work(#[from] StartWorkError),
-    /// The release held.
-    #[error("the release held cannot be read")]
-    State(#[from] StateError),
+    /// The operating system gives no randomness.
+    #[error("the process cannot be given a name")]
+    Name(#[from] StateError),
     /// The operating system.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
 }
 
 /// What it needs.
-pub struct Parts {
+pub struct SyncSetup {
     /// The state directory.
     pub durable: Arc<Durable>,
-    /// Where commands run, and whose root the folder is under.
-    pub host: Arc<Host>,
-    /// Signs.
-    pub signer: Arc<Signer>,
+    /// Both sets.
+    pub sets: Arc<Sets>,
+    /// What is shown.
+    pub view: Arc<View>,
+    /// The host's root, which folders are under.
+    pub root: PathBuf,
+    /// Takes actions.
+    pub actions: Arc<dyn ActionSink>,
+    /// What the release that is held says.
+    pub terms: watch::Receiver<ReleaseTerms>,
     /// Opens transports.
     pub opener: Opener,
     /// The way to the daemon.
@@ -75,51 +77,33 @@ pub struct Parts {
     pub seed: u64,
 }
 
-/// Synchronization and work of one node, as the daemon has them.
+/// Synchronization of one node, as the daemon has it.
 pub struct Synchronization {
     durable: Arc<Durable>,
-    delegated: Arc<Delegated>,
-    reconciler: ObjectReconciler,
-    work: WorkHandle,
     links: Links,
-    policy: watch::Sender<Policy>,
     view: Arc<View>,
-    writer: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Synchronization {
-    /// Starts the threads and the task, on what is held.
+    /// Starts the thread and the tasks, on what is held.
     ///
     /// # Errors
     /// When the state cannot be used.
-    pub fn start(parts: Parts) -> Result<Synchronization, StartError> {
-        let Parts { durable, host, signer, opener, daemon, seed } = parts;
-        let sets = Arc::new(Sets::open(durable.clone())?);
-        let view = Arc::new(View::default());
-        let adoption = durable.adoption()?;
-        let policy = adoption.as_ref().map(|adoption| durable.policy(adoption)).transpose()?;
-        let policy = watch::Sender::new(policy.unwrap_or_default());
-        let says =
-            |adoption| (sync_policy(&durable, &view, adoption), delegations(&durable, &view, adoption));
-        let (sync, delegations) = adoption.as_ref().map(says).unwrap_or_default();
-        let delegated = Arc::new(Delegated::new(delegations, newest(adoption.as_ref())));
-        let root: PathBuf = host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned());
-        let work = work::start(work::Parts {
+    pub fn start(setup: SyncSetup) -> Result<Synchronization, StartError> {
+        let SyncSetup { durable, sets, view, root, actions, mut terms, opener, daemon, seed } = setup;
+        let policy = {
+            let terms = terms.borrow_and_update();
+            show_problems(&view, &terms);
+            terms.sync.clone()
+        };
+        let reconciler = ObjectReconciler::start(ReconcilerSetup {
             durable: durable.clone(),
             sets: sets.clone(),
-            host,
-            signer,
-            view: view.clone(),
-            daemon: daemon.clone(),
-            delegated: delegated.clone(),
-        })?;
-        let reconciler = ObjectReconciler::start(reconciler::Parts {
-            durable: durable.clone(),
-            sets: sets.clone(),
-            work: work.clone(),
+            actions,
             view: view.clone(),
             root,
-            policy: sync,
+            policy,
         })?;
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(transport::Parts {
@@ -128,26 +112,13 @@ impl Synchronization {
             reconciler: reconciler.clone(),
             view: view.clone(),
             daemon,
-            policy: policy.subscribe(),
+            terms: terms.clone(),
             instance,
             seed,
         });
+        let observer = tokio::spawn(observe(terms, reconciler, view.clone()));
         let writer = tokio::spawn(write_view(view.clone(), durable.clone()));
-        Ok(Synchronization { durable, delegated, reconciler, work, links, policy, view, writer })
-    }
-
-    /// Adopts a release: from then on its leave to synchronize, its delegations and its
-    /// settings count, and none of the one before.
-    ///
-    /// # Errors
-    /// When it cannot be made durable; the one before counts still.
-    pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
-        let says = || (delegations(&self.durable, &self.view, adoption), newest(Some(adoption)));
-        let policy = self.delegated.adopt(|| self.durable.adopt(adoption), says)?;
-        self.reconciler.held(sync_policy(&self.durable, &self.view, adoption));
-        self.work.held();
-        self.policy.send_replace(policy.clone());
-        Ok(policy)
+        Ok(Synchronization { durable, links, view, tasks: [observer, writer] })
     }
 
     /// The control plane wants a stream.
@@ -172,15 +143,10 @@ impl Synchronization {
         answer
     }
 
-    /// Begins no more work, and waits for what runs, within its bound.
-    pub async fn drain(&self) {
-        self.work.drain().await;
-    }
-
     /// Ends the link in order (SYN-14).
     pub async fn stop(&self) {
         self.links.stop().await;
-        self.writer.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
         self.show();
     }
 
@@ -191,37 +157,27 @@ impl Synchronization {
     }
 }
 
-/// A release's leave to synchronize. One that cannot be read gives none.
-fn sync_policy(durable: &Durable, view: &View, adoption: &Adoption) -> Option<SyncPolicy> {
-    let read = durable.sync_policy(adoption);
-    let problem = read.as_ref().err().map(|error| format!("{}; nothing is synchronized", chain(error)));
-    said(view, "release, sync", problem);
-    read.unwrap_or_default()
-}
-
-/// A release's delegations. What cannot be read allows nothing.
-fn delegations(durable: &Durable, view: &View, adoption: &Adoption) -> Vec<Delegation> {
-    let read = durable.delegations(adoption);
-    let problem = read.as_ref().err().map(|error| format!("{}; nothing is delegated", chain(error)));
-    said(view, "release, delegations", problem);
-    read.unwrap_or_default()
-}
-
-fn said(view: &View, place: &str, problem: Option<String>) {
-    if let Some(problem) = &problem {
-        tracing::error!(place, problem, "the release held cannot be read");
+/// Goes by each release that is adopted.
+async fn observe(mut terms: watch::Receiver<ReleaseTerms>, reconciler: ObjectReconciler, view: Arc<View>) {
+    while terms.changed().await.is_ok() {
+        let terms = terms.borrow_and_update();
+        show_problems(&view, &terms);
+        reconciler.held(terms.sync.clone());
     }
-    view.problem(place, problem);
 }
 
-/// The newest signature that was verified.
-fn newest(adoption: Option<&Adoption>) -> Timestamp {
-    adoption.map_or(Timestamp::default(), |adoption| adoption.floor.newest_signature)
+/// Shows what of the held release cannot be read.
+fn show_problems(view: &View, terms: &ReleaseTerms) {
+    view.problem("release, sync", terms.sync_problem.clone());
+    view.problem("release, delegations", terms.delegations_problem.clone());
 }
 
+/// Writes the status beside the state, off the runtime's thread: that may wait for the disk.
 async fn write_view(view: Arc<View>, durable: Arc<Durable>) {
     loop {
-        if let Err(error) = view.write(durable.path()) {
+        let (shown, state) = (view.clone(), durable.clone());
+        let written = tokio::task::spawn_blocking(move || shown.write(state.path())).await;
+        if let Ok(Err(error)) = written {
             tracing::debug!(%error, "the status cannot be written");
         }
         tokio::time::sleep(view::EVERY).await;

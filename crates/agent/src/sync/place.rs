@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backends::embedded::Kept;
+use backends::embedded::StoredObject;
 use backends::reconcile::Wanted;
 use backends::{Backend, Embedded, Folder, Signals};
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, STACK, Told, Worker};
+use super::reconciler::{CONTENTS, STACK, Worker};
 use crate::render::chain;
 
 /// How often a watcher looks whether it is still wanted.
@@ -103,7 +103,7 @@ impl Worker {
     }
 
     /// What the embedded place had: the replica, or the own set.
-    fn kept(&self) -> Result<Vec<Kept>, String> {
+    fn kept(&self) -> Result<Vec<StoredObject>, String> {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
         let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
@@ -120,19 +120,25 @@ impl Worker {
                 let Some(content) = content else { continue };
                 let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
                 let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
-                kept.push(Kept { key: key.clone(), uid, source_uid, spec: content.bytes, status: None });
+                kept.push(StoredObject {
+                    key: key.clone(),
+                    uid,
+                    source_uid,
+                    spec: content.bytes,
+                    status: None,
+                });
             }
         }
         Ok(kept)
     }
 
     fn watch(&mut self, signals: Signals) -> Result<(), String> {
-        let (stop, told) = (Arc::new(AtomicBool::new(false)), self.told.clone());
+        let (stop, mailbox) = (Arc::new(AtomicBool::new(false)), self.mailbox.clone());
         let stopped = stop.clone();
         let watch = move || {
             while !stopped.load(Ordering::Relaxed) {
-                if signals.next(WATCHED).is_some() && told.send(Told::Changed).is_err() {
-                    return;
+                if signals.next(WATCHED).is_some() {
+                    mailbox.changed();
                 }
             }
         };

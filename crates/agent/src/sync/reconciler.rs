@@ -9,22 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use backends::reconcile::{LastApplied, Wanted};
 use backends::{Backend, Listing};
+use bytes::Bytes;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use sync::link::{Batch, ItemChange, Outcome};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
+use super::mailbox::{BatchRequest, Mailbox, ReconcilerEvent};
 use super::sets::{Own, Sets};
 use super::view::{View, Watched};
 use crate::render::chain;
 use crate::state::Durable;
-use crate::work::WorkHandle;
 
 /// The wait before a look that failed is repeated; it doubles.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -42,23 +42,13 @@ pub(super) const CONTENTS: usize = 256;
 /// directory.
 const APPROVED: &str = "approve-deletes";
 
-/// What the reconciler is told.
-pub(super) enum Told {
-    Batch {
-        batch: Arc<Batch>,
-        of: u64,
-        done: oneshot::Sender<Vec<Outcome>>,
-    },
-    Changed,
-    Held(SyncPolicy),
-    /// An operator says that what vanished is meant to be gone.
-    Approved,
-    /// Both sides compared what the control plane wants, under rules of this number, and it is
-    /// equal.
-    Equal(u64),
-    Refound(oneshot::Sender<()>),
-    /// Nobody has a handle any more.
-    Gone,
+/// Takes the Action objects that came, and those that are gone. Both may wait while it has much
+/// to do.
+pub trait ActionSink: Send + Sync {
+    /// An action came or changed.
+    fn put(&self, id: &str, content: Bytes);
+    /// An action is gone.
+    fn removed(&self, id: &str);
 }
 
 /// What links go by.
@@ -73,26 +63,27 @@ pub struct Rules {
 /// The way to the thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectReconciler {
-    told: Arc<Teller>,
+    mailbox: Arc<MailboxCloser>,
     rules: watch::Receiver<Rules>,
 }
 
-struct Teller(Sender<Told>);
+/// Closes the mailbox with the last handle.
+struct MailboxCloser(Arc<Mailbox>);
 
-impl Drop for Teller {
+impl Drop for MailboxCloser {
     fn drop(&mut self) {
-        let _ = self.0.send(Told::Gone);
+        self.0.close();
     }
 }
 
 /// What the thread needs.
-pub struct Parts {
+pub struct ReconcilerSetup {
     /// The state directory.
     pub durable: Arc<Durable>,
     /// Both sets.
     pub sets: Arc<Sets>,
     /// Takes actions.
-    pub work: WorkHandle,
+    pub actions: Arc<dyn ActionSink>,
     /// What is shown.
     pub view: Arc<View>,
     /// The host's root.
@@ -104,7 +95,7 @@ pub struct Parts {
 pub(super) struct Worker {
     pub(super) durable: Arc<Durable>,
     pub(super) sets: Arc<Sets>,
-    pub(super) work: WorkHandle,
+    actions: Arc<dyn ActionSink>,
     pub(super) view: Arc<View>,
     pub(super) root: PathBuf,
     pub(super) policy: SyncPolicy,
@@ -133,7 +124,7 @@ pub(super) struct Worker {
     again: Duration,
     pub(super) watcher: Option<Arc<AtomicBool>>,
     pub(super) shown: BTreeSet<String>,
-    pub(super) told: Sender<Told>,
+    pub(super) mailbox: Arc<Mailbox>,
     rules: watch::Sender<Rules>,
 }
 
@@ -142,16 +133,17 @@ impl ObjectReconciler {
     ///
     /// # Errors
     /// When there is none to be had.
-    pub fn start(parts: Parts) -> std::io::Result<ObjectReconciler> {
-        let (told, inbox) = channel();
+    pub fn start(setup: ReconcilerSetup) -> std::io::Result<ObjectReconciler> {
+        let mailbox = Arc::new(Mailbox::default());
         let first = Rules { number: 0, policy: off() };
         let (rules, current) = watch::channel(first);
-        let reconciler = ObjectReconciler { told: Arc::new(Teller(told.clone())), rules: current };
-        let Parts { durable, sets, work, view, root, policy } = parts;
+        let reconciler =
+            ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
+        let ReconcilerSetup { durable, sets, actions, view, root, policy } = setup;
         let mut worker = Worker {
             durable,
             sets,
-            work,
+            actions,
             view,
             root,
             policy: off(),
@@ -170,7 +162,7 @@ impl ObjectReconciler {
             again: AGAIN,
             watcher: None,
             shown: BTreeSet::new(),
-            told,
+            mailbox,
             rules,
         };
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
@@ -178,7 +170,7 @@ impl ObjectReconciler {
         builder.spawn(move || {
             let _shown = shown;
             worker.switch(policy.unwrap_or_else(off));
-            worker.run(&inbox);
+            worker.run();
         })?;
         Ok(reconciler)
     }
@@ -190,40 +182,37 @@ impl ObjectReconciler {
 
     /// Another release is held; `None`: it says nothing of synchronization.
     pub fn held(&self, policy: Option<SyncPolicy>) {
-        self.tell(Told::Held(policy.unwrap_or_else(off)));
+        self.mailbox.0.policy(policy.unwrap_or_else(off));
     }
 
     /// An operator at the control plane says that what vanished here is meant to be gone: what
     /// is held back now is let go.
     pub fn approve(&self) {
-        self.tell(Told::Approved);
+        self.mailbox.0.approved();
     }
 
     /// Both sides compared what the control plane wants under rules of this number, and it is
     /// equal.
     pub fn equal(&self, of: u64) {
-        self.tell(Told::Equal(of));
+        self.mailbox.0.in_sync(of);
     }
 
     /// Applies a batch that came under rules of this number, and makes it durable.
     pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Vec<Outcome> {
-        let (done, outcomes) = oneshot::channel();
+        let (answer, outcomes) = oneshot::channel();
         let count = batch.items.len();
-        self.tell(Told::Batch { batch, of, done });
-        let gone = |_| vec![Outcome::Temporary("the agent's thread of objects has ended".to_owned()); count];
-        outcomes.await.unwrap_or_else(gone)
+        let later = |why: &str| vec![Outcome::Temporary(why.to_owned()); count];
+        match self.mailbox.0.batch(BatchRequest { batch, rules: of, answer }) {
+            Ok(()) => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
+            Err(_) => later("too many batches wait on this node"),
+        }
     }
 
     /// Begins the own set in a new incarnation.
     pub async fn reincarnate(&self) {
         let (done, is_done) = oneshot::channel();
-        self.tell(Told::Refound(done));
+        self.mailbox.0.reincarnate(done);
         let _ = is_done.await;
-    }
-
-    fn tell(&self, told: Told) {
-        // The thread is there as long as a handle is.
-        let _ = self.told.0.send(told);
     }
 }
 
@@ -247,32 +236,34 @@ fn off() -> SyncPolicy {
 }
 
 impl Worker {
-    fn run(&mut self, inbox: &Receiver<Told>) {
+    fn run(&mut self) {
         loop {
             let wait = self.look_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match inbox.recv_timeout(wait.min(AGAIN_LONGEST)) {
-                Ok(Told::Batch { batch, of, done }) => {
-                    let outcomes = self.batch(&batch, of);
-                    if done.send(outcomes).is_err() {
+            match self.mailbox.next(wait.min(AGAIN_LONGEST)) {
+                Some(ReconcilerEvent::Batch(BatchRequest { batch, rules, answer })) => {
+                    let outcomes = self.batch(&batch, rules);
+                    if answer.send(outcomes).is_err() {
                         // The link that asked is gone, and what became durable is not in memory.
                         self.read_again();
                     }
                 }
-                Ok(Told::Changed) => self.look(),
-                Ok(Told::Held(policy)) => self.switch(policy),
-                Ok(Told::Approved) => self.approved(),
-                Ok(Told::Equal(of)) => self.equal(of),
-                Ok(Told::Refound(done)) => {
+                Some(ReconcilerEvent::Changed) => self.look(),
+                Some(ReconcilerEvent::Policy(policy)) => self.switch(policy),
+                Some(ReconcilerEvent::Approved) => self.approved(),
+                Some(ReconcilerEvent::InSync(rules)) => self.equal(rules),
+                Some(ReconcilerEvent::Reincarnate(answers)) => {
                     self.reincarnate();
-                    // Nobody waits for it when its link is gone.
-                    let _ = done.send(());
+                    for answer in answers {
+                        // Nobody waits for it when its link is gone.
+                        let _ = answer.send(());
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => {
+                None => {
                     if self.look_at.is_some_and(|at| Instant::now() >= at) {
                         self.look();
                     }
                 }
-                Ok(Told::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                Some(ReconcilerEvent::Closed) => {
                     self.watch_no_more();
                     return;
                 }
@@ -320,7 +311,7 @@ impl Worker {
         self.complete = false;
         self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
         // They come again; what was begun is remembered by its mark.
-        actions.iter().for_each(|(id, _)| self.work.removed(id));
+        actions.iter().for_each(|(id, _)| self.actions.removed(id));
         tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
         Ok(())
     }
@@ -354,8 +345,8 @@ impl Worker {
         self.problem(&format!("object {key}"), None);
         let action = key.section.kind.as_str() == Kind::ACTION;
         match (&item.change, action) {
-            (ItemChange::Put { content, .. }, true) => self.work.put(&key.name, content.clone()),
-            (ItemChange::Delete { .. }, true) => self.work.removed(&key.name),
+            (ItemChange::Put { content, .. }, true) => self.actions.put(&key.name, content.clone()),
+            (ItemChange::Delete { .. }, true) => self.actions.removed(&key.name),
             (ItemChange::Put { stub, .. }, false) => {
                 let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
                 if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {

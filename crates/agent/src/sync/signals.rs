@@ -6,6 +6,8 @@ use std::sync::Arc;
 use model::policy::Policy;
 use tokio::sync::{Notify, watch};
 
+use crate::release::ReleaseTerms;
+
 /// Something that links go by changed.
 #[derive(Debug)]
 pub(super) enum LinkSignal {
@@ -28,7 +30,7 @@ pub(super) struct LinkSignaller {
 #[derive(Debug)]
 pub(super) struct LinkSignals {
     raised: LinkSignaller,
-    policy: watch::Receiver<Policy>,
+    terms: watch::Receiver<ReleaseTerms>,
 }
 
 impl LinkSignaller {
@@ -43,8 +45,8 @@ impl LinkSignaller {
     }
 
     /// The other end, which hears of the channel's settings too.
-    pub(super) fn signals(&self, policy: watch::Receiver<Policy>) -> LinkSignals {
-        LinkSignals { raised: self.clone(), policy }
+    pub(super) fn signals(&self, terms: watch::Receiver<ReleaseTerms>) -> LinkSignals {
+        LinkSignals { raised: self.clone(), terms }
     }
 }
 
@@ -54,7 +56,7 @@ impl LinkSignals {
         tokio::select! {
             () = self.raised.requested.notified() => LinkSignal::Requested,
             () = self.raised.reached.notified() => LinkSignal::Reached,
-            Ok(()) = self.policy.changed() => LinkSignal::Policy(self.policy.borrow_and_update().clone()),
+            Ok(()) = self.terms.changed() => LinkSignal::Policy(self.terms.borrow_and_update().policy.clone()),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn};
 use model::policy::Policy;
-use model::replication::TransportKind;
+use model::replication::{Mode, TransportKind};
 use model::{Kind, Timestamp};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
@@ -33,6 +33,7 @@ use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
 use crate::events::DaemonHandle;
 use crate::opening::{OpenError, Opener};
+use crate::release::ReleaseTerms;
 use crate::render::chain;
 
 /// A link that nobody needs any more is closed after so long a rest.
@@ -86,8 +87,8 @@ pub struct Parts {
     pub view: Arc<View>,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
-    /// The channel's settings in the release that is held.
-    pub policy: watch::Receiver<Policy>,
+    /// What the release that is held says.
+    pub terms: watch::Receiver<ReleaseTerms>,
     /// The instance of this process.
     pub instance: String,
     /// Spreads waits.
@@ -100,8 +101,8 @@ impl Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let Parts { opener, sets, reconciler, view, daemon, policy: mut held, instance, seed } = parts;
-        let policy = held.borrow_and_update().clone();
+        let Parts { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = parts;
+        let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
             opener,
@@ -112,7 +113,7 @@ impl Links {
             daemon,
             policy,
             instance,
-            signals: signaller.signals(held),
+            signals: signaller.signals(terms),
             stopped: stopped.clone(),
             current: current.clone(),
             transports: TransportSelector::default(),
@@ -233,7 +234,12 @@ impl Manager {
             let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
             tokio::select! {
                 signal = self.signals.next() => self.take(signal),
-                Ok(()) = self.rules.changed() => self.reconnect.at_once(self.now()),
+                Ok(()) = self.rules.changed() => {
+                    // Under other rules, and after a start, nothing is known to be in sync before
+                    // a link compared it (CNV-3, SYN-6).
+                    self.requested |= self.rules.borrow().policy.mode != Mode::Off;
+                    self.reconnect.at_once(self.now());
+                }
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
                 () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
@@ -252,7 +258,10 @@ impl Manager {
     fn take(&mut self, signal: LinkSignal) {
         match signal {
             LinkSignal::Requested => self.requested = true,
-            LinkSignal::Reached => self.reconnect.reached(self.now()),
+            LinkSignal::Reached => {
+                self.view.set(|view| view.contact = Some(now()));
+                self.reconnect.reached(self.now());
+            }
             LinkSignal::Policy(policy) => {
                 let transport = policy.transport;
                 if transport != self.policy.transport {
@@ -452,6 +461,9 @@ impl Manager {
             self.view.problem(LINKS, None);
             self.transports.worked(transport_kind);
             self.requested &= handler.quiet().is_none() && closing != Closing::Idle;
+        }
+        if closing == Closing::Rules {
+            self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
         if ended.code == "mode" || ended.message.starts_with("mode:") {
             // The control plane points to another release than the one held here.

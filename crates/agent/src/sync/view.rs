@@ -8,14 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
+use model::condition::{SyncCause, SyncCondition};
 use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
+use spool::Disk;
+use spool::atomic::WholeFile;
 use sync::link::Counters;
 
 use crate::clock::now;
 
 /// The file in the state directory.
 const FILE: &str = "status.json";
+/// Its mode; the state directory is for root alone.
+const MODE: u32 = 0o644;
 /// It is written no more often than this.
 pub const EVERY: Duration = Duration::from_secs(3);
 /// The longest file that is read, in bytes.
@@ -42,8 +47,12 @@ pub struct SyncView {
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Where both directions stand, as of the last link: `in sync`, `behind`, and why not.
-    pub standing: String,
+    /// How both sets stand, as the last link saw them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<SyncCondition>,
+    /// When the control plane answered last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<Timestamp>,
     /// How the last link ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
@@ -62,6 +71,81 @@ pub struct SyncView {
     pub problems: BTreeMap<String, String>,
     /// What was counted since the daemon began.
     pub counts: Counts,
+}
+
+impl SyncView {
+    /// The link sees both sets so.
+    pub fn observed(&mut self, cause: SyncCause) {
+        let same = self.condition.take().filter(|before| before.cause.reason() == cause.reason());
+        let since = same.and_then(|before| before.since).or_else(|| Some(now()));
+        self.condition = Some(SyncCondition::new(cause, since));
+    }
+
+    /// What somebody on the host should know.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn show(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = catalog::sync::mode_word(self.mode);
+        match &self.folder {
+            Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
+            None => writeln!(f, "synchronization {mode}")?,
+        }
+        let transport = self.transport;
+        match (&self.link, self.since) {
+            (Some(link), Some(since)) => {
+                writeln!(f, "link           {link} since {since} (transport {transport})")?;
+            }
+            _ => writeln!(f, "link           none now (transport {transport})")?,
+        }
+        match self.contact {
+            Some(at) => writeln!(f, "last contact   {at}")?,
+            None => writeln!(f, "last contact   none since the agent started")?,
+        }
+        self.show_condition(node, f)?;
+        writeln!(
+            f,
+            "objects        {} from the control plane, {} own",
+            self.their_objects, self.own_objects
+        )?;
+        if let Some(held) = &self.held {
+            writeln!(f, "held back      {held}")?;
+        }
+        if self.actions_running + self.actions_waiting > 0 {
+            let (running, waiting) = (self.actions_running, self.actions_waiting);
+            writeln!(f, "actions        {running} running, {waiting} waiting")?;
+        }
+        for (place, problem) in &self.problems {
+            writeln!(f, "problem        {place}: {problem}")?;
+        }
+        Ok(())
+    }
+
+    fn show_condition(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let off = SyncCondition::new(SyncCause::Off, None);
+        let never = SyncCondition::new(SyncCause::NeverCompared, None);
+        let condition = match (self.mode, &self.condition) {
+            (Mode::Off, _) => &off,
+            (_, Some(condition)) => condition,
+            (_, None) => &never,
+        };
+        let (cause, since) = (&condition.cause, condition.since);
+        // What the last link saw is not how it is now.
+        let seen = if self.link.is_some() { "" } else { " when the last link ended" };
+        let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+        let seen = if self.mode == Mode::Off { "" } else { seen };
+        writeln!(
+            f,
+            "objects are    {}{since}{seen}: {} ({})",
+            cause.state(),
+            cause.message(),
+            cause.reason()
+        )?;
+        match cause.next_step(node).filter(|_| self.mode != Mode::Off) {
+            Some(next) => writeln!(f, "next           {next}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a daemon counts.
@@ -186,9 +270,10 @@ impl View {
             inner.written = Some(view.clone());
         }
         view.at = now();
-        let (path, fresh) = (state.join(FILE), state.join("status.json.new"));
-        std::fs::write(&fresh, serde_json::to_vec(&view)?)?;
-        std::fs::rename(&fresh, &path)
+        let json = serde_json::to_vec(&view)?;
+        let path = state.join(FILE);
+        let file = WholeFile { durable: false, ..WholeFile::new(&path, MODE) };
+        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
     }
 }
 
@@ -222,42 +307,6 @@ impl Drop for Watched {
 pub fn read(state: &Path) -> Option<SyncView> {
     let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
     serde_json::from_slice(&bytes).ok()
-}
-
-impl fmt::Display for SyncView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = catalog::sync::mode_word(self.mode);
-        match &self.folder {
-            Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
-            None => writeln!(f, "synchronization {mode}")?,
-        }
-        let transport = self.transport;
-        match (&self.link, self.since) {
-            (Some(link), Some(since)) => {
-                writeln!(f, "link           {link} since {since} (transport {transport})")?;
-            }
-            _ => writeln!(f, "link           none now (transport {transport})")?,
-        }
-        if !self.standing.is_empty() {
-            writeln!(f, "standing       {}", self.standing)?;
-        }
-        writeln!(
-            f,
-            "objects        {} from the control plane, {} own",
-            self.their_objects, self.own_objects
-        )?;
-        if let Some(held) = &self.held {
-            writeln!(f, "held back      {held}")?;
-        }
-        if self.actions_running + self.actions_waiting > 0 {
-            let (running, waiting) = (self.actions_running, self.actions_waiting);
-            writeln!(f, "actions        {running} running, {waiting} waiting")?;
-        }
-        for (place, problem) in &self.problems {
-            writeln!(f, "problem        {place}: {problem}")?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

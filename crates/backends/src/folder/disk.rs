@@ -83,13 +83,13 @@ fn stamp(stat: &Stat) -> Stamp {
 pub(crate) fn look(root: &OwnedFd, sweep: bool, each: &mut dyn FnMut(&OwnedFd)) -> Result<Tree, Errno> {
     let id = identity(root)?;
     let tree = Tree { id, ..Tree::default() };
-    let mut walk = Walk { root, device: id.id.0, sweep, each, tree, entries: 0 };
+    let mut walk = TreeScan { root, device: id.id.0, sweep, each, tree, entries: 0 };
     let again = openat(root, ".", DIRECTORY, Mode::empty())?;
     walk.directory(again, "", 0)?;
     Ok(walk.tree)
 }
 
-struct Walk<'w> {
+struct TreeScan<'w> {
     root: &'w OwnedFd,
     device: u64,
     sweep: bool,
@@ -98,7 +98,7 @@ struct Walk<'w> {
     entries: usize,
 }
 
-impl Walk<'_> {
+impl TreeScan<'_> {
     fn directory(&mut self, dir: OwnedFd, path: &str, depth: usize) -> Result<(), Errno> {
         (self.each)(&dir);
         let mut names = Vec::new();

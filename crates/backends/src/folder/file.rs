@@ -4,9 +4,19 @@ use bytes::Bytes;
 
 use super::names::Role;
 use super::tree::Stamp;
-use super::view::{GONE, MAX_SETTLE, MAX_TOTAL, SETTLE, SETTLE_COARSE};
 use crate::backend::Problem;
 use crate::manifest::{Manifest, ReadManifestError};
+
+/// A file is read once it has had one stamp for this long, in milliseconds.
+pub(crate) const SETTLE: u64 = 300;
+/// The same where stamps are of whole seconds.
+const SETTLE_COARSE: u64 = 2_500;
+/// A file that never rests is read after this long all the same, in milliseconds.
+const MAX_SETTLE: u64 = 5_000;
+/// A missing file is gone after this long, in milliseconds.
+const GONE: u64 = 1_000;
+/// The most bytes of specs in one folder.
+pub(crate) const MAX_TOTAL: usize = 64 * 1024 * 1024;
 
 /// What reading a file came to.
 #[derive(Debug)]

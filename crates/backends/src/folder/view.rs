@@ -11,25 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::ObjectKey;
 
-use super::file::{File, Read};
+use super::file::{File, MAX_TOTAL, Read, SETTLE};
 use super::names::{self, Role};
 use super::tree::{Identity, Look, Stamp, Tree};
 use crate::backend::{Found, Listing, Problem};
 use crate::manifest::Manifest;
 
-/// A file is read once it has had one stamp for this long, in milliseconds.
-pub(crate) const SETTLE: u64 = 300;
-/// The same where stamps are of whole seconds.
-pub(crate) const SETTLE_COARSE: u64 = 2_500;
-/// A file that never rests is read after this long all the same, in milliseconds.
-pub(crate) const MAX_SETTLE: u64 = 5_000;
-/// A missing file is gone after this long, in milliseconds.
-pub(crate) const GONE: u64 = 1_000;
 /// The most problems that are told one by one.
 pub(crate) const MAX_PROBLEMS: usize = 100;
-/// The most bytes of specs in one folder.
-pub(crate) const MAX_TOTAL: usize = 64 * 1024 * 1024;
-
 /// An object as published, and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {

@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{inotify, statfs};
 use rustix::io::Errno;
 
+use super::file::SETTLE;
 use super::state::State;
-use super::view::SETTLE;
 use super::{Clock, lock};
 use crate::backend::BackendError;
 use crate::signals::{self, Signals};

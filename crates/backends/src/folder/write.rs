@@ -5,15 +5,16 @@
 //! replaced keeps its mode and owner.
 
 use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat,
-    renameat, statat, unlinkat,
+    AtFlags, FileType, Gid, Mode, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
+use spool::atomic::WholeFile;
+use spool::{Disk, SpoolError};
 
 use super::disk::{DIRECTORY, open_parent};
 use super::names;
@@ -23,6 +24,8 @@ use crate::backend::BackendError;
 const FILE_MODE: RawMode = 0o644;
 /// Mode of a new directory.
 const DIRECTORY_MODE: RawMode = 0o755;
+/// Mode of a file until it has its owner.
+const MODE_UNTIL_DRESSED: u32 = 0o600;
 /// The bits of an old file's mode that a new one gets: no set-id bits.
 const KEPT: RawMode = 0o777;
 
@@ -46,13 +49,20 @@ pub(crate) fn write(at: &Path, root: &OwnedFd, path: &str, bytes: &[u8]) -> Resu
             return Err(BackendError::permanent("not-a-file", message));
         }
     };
-    let temporary = names::temporary(name);
-    let made = fill(&dir, &temporary, bytes, old.as_ref(), &folder)
-        .and_then(|()| renameat(&dir, &temporary, &dir, name))
-        .and_then(|()| sync(&dir));
-    made.map_err(|errno| {
-        let _ = unlinkat(&dir, &temporary, AtFlags::empty());
-        failed(errno)
+    let owner = old.as_ref().unwrap_or(&folder);
+    let mode = old.as_ref().map_or(FILE_MODE, |old| old.st_mode & KEPT);
+    // The directory is open: whoever owns the folder cannot put another in its place.
+    let open = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
+    let path = open.join(name);
+    let dress = |file: &File| {
+        own(file, owner)?;
+        Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+    };
+    let temporary = open.join(names::temporary(name));
+    let file = WholeFile { temporary, dress: &dress, ..WholeFile::new(&path, MODE_UNTIL_DRESSED) };
+    file.write(&Disk::new(), bytes).map_err(|error| match error {
+        SpoolError::Disk { source, .. } => failed(Errno::from_io_error(&source).unwrap_or(Errno::IO)),
+        _ => failed(Errno::IO),
     })
 }
 
@@ -65,24 +75,6 @@ pub(crate) fn remove(at: &Path, root: &OwnedFd, path: &str) -> Result<(), Backen
         Ok(()) | Err(Errno::NOENT | Errno::NAMETOOLONG) => Ok(()),
         Err(errno) => Err(failure("remove", &at.join(path), errno)),
     }
-}
-
-fn fill(dir: &OwnedFd, name: &str, bytes: &[u8], old: Option<&Stat>, folder: &Stat) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let create = || openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
-    let fd = match create() {
-        Err(Errno::EXIST) => {
-            unlinkat(dir, name, AtFlags::empty())?;
-            create()?
-        }
-        other => other?,
-    };
-    let mut file = File::from(fd);
-    let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    file.write_all(bytes).map_err(io)?;
-    own(&file, old.unwrap_or(folder))?;
-    fchmod(&file, Mode::from_raw_mode(old.map_or(FILE_MODE, |old| old.st_mode & KEPT)))?;
-    file.sync_all().map_err(io)
 }
 
 /// Opens the directory of a path, making what is missing.

@@ -7,7 +7,7 @@ use model::replication::Mode;
 use model::{Incarnation, Kind, Timestamp};
 use net::ServerUrl;
 use net::client::Client;
-use streams::open::Opener;
+use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, orders, run_link};
 use streams::{LinkCommand, LinkHandler};
 use sync::Role;
@@ -16,7 +16,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::BenchError;
-use crate::fleet::{BenchNode, ITEM, now};
+use crate::fleet::{BenchNode, ITEM};
+
+/// How many links were opened: each has a name of its own.
+static LINKS: AtomicU64 = AtomicU64::new(0);
 
 /// A link under way.
 pub(super) struct Linked {
@@ -41,15 +44,6 @@ impl Linked {
     }
 }
 
-/// A number higher than any before.
-fn number() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let clock = u64::try_from(now().0).unwrap_or(0) * 1000;
-    let next = |last: u64| Some(clock.max(last + 1));
-    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-    last.map_or(clock, |last| clock.max(last + 1))
-}
-
 /// A incarnation of a feed, by number.
 pub(super) fn incarnation(number: usize) -> Result<Incarnation, BenchError> {
     Ok(format!("n{number}").parse()?)
@@ -64,18 +58,10 @@ pub(super) async fn link<S: LinkHandler>(
     feed: watch::Receiver<u64>,
 ) -> Result<Linked, BenchError> {
     let mut client = Client::dial(url, node.tls.clone()).await?;
-    let number = number();
-    let name = format!("bench-{number}");
-    let opener = Opener {
-        node: &node.id,
-        hostname: &node.hostname,
-        key: &node.key,
-        version: env!("CARGO_PKG_VERSION"),
-        now: now(),
-        number,
-        link: &name,
-    };
-    let ends = opener.grpc(&mut client).await?;
+    let version = env!("CARGO_PKG_VERSION");
+    let name = format!("bench-{}", LINKS.fetch_add(1, Ordering::Relaxed));
+    let dialer = StreamDialer { hostname: &node.hostname, version, link: &name };
+    let ends = dialer.grpc(&mut client).await?;
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
     let (orders, taken) = orders();
     let link = Box::new(Link::new(config, Timestamp(0)));

@@ -39,12 +39,12 @@ pub struct SyncArgs {
     idle_seconds: u64,
     /// Only these measurements
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<Measurement>,
 }
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Measurement {
     /// Memory and CPU of streams that idle
     Idle,
     /// Updates of one agent that come up
@@ -66,7 +66,7 @@ impl SyncArgs {
         Duration::from_secs(self.seconds.clamp(1, 300))
     }
 
-    fn wants(&self, part: Part) -> bool {
+    fn wants(&self, part: Measurement) -> bool {
         self.only.is_empty() || self.only.contains(&part)
     }
 }
@@ -74,25 +74,25 @@ impl SyncArgs {
 /// Measures all parts that are wanted.
 pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let (mut up, mut down) = (None, None);
-    if args.wants(Part::Idle) {
+    if args.wants(Measurement::Idle) {
         idle::run(args).await?;
     }
-    if args.wants(Part::Up) {
+    if args.wants(Measurement::Up) {
         up = Some(updates::up(args).await?);
     }
-    if args.wants(Part::Down) {
+    if args.wants(Measurement::Down) {
         down = Some(updates::down(args).await?);
     }
-    if args.wants(Part::Crowd) {
+    if args.wants(Measurement::Crowd) {
         crowd::run(args).await?;
     }
-    if args.wants(Part::Latency) {
+    if args.wants(Measurement::Latency) {
         latency::run(args, up, down).await?;
     }
-    if args.wants(Part::Resync) {
+    if args.wants(Measurement::Resync) {
         resync::run(args).await?;
     }
-    if args.wants(Part::Restart) {
+    if args.wants(Measurement::Restart) {
         restart::run(args).await?;
     }
     Ok(())

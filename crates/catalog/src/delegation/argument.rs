@@ -3,6 +3,8 @@
 //! Whoever asks for work may be hostile: an argument that a pattern with `*` or `?` takes can
 //! be no option, no climb to a parent directory, and no text that a terminal obeys.
 
+use lang::glob::Glob;
+
 /// The longest argument or path, in bytes.
 pub const MAX_ARGUMENT: usize = 4096;
 /// The longest pattern, in bytes.
@@ -46,12 +48,14 @@ pub fn fits(pattern: &str, argument: &str) -> bool {
     // `rm -r /srv/data/*` must not take `/srv/data/` itself.
     let folder = argument.ends_with('/') && !pattern.ends_with('/');
     let escapes = option || folder || climbs(argument) || idles(argument);
-    !argument.is_empty() && !escapes && glob(pattern, argument)
+    !argument.is_empty() && !escapes && Glob::parse(pattern).matches(argument, '/')
 }
 
 /// Whether a path in the form that [`tidy_path`] gives is what a pattern allows.
 pub fn path_fits(pattern: &str, path: &str) -> bool {
-    path_pattern(pattern).is_ok() && (path != "/" || pattern == "/") && glob(pattern, path)
+    path_pattern(pattern).is_ok()
+        && (path != "/" || pattern == "/")
+        && Glob::parse(pattern).matches(path, '/')
 }
 
 /// Whether a pattern means more than itself.
@@ -133,57 +137,4 @@ fn idles(argument: &str) -> bool {
         || argument.ends_with("/.")
         || argument.contains("/./")
         || argument.match_indices("//").any(empty)
-}
-
-#[derive(Clone, Copy)]
-enum Piece {
-    Char(char),
-    One,
-    Run,
-    Deep,
-}
-
-fn pieces(pattern: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut chars = pattern.chars().peekable();
-    while let Some(c) = chars.next() {
-        pieces.push(match c {
-            '*' if chars.next_if_eq(&'*').is_some() => Piece::Deep,
-            '*' => Piece::Run,
-            '?' => Piece::One,
-            other => Piece::Char(other),
-        });
-    }
-    pieces
-}
-
-/// Walks all ways to match at once, so that no pattern takes more than pieces x characters.
-fn glob(pattern: &str, text: &str) -> bool {
-    let pieces = pieces(pattern);
-    let mut states = vec![false; pieces.len() + 1];
-    states[0] = true;
-    skip_runs(&pieces, &mut states);
-    for c in text.chars() {
-        let mut next = vec![false; pieces.len() + 1];
-        for (i, piece) in pieces.iter().enumerate().filter(|(i, _)| states[*i]) {
-            match piece {
-                Piece::Char(wanted) => next[i + 1] |= *wanted == c,
-                Piece::One => next[i + 1] |= c != '/',
-                Piece::Run => next[i] |= c != '/',
-                Piece::Deep => next[i] = true,
-            }
-        }
-        skip_runs(&pieces, &mut next);
-        states = next;
-    }
-    states[pieces.len()]
-}
-
-/// A run may be empty: what stands before one also stands after it.
-fn skip_runs(pieces: &[Piece], states: &mut [bool]) {
-    for (i, piece) in pieces.iter().enumerate() {
-        if states[i] && matches!(piece, Piece::Run | Piece::Deep) {
-            states[i + 1] = true;
-        }
-    }
 }

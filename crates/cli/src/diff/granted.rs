@@ -13,7 +13,7 @@ use model::work::Delegation;
 use model::{Fields, Kind};
 use resolve::Grants;
 
-use super::group::Line;
+use super::line::Line;
 
 /// What one side of the comparison grants to a node.
 #[derive(Clone, Debug, Default)]

@@ -1,19 +1,18 @@
 //! Nodes whose difference is the same, put together.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use model::Fields;
 use model::delta::{Delta, render};
-use model::{Fields, canonical};
-use resolve::release::{Built, ReleaseError};
-use serde::{Serialize, Serializer};
+use resolve::release::Built;
+use serde::Serialize;
 use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
-use super::one::{One, Reader};
-use crate::operator::{CallError, Operator};
-use crate::remote::RemoteError;
+use super::line::Line;
+use super::one::{GroupError, NodeDifference, Reader};
+use crate::operator::Operator;
 
 /// Hostnames that a group names.
 pub const NAMED: usize = 20;
@@ -22,26 +21,6 @@ pub const MAX_SHOWN: usize = 100;
 /// Up to this many nodes are each bound, and grouped by what that does to their resources.
 /// More are grouped by what differs in their sets, and one of each group is bound.
 pub const MAX_BOUND: usize = 2000;
-
-/// Why old and new cannot be put side by side.
-#[derive(Debug, thiserror::Error)]
-pub enum GroupError {
-    /// The control plane did not answer, or refused.
-    #[error("the control plane could not be asked")]
-    Call(#[from] CallError),
-    /// A published set cannot be read.
-    #[error("a published set cannot be read")]
-    Remote(#[from] RemoteError),
-    /// The new release cannot be read.
-    #[error("the new release cannot be read")]
-    Build(#[from] ReleaseError),
-    /// An object's content is not what its kind says.
-    #[error("an object's content cannot be read")]
-    Content(#[source] canonical::CanonicalError),
-    /// The program is stopping.
-    #[error("the comparison was stopped")]
-    Stopped(#[source] tokio::task::JoinError),
-}
 
 /// What would change, fleet-wide.
 #[derive(Clone, Debug, Serialize)]
@@ -112,30 +91,6 @@ pub enum Assigned {
     New,
     /// It gets none; what was made stays as it is.
     Lost,
-}
-
-/// A resource, module or grant in a difference, with what becomes of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line {
-    /// `module/type:name`, `module NAME`, or `delegation NAME: what it allows`.
-    pub id: String,
-    /// What becomes of it.
-    pub note: Option<&'static str>,
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.note {
-            Some(note) => write!(f, "{}  {note}", self.id),
-            None => f.write_str(&self.id),
-        }
-    }
-}
-
-impl Serialize for Line {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
 }
 
 /// What makes nodes of one group alike.
@@ -212,8 +167,8 @@ fn alike(change: &NodeChange, observe: bool, difference: String) -> Alike {
     Alike { pattern: change.is_pattern, assigned, channel, observe, difference }
 }
 
-fn first(change: &NodeChange, one: One) -> Group {
-    let One { observe, traits, granted, resources, params } = one;
+fn first(change: &NodeChange, one: NodeDifference) -> Group {
+    let NodeDifference { observe, traits, granted, resources, params } = one;
     Group {
         count: 0,
         nodes: Vec::new(),

@@ -3,6 +3,7 @@
 mod compare;
 mod granted;
 mod group;
+mod line;
 mod one;
 mod text;
 
@@ -17,7 +18,7 @@ use resolve::{Changed, Fleet};
 use crate::check;
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::folder::Folder;
 use crate::operator::{CallError, Operator};
 use crate::publish::{Broken, PublishError};
@@ -25,7 +26,9 @@ use crate::remote::{self, RemoteError};
 use crate::screen::{Screen, aside};
 
 pub use compare::{NodeChange, Population};
-pub use group::{Compared, Group, GroupError, Line};
+pub use group::{Compared, Group};
+pub use line::Line;
+pub use one::GroupError;
 pub(crate) use text::required;
 
 const AFTER: &str = "\
@@ -85,20 +88,20 @@ impl DiffError {
     }
 }
 
-impl Told for DiffError {
+impl UserError for DiffError {
     fn exit(&self) -> Exit {
-        self.call().map_or(Exit::Error, Told::exit)
+        self.call().map_or(Exit::Error, UserError::exit)
     }
 
     fn hint(&self) -> Option<String> {
         if matches!(self, DiffError::NoNode) {
             return Some("`*` stops at a dot, `**` does not; `muster node list` shows the names".to_owned());
         }
-        self.call().and_then(Told::hint)
+        self.call().and_then(UserError::hint)
     }
 
     fn code(&self) -> Option<&str> {
-        self.call().and_then(Told::code)
+        self.call().and_then(UserError::code)
     }
 }
 

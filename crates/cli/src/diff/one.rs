@@ -12,23 +12,43 @@ use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
 use model::selection::Entry;
 use model::{Digest, Fields, Kind, ObjectSet};
-use resolve::release::Built;
+use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
 use tokio::task::JoinSet;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
-use super::group::{GroupError, Line};
+use super::line::Line;
 use crate::bound::{self, NodeSet};
 use crate::observed::{self, Observed};
 use crate::operator::{CallError, Operator};
-use crate::remote::OldSets;
+use crate::remote::{OldSets, RemoteError};
 
 /// Contents, or traits, asked for at once.
 const ASKED: usize = 32;
 
+/// Why old and new cannot be put side by side.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The control plane did not answer, or refused.
+    #[error("the control plane could not be asked")]
+    Call(#[from] CallError),
+    /// A published set cannot be read.
+    #[error("a published set cannot be read")]
+    Remote(#[from] RemoteError),
+    /// The new release cannot be read.
+    #[error("the new release cannot be read")]
+    Build(#[from] ReleaseError),
+    /// An object's content is not what its kind says.
+    #[error("an object's content cannot be read")]
+    Content(#[source] canonical::CanonicalError),
+    /// The program is stopping.
+    #[error("the comparison was stopped")]
+    Stopped(#[source] tokio::task::JoinError),
+}
+
 /// What differs for one node.
-pub(super) struct One {
+pub(super) struct NodeDifference {
     /// Nothing of it is done: it is only observed.
     pub(super) observe: bool,
     /// Where its traits are from.
@@ -42,7 +62,7 @@ pub(super) struct One {
 }
 
 /// A node's set on one side of the comparison.
-struct Side {
+struct NodeSide {
     set: ObjectSet,
     params: Params,
     granted: Granted,
@@ -92,7 +112,7 @@ impl<'a> Reader<'a> {
         let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
         let observe = new.as_ref().is_some_and(|side| side.params.observe);
         let params = params_delta(old.as_ref(), new.as_ref());
-        let set = |side: Option<Side>| side.map(|side| side.set).unwrap_or_default();
+        let set = |side: Option<NodeSide>| side.map(|side| side.set).unwrap_or_default();
         let mut sets = set(old).delta_to(&set(new));
         sets.edits.retain(|key, _| key.section.kind.as_str() != Kind::PARAMS);
         let text = serde_json::to_string(&sets)
@@ -101,10 +121,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What differs for a node: both sets bound with the traits that it recorded.
-    pub(super) async fn bound(&mut self, change: &NodeChange) -> Result<One, GroupError> {
+    pub(super) async fn bound(&mut self, change: &NodeChange) -> Result<NodeDifference, GroupError> {
         let (old, new) = (self.old(change.old.as_ref())?, self.new_side(change)?);
         let params = params_delta(old.as_ref(), new.as_ref());
-        let of = |side: &Option<Side>| side.as_ref().map(|side| side.granted.clone()).unwrap_or_default();
+        let of = |side: &Option<NodeSide>| side.as_ref().map(|side| side.granted.clone()).unwrap_or_default();
         let granted = granted::delta(&of(&old), &of(&new));
         let Observed { traits, source } = self.observed(change).await;
         let old = match old {
@@ -118,7 +138,13 @@ impl<'a> Reader<'a> {
         let (old, new) = (bind(old, &traits), bind(new, &traits));
         self.load_files(&old).await?;
         let resources = self.resources(&old, &new);
-        Ok(One { observe: observes(&old, &new, &resources), traits: source, granted, resources, params })
+        Ok(NodeDifference {
+            observe: observes(&old, &new, &resources),
+            traits: source,
+            granted,
+            resources,
+            params,
+        })
     }
 
     async fn observed(&self, change: &NodeChange) -> Observed {
@@ -146,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn old(&self, entry: Option<&Entry>) -> Result<Option<Side>, GroupError> {
+    fn old(&self, entry: Option<&Entry>) -> Result<Option<NodeSide>, GroupError> {
         let Some(entry) = entry else { return Ok(None) };
         let set = self.sets.get(&entry.root)?;
         let contents = |kind| {
@@ -156,15 +182,15 @@ impl<'a> Reader<'a> {
         let content = contents(Kind::PARAMS).map(|(_, content)| content).next().unwrap_or_default();
         let params = canonical::parse(&content).map_err(GroupError::Content)?;
         let granted = Granted::read(&contents).map_err(GroupError::Content)?;
-        Ok(Some(Side { set, params, granted }))
+        Ok(Some(NodeSide { set, params, granted }))
     }
 
-    fn new_side(&self, change: &NodeChange) -> Result<Option<Side>, GroupError> {
+    fn new_side(&self, change: &NodeChange) -> Result<Option<NodeSide>, GroupError> {
         let Some(spec) = self.spec(change) else { return Ok(None) };
         let params = spec.read_params().map_err(GroupError::Content)?;
         let policy = self.built.policy(&spec)?;
         let granted = Granted::of(policy, &spec.grants).map_err(GroupError::Content)?;
-        Ok(Some(Side { set: self.built.set(&spec)?, params, granted }))
+        Ok(Some(NodeSide { set: self.built.set(&spec)?, params, granted }))
     }
 
     /// What the new release gives a node or a pattern.
@@ -181,7 +207,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The modules and params of a published set.
-    async fn old_set(&mut self, side: Side) -> Result<NodeSet, GroupError> {
+    async fn old_set(&mut self, side: NodeSide) -> Result<NodeSet, GroupError> {
         let wanted: Vec<(String, Digest)> = objects(&side.set, Kind::MODULE).collect();
         let new =
             wanted.iter().map(|(_, digest)| *digest).filter(|digest| !self.old_modules.contains_key(digest));
@@ -242,8 +268,9 @@ fn objects<'s>(set: &'s ObjectSet, kind: &'s str) -> impl Iterator<Item = (Strin
 }
 
 /// What differs in what is declared of the node, part by part.
-fn params_delta(old: Option<&Side>, new: Option<&Side>) -> Delta<String, Fields> {
-    let parts = |side: Option<&Side>| side.map(|side| bound::params_fields(&side.params)).unwrap_or_default();
+fn params_delta(old: Option<&NodeSide>, new: Option<&NodeSide>) -> Delta<String, Fields> {
+    let parts =
+        |side: Option<&NodeSide>| side.map(|side| bound::params_fields(&side.params)).unwrap_or_default();
     Delta::between(&parts(old), &parts(new))
 }
 

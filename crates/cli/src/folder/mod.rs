@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 
 pub use watch::{Seen, Watch, WatchError};
 
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// The deepest nesting of folders.
 pub const MAX_DEPTH: usize = 32;
@@ -76,7 +76,7 @@ pub enum FolderError {
     TooMuch,
 }
 
-impl Told for FolderError {
+impl UserError for FolderError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             FolderError::NoFolder(_) => {
@@ -133,7 +133,7 @@ impl Folder {
     /// [`FolderError`]; then all of it counts as not yet read.
     pub fn scan(&mut self) -> Result<Changes, FolderError> {
         let mut before = std::mem::take(&mut self.seen);
-        let mut walk = Walk::default();
+        let mut walk = FolderScan::default();
         walk.folder(&self.root, "", 0)?;
         if !walk.special.is_empty() {
             return Err(FolderError::Special(walk.special));
@@ -179,12 +179,12 @@ impl Folder {
 
 /// What a walk found.
 #[derive(Default)]
-struct Walk {
+struct FolderScan {
     files: BTreeMap<String, Stat>,
     special: Vec<String>,
 }
 
-impl Walk {
+impl FolderScan {
     fn folder(&mut self, path: &Path, relative: &str, depth: usize) -> Result<(), FolderError> {
         if depth > MAX_DEPTH {
             return Err(FolderError::TooDeep(path.to_owned()));

@@ -12,7 +12,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use super::{MAX_DEPTH, is_read};
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// How often the kernel is asked; changes that come within this long of each other count as
 /// one edit.
@@ -42,7 +42,7 @@ pub enum WatchError {
     Read(#[source] io::Error),
 }
 
-impl Told for WatchError {}
+impl UserError for WatchError {}
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use server::api::objects::{Apply, Became, Done, MAX_APPLY};
 
 use super::fields::{changes, title};
-use super::read::{Given, Source, read};
+use super::read::{ReadManifest, Source, read};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ pub(super) async fn diff(connect: &Connect, source: &Source<'_>, screen: Screen)
 /// did not come to an end.
 async fn send(
     operator: &Operator,
-    given: &[Given],
+    given: &[ReadManifest],
     source: &Source<'_>,
     dry_run: bool,
 ) -> (Vec<Done>, Result<(), CallError>) {
@@ -89,7 +89,7 @@ async fn send(
 }
 
 /// Batches within both bounds; one that is larger by itself goes alone.
-fn batches(given: &[Given]) -> Vec<&[Given]> {
+fn batches(given: &[ReadManifest]) -> Vec<&[ReadManifest]> {
     let (mut batches, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, one) in given.iter().enumerate() {
         if at > begin && (at - begin >= BATCH || bytes + one.size > BATCH_BYTES) {
@@ -187,17 +187,17 @@ mod tests {
 
     use super::*;
 
-    fn given(size: usize) -> Given {
+    fn given(size: usize) -> ReadManifest {
         let name =
             ObjectName { node: "n".into(), kind: "App".into(), namespace: String::new(), name: "a".into() };
-        Given { name, value: json!({}), size, place: "a:1".into() }
+        ReadManifest { name, value: json!({}), size, place: "a:1".into() }
     }
 
     #[test]
     fn batches_keep_both_bounds_and_lose_nothing() {
-        let many: Vec<Given> = (0..2500).map(|_| given(10)).collect();
+        let many: Vec<ReadManifest> = (0..2500).map(|_| given(10)).collect();
         assert_eq!(batches(&many).iter().map(|batch| batch.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
-        let large: Vec<Given> = (0..3).map(|_| given(BATCH_BYTES - 1)).collect();
+        let large: Vec<ReadManifest> = (0..3).map(|_| given(BATCH_BYTES - 1)).collect();
         assert_eq!(batches(&large).len(), 3);
         assert!(batches(&[]).is_empty());
     }

@@ -14,7 +14,7 @@ use crate::screen::{Screen, aside};
 use crate::whom::some_of;
 
 /// What is to be deleted.
-pub(super) enum What<'a> {
+pub(super) enum DeleteTarget<'a> {
     /// By name, of one node.
     Named { node: &'a str, objects: &'a [ObjectRef] },
     /// What manifests name.
@@ -24,19 +24,19 @@ pub(super) enum What<'a> {
 /// Deletes objects; of more than one somebody is asked.
 pub(super) async fn delete(
     connect: &Connect,
-    what: What<'_>,
+    what: DeleteTarget<'_>,
     dry_run: bool,
     yes: bool,
     screen: Screen,
 ) -> Result<Exit, Failure> {
     let given = match &what {
-        What::Manifests(source) => read(source)?,
-        What::Named { .. } => Vec::new(),
+        DeleteTarget::Manifests(source) => read(source)?,
+        DeleteTarget::Named { .. } => Vec::new(),
     };
     let operator = connect.dial().await?;
     let objects = match what {
-        What::Named { node, objects } => named(&operator, node, objects).await?,
-        What::Manifests(_) => given.into_iter().map(|given| given.name).collect(),
+        DeleteTarget::Named { node, objects } => named(&operator, node, objects).await?,
+        DeleteTarget::Manifests(_) => given.into_iter().map(|given| given.name).collect(),
     };
     if objects.len() > 1 && !dry_run {
         let names: Vec<String> = objects.iter().map(|name| format!("{} {}", name.node, path(name))).collect();

@@ -23,10 +23,10 @@ use crate::whom;
 pub use apply::{exit, results_text};
 pub use fields::{changes, fields};
 pub use name::{NameError, ObjectRef};
-pub use read::{Given, Mistake, ReadError, Source, read};
+pub use read::{Mistake, ReadError, ReadManifest, Source, read};
 pub use show::{list, none, show};
 pub(crate) use status::known;
-pub use status::{Judged, counted, is_wrong, judge, one, table_of};
+pub use status::{counted, is_wrong, mark, one, table_of};
 
 const AFTER: &str = "\
 A SELECTOR names nodes: `muster help selectors`. An object is KIND/NAME or KIND/NAMESPACE/NAME;
@@ -122,7 +122,7 @@ enum ObjectVerb {
         yes: bool,
     },
     /// Show how synchronization fares, and what to do where it does not
-    #[command(after_help = "Ends with 3 when a node diverged, or two agents use one identity.")]
+    #[command(after_help = "Ends with 3 when a node is out of sync, or two agents use one identity.")]
     Status {
         /// Of which nodes [default: all]
         selector: Option<String>,
@@ -139,7 +139,7 @@ would change.";
 
 const DELETE_AFTER: &str = "\
 One object is deleted at once, without a question: its name was said. Of more than one the
-number is told and a yes asked for; --yes says it beforehand. What is deleted goes from its
+number is told and a yes asked for; --yes says it beforehand. DeleteTarget is deleted goes from its
 node too; --dry-run says what would.
 
 Ends with 3 when some could not be deleted, 5 when none could or nobody said yes; --dry-run
@@ -222,10 +222,10 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
         ObjectVerb::Diff { manifests } => apply::diff(connect, &manifests.whose(), screen).await,
         ObjectVerb::Delete { node, objects, files, mapping, dry_run, yes } => {
             let what = match node {
-                Some(node) if files.is_empty() => delete::What::Named { node, objects },
+                Some(node) if files.is_empty() => delete::DeleteTarget::Named { node, objects },
                 node => {
                     let source = Source { files, node: node.as_deref(), mapping: (*mapping).into() };
-                    delete::What::Manifests(source)
+                    delete::DeleteTarget::Manifests(source)
                 }
             };
             delete::delete(connect, what, *dry_run, *yes, screen).await

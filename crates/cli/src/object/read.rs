@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use server::api::objects::{Mapping, ObjectName};
 
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// The most files of one command.
 const MAX_FILES: usize = 10_000;
@@ -34,7 +34,7 @@ pub struct Source<'a> {
 
 /// A manifest that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Given {
+pub struct ReadManifest {
     /// What it names.
     pub name: ObjectName,
     /// What it says.
@@ -85,7 +85,7 @@ pub enum ReadError {
     Mistakes(Vec<Mistake>),
 }
 
-impl Told for ReadError {
+impl UserError for ReadError {
     fn hint(&self) -> Option<String> {
         match self {
             ReadError::Mistakes(_) => Some("nothing was sent; put these right first".to_owned()),
@@ -123,7 +123,7 @@ fn told(mistakes: &[Mistake]) -> String {
 ///
 /// # Errors
 /// With all mistakes at once, when there are any.
-pub fn read(source: &Source<'_>) -> Result<Vec<Given>, ReadError> {
+pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
     let mut reading =
         Reading { source: *source, given: Vec::new(), mistakes: Vec::new(), places: BTreeMap::new() };
     for path in source.files {
@@ -196,7 +196,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
 /// What was read so far.
 struct Reading<'a> {
     source: Source<'a>,
-    given: Vec<Given>,
+    given: Vec<ReadManifest>,
     mistakes: Vec<Mistake>,
     /// Where each object stands: node, kind, namespace, name.
     places: BTreeMap<[String; 4], String>,
@@ -261,7 +261,7 @@ impl Reading<'_> {
         }
         self.places.insert(key, place.clone());
         let name = ObjectName { node, kind, namespace, name };
-        self.given.push(Given { name, value, size: manifest.spec.len(), place });
+        self.given.push(ReadManifest { name, value, size: manifest.spec.len(), place });
     }
 }
 

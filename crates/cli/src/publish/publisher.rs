@@ -20,7 +20,7 @@ use wire::Code;
 
 use super::upload::{Uploaded, upload};
 use crate::exit::Exit;
-use crate::failure::Told;
+use crate::failure::UserError;
 use crate::folder::{Changes, FolderError};
 use crate::operator::{CallError, Operator};
 use crate::remote::{self, RemoteError};
@@ -73,7 +73,7 @@ fn mistakes(count: usize) -> String {
     if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") }
 }
 
-impl Told for PublishError {
+impl UserError for PublishError {
     fn exit(&self) -> Exit {
         match self {
             PublishError::Call(error) => error.exit(),

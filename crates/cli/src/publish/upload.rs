@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Digest;
-use resolve::release::{Built, Piece};
+use resolve::release::{Built, ReleaseChunk};
 use server::api::Digests;
 use tokio::task::{JoinError, JoinSet};
 
@@ -39,7 +39,7 @@ pub struct Uploaded {
 #[derive(Default)]
 struct Lacking {
     /// Chunks, level by level from the top.
-    levels: Vec<Vec<Piece>>,
+    levels: Vec<Vec<ReleaseChunk>>,
     contents: BTreeMap<Digest, Arc<[u8]>>,
 }
 
@@ -61,7 +61,7 @@ async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishE
     let mut asked = BTreeSet::new();
     let mut level = vec![built.top()?];
     while !level.is_empty() {
-        asked.extend(level.iter().map(Piece::hash));
+        asked.extend(level.iter().map(ReleaseChunk::hash));
         let missing = missing_chunks(operator, level).await?;
         let mut next = Vec::new();
         let mut in_next = BTreeSet::new();
@@ -81,10 +81,13 @@ async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishE
     Ok(lacking)
 }
 
-async fn missing_chunks(operator: &Operator, level: Vec<Piece>) -> Result<Vec<Piece>, PublishError> {
+async fn missing_chunks(
+    operator: &Operator,
+    level: Vec<ReleaseChunk>,
+) -> Result<Vec<ReleaseChunk>, PublishError> {
     let mut missing = BTreeSet::new();
     for part in level.chunks(ASK) {
-        let chunks = part.iter().map(Piece::hash).collect();
+        let chunks = part.iter().map(ReleaseChunk::hash).collect();
         let lacks = operator.missing(&Digests { chunks, contents: Vec::new() }).await?;
         missing.extend(lacks.chunks);
     }
@@ -132,7 +135,11 @@ async fn put_contents(operator: Operator, batch: Vec<Arc<[u8]>>) -> Result<(), P
 }
 
 /// Sends the chunks of one level; what they need is there already.
-async fn send_chunks(operator: &Operator, built: &Built, level: Vec<Piece>) -> Result<(), PublishError> {
+async fn send_chunks(
+    operator: &Operator,
+    built: &Built,
+    level: Vec<ReleaseChunk>,
+) -> Result<(), PublishError> {
     let mut under_way = JoinSet::new();
     for batch in level.chunks(CHUNKS) {
         start(&mut under_way, put_chunks(operator.clone(), built.clone(), batch.to_vec())).await?;
@@ -140,7 +147,7 @@ async fn send_chunks(operator: &Operator, built: &Built, level: Vec<Piece>) -> R
     finish(under_way).await
 }
 
-async fn put_chunks(operator: Operator, built: Built, batch: Vec<Piece>) -> Result<(), PublishError> {
+async fn put_chunks(operator: Operator, built: Built, batch: Vec<ReleaseChunk>) -> Result<(), PublishError> {
     let chunks: Result<Vec<_>, _> = batch.iter().map(|piece| built.chunk(piece)).collect();
     Ok(operator.put_chunks(chunks?).await?)
 }

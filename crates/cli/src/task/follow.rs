@@ -1,28 +1,18 @@
 //! Following what goes on in the control plane, over interruptions of the connection.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use server::api::work::{OutputView, TaskView};
 
+use super::caller::{Caller, pace};
+use super::outcome::line;
+use super::output::Outputs;
+use super::ticker::Ticker;
 use super::waits::Waits;
-use super::{Outputs, Ticker, line};
-use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
-use crate::operator::{CallError, Operator};
+use crate::failure::{Failure, UserError};
+use crate::operator::Operator;
 use crate::screen::Screen;
-
-/// The shortest time between two questions.
-const PACE: Duration = Duration::from_millis(500);
-/// The longest time between two questions, however many nodes there are.
-const MAX_PACE: Duration = Duration::from_secs(30);
-/// What each node adds to the time between two questions while its output is shown.
-const PACE_PER_NODE: Duration = Duration::from_millis(5);
-/// How often a control plane that does not answer is asked again.
-const MAX_REDIALS: u32 = 20;
-/// The longest time before it is asked again.
-const REDIAL: Duration = Duration::from_secs(10);
 
 /// Somebody stopped following.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +26,7 @@ pub struct Interrupted {
     pub off: &'static str,
 }
 
-impl Told for Interrupted {
+impl UserError for Interrupted {
     fn exit(&self) -> Exit {
         Exit::Error
     }
@@ -45,52 +35,6 @@ impl Told for Interrupted {
         let Interrupted { what, id, off } = self;
         Some(format!("muster {what} show {id} --follow; muster {what} {off} {id} calls it off"))
     }
-}
-
-/// A connection that is made anew while something is followed.
-pub(crate) struct Caller<'a> {
-    connect: &'a Connect,
-    operator: Operator,
-}
-
-impl<'a> Caller<'a> {
-    pub(crate) fn new(connect: &'a Connect, operator: Operator) -> Caller<'a> {
-        Caller { connect, operator }
-    }
-
-    pub(crate) fn operator(&self) -> &Operator {
-        &self.operator
-    }
-
-    /// Asks, and asks again when nobody answers: what is followed goes on meanwhile.
-    pub(crate) async fn ask<T>(
-        &mut self,
-        ticker: &mut Ticker,
-        question: impl AsyncFn(&Operator) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let mut tries = 0;
-        loop {
-            match question(&self.operator).await {
-                Err(CallError::Unreachable(_)) if tries < MAX_REDIALS => {
-                    tries += 1;
-                    ticker.show(&format!(
-                        "the control plane does not answer; it is asked again ({tries} of {MAX_REDIALS})"
-                    ));
-                    tokio::time::sleep(REDIAL.min(PACE * tries)).await;
-                    if let Ok(operator) = self.connect.dial().await {
-                        self.operator = operator;
-                    }
-                }
-                answer => return answer,
-            }
-        }
-    }
-}
-
-/// Waits a little between two questions.
-pub(crate) async fn pace(nodes: usize) {
-    let more = PACE_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
-    tokio::time::sleep((PACE + more).min(MAX_PACE)).await;
 }
 
 /// A task that came to its end.

@@ -1,5 +1,8 @@
 //! `muster task`: one thing done on many nodes, and what became of it.
 
+mod answers;
+mod answers_text;
+mod caller;
 mod follow;
 mod order;
 mod outcome;
@@ -7,25 +10,28 @@ mod output;
 mod show;
 mod ticker;
 mod waits;
+mod words;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use server::api::work::{OutputView, TaskNodeView, TaskView};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
 
-pub(crate) use follow::{Caller, follow, pace};
+pub use answers::{Answers, SameAnswer, answers, within};
+pub use answers_text::{answers_of, text as answers_text};
+pub(crate) use caller::{Caller, pace};
+pub(crate) use follow::follow;
 pub use follow::{Followed, Interrupted};
 pub use order::{OrderError, RunArgs, new_task};
 pub use outcome::{Group, exit, groups, line};
 pub use output::{Lines, Outputs};
-pub(crate) use show::in_words;
+use output::{NodeOutput, TaskReport};
 pub use show::{list, show, summary};
 pub use ticker::Ticker;
 pub use waits::line as why_it_waits;
+pub(crate) use words::in_words;
 
 const AFTER: &str = "\
 Nothing runs on a node that its release does not delegate. A task that is not followed goes
@@ -92,22 +98,6 @@ enum TaskVerb {
     },
 }
 
-/// A task with its nodes, for programs.
-#[derive(Serialize)]
-pub(crate) struct TaskWhole<'a> {
-    pub(crate) task: &'a TaskView,
-    pub(crate) nodes: &'a [TaskNodeView],
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) output: Vec<NodeOutput>,
-}
-
-/// What a node printed, for programs.
-#[derive(Serialize)]
-pub(crate) struct NodeOutput {
-    pub(crate) node: String,
-    pub(crate) output: Vec<OutputView>,
-}
-
 /// Does the verb.
 ///
 /// # Errors
@@ -131,7 +121,7 @@ pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
             }
             let each = caller.operator().task_nodes(id).await?;
             let waits = waits::lines(caller.operator(), &each).await;
-            screen.result(&TaskWhole { task: &task, nodes: &each, output: Vec::new() }, || {
+            screen.result(&TaskReport { task: &task, nodes: &each, output: Vec::new() }, || {
                 show(&task, &each, &waits, *nodes, screen)
             })?;
             Ok(if *wait { exit(&task.summary.progress, &each) } else { Exit::Ok })
@@ -153,7 +143,7 @@ async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen)
         Some(node) => vec![(node.to_owned(), node.to_owned())],
         None => {
             let nodes = operator.task_nodes(id).await?;
-            nodes.iter().map(|node| (node.node.to_string(), show::name(node))).collect()
+            nodes.iter().map(|node| (node.node.to_string(), words::name(node))).collect()
         }
     };
     let mut all = Vec::new();

@@ -8,12 +8,16 @@ use model::work::Work;
 use plane::work::{BEGIN_SECS, Share, SpecError, TaskSpec};
 use server::api::work::{NewTask, Selected};
 
-use super::{NodeOutput, Outputs, TaskWhole, exit, follow, in_words, summary};
+use super::caller::Caller;
+use super::follow::follow;
+use super::outcome::exit;
+use super::output::{NodeOutput, Outputs, TaskReport};
+use super::show::summary;
+use super::words::in_words;
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::{Failure, Told};
+use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
-use crate::task::Caller;
 use crate::whom;
 
 /// Up to so many nodes their output is shown as it comes, without being asked for.
@@ -86,7 +90,7 @@ pub enum OrderError {
     Spec(#[from] SpecError),
 }
 
-impl Told for OrderError {
+impl UserError for OrderError {
     fn hint(&self) -> Option<String> {
         match self {
             OrderError::Relative(_) => Some(
@@ -168,7 +172,7 @@ pub(super) async fn run(connect: &Connect, args: &RunArgs, screen: Screen) -> Re
     let followed = follow(&mut caller, begun, outputs, args.cancel_on_interrupt, screen).await?;
     let nodes = caller.operator().task_nodes(&followed.task.id).await?;
     let output = followed.output.into_iter().map(|(node, output)| NodeOutput { node, output }).collect();
-    screen.result(&TaskWhole { task: &followed.task, nodes: &nodes, output }, || {
+    screen.result(&TaskReport { task: &followed.task, nodes: &nodes, output }, || {
         summary(&followed.task, &nodes, screen)
     })?;
     Ok(exit(&followed.task.summary.progress, &nodes))

@@ -7,7 +7,7 @@ use plane::work::{NodeStage, Progress, Summary, TaskState};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
 
-use super::show::name;
+use super::words::name;
 use crate::exit::Exit;
 use crate::screen::Mark;
 use crate::whom::MAX_NAMES;

@@ -6,10 +6,12 @@ use model::NodeId;
 use model::text::printable;
 use model::work::Stream;
 use plane::work::NodeStage;
-use server::api::work::{OutputView, TaskView};
+use serde::Serialize;
+use server::api::work::{OutputView, TaskNodeView, TaskView};
 
-use super::show::name;
-use super::{Caller, Ticker};
+use super::caller::Caller;
+use super::ticker::Ticker;
+use super::words::name;
 use crate::clock::bytes;
 use crate::failure::Failure;
 use crate::operator::Operator;
@@ -150,4 +152,20 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// A task with its nodes, for programs.
+#[derive(Serialize)]
+pub(crate) struct TaskReport<'a> {
+    pub(crate) task: &'a TaskView,
+    pub(crate) nodes: &'a [TaskNodeView],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) output: Vec<NodeOutput>,
+}
+
+/// What a node printed, for programs.
+#[derive(Serialize)]
+pub(crate) struct NodeOutput {
+    pub(crate) node: String,
+    pub(crate) output: Vec<OutputView>,
 }

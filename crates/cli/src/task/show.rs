@@ -2,39 +2,19 @@
 
 use std::time::Duration;
 
-use model::work::Work;
 use plane::work::TaskState;
 use server::api::work::{TaskNodeView, TaskView};
 
+use super::answers_text::answers_of;
 use super::outcome::{groups, line, state, words};
+use super::words::{in_words, name};
 use crate::clock::{ago, now, short};
-use crate::query;
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 use crate::whom::some_of;
 
 /// The longest description of work in a table, in characters.
 const MAX_WORDS: usize = 60;
-
-/// What a task does, as it would be typed.
-pub(crate) fn in_words(work: &Work) -> String {
-    match work {
-        Work::Command { argv } => catalog::delegation::show(argv),
-        Work::Action { name, args } => {
-            let args: String = args.iter().map(|(key, value)| format!(" {key}={value}")).collect();
-            format!("action {name}{args}")
-        }
-        Work::Query { what, path } => {
-            let path = path.as_ref().map(|path| format!(" {path}")).unwrap_or_default();
-            format!("query {what}{path}")
-        }
-    }
-}
-
-/// The node's name, or its id when it is no node any more.
-pub(super) fn name(node: &TaskNodeView) -> String {
-    node.hostname.as_ref().map_or_else(|| node.node.to_string(), ToString::to_string)
-}
 
 /// Tasks as a table.
 pub fn list(tasks: &[TaskView], screen: Screen) -> String {
@@ -94,7 +74,7 @@ pub fn show(task: &TaskView, nodes: &[TaskNodeView], waits: &[String], each: boo
     );
     out.push_str(&summary(task, nodes, screen));
     waits.iter().for_each(|why| out.push_str(&format!("  {why}\n")));
-    if let Some(answers) = query::told(task, nodes, screen) {
+    if let Some(answers) = answers_of(task, nodes, screen) {
         out.push_str(&format!("\n{answers}"));
     }
     if each {

@@ -7,8 +7,9 @@ use plane::work::NodeStage;
 use server::api::NodeView;
 use server::api::work::{TaskNodeView, TaskView};
 
-use super::show::name;
-use super::{Caller, Ticker};
+use super::caller::Caller;
+use super::ticker::Ticker;
+use super::words::name;
 use crate::clock::{ago, now, short};
 use crate::failure::Failure;
 use crate::operator::Operator;

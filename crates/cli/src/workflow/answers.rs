@@ -6,9 +6,8 @@ use server::api::work::WorkflowView;
 use crate::failure::Failure;
 use crate::object::known;
 use crate::operator::Operator;
-use crate::query;
 use crate::screen::Screen;
-use crate::task::in_words;
+use crate::task::{answers_of, in_words};
 
 /// The most lines of one step's answers; `muster task show` has all.
 const MAX_LINES: usize = 30;
@@ -32,7 +31,7 @@ pub(super) async fn of_steps(
             continue;
         }
         let nodes = operator.task_nodes(id).await?;
-        let Some(told) = query::told(&task, &nodes, screen) else { continue };
+        let Some(told) = answers_of(&task, &nodes, screen) else { continue };
         out.push_str(&format!("\nstep {}, {}: {}\n", number + 1, step.name, in_words(&task.work)));
         out.push_str(&shortened(&told, id));
     }

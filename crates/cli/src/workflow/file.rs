@@ -8,7 +8,7 @@ use backends::manifest::{self, Format, MAX_FILE, ReadManifestError};
 use plane::work::{WorkflowError, WorkflowSpec};
 use serde_json::Value;
 
-use crate::failure::Told;
+use crate::failure::UserError;
 
 /// What the reader of manifests wants to see, put before the file: a workflow is none, but
 /// is written in the same notation, and its reader's lines and refusals serve here too.
@@ -61,7 +61,7 @@ pub enum FileError {
     },
 }
 
-impl Told for FileError {
+impl UserError for FileError {
     fn hint(&self) -> Option<String> {
         match self {
             FileError::Shape { .. } | FileError::Notation { .. } => {

@@ -17,7 +17,7 @@ use crate::operator::Turn;
 use crate::screen::Screen;
 
 pub use file::{FileError, parse, read};
-pub use run::{Standing, exit, standing};
+pub use run::{WorkflowProgress, exit, standing};
 pub use show::{line, list, show};
 
 const AFTER: &str = "\

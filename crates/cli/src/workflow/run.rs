@@ -19,7 +19,7 @@ use crate::whom::{self, phrase};
 
 /// Whether a workflow goes on by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum WorkflowProgress {
     /// It does.
     GoesOn,
     /// Somebody has to say how.
@@ -31,21 +31,21 @@ pub enum Standing {
 }
 
 /// What a workflow's word means; a word that is not known is taken for one that goes on.
-pub fn standing(view: &WorkflowView) -> Standing {
+pub fn standing(view: &WorkflowView) -> WorkflowProgress {
     match view.state.as_str() {
-        "done" => Standing::Done,
-        "aborted" => Standing::Aborted,
-        "failed" => Standing::Still,
-        _ if view.finished.is_some() => Standing::Aborted,
-        _ => Standing::GoesOn,
+        "done" => WorkflowProgress::Done,
+        "aborted" => WorkflowProgress::Aborted,
+        "failed" => WorkflowProgress::Still,
+        _ if view.finished.is_some() => WorkflowProgress::Aborted,
+        _ => WorkflowProgress::GoesOn,
     }
 }
 
 /// What a workflow's word means for scripts.
 pub fn exit(view: &WorkflowView) -> Exit {
     match standing(view) {
-        Standing::Done | Standing::GoesOn => Exit::Ok,
-        Standing::Still | Standing::Aborted => Exit::SomeFailed,
+        WorkflowProgress::Done | WorkflowProgress::GoesOn => Exit::Ok,
+        WorkflowProgress::Still | WorkflowProgress::Aborted => Exit::SomeFailed,
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn follow(
     let (mut caller, mut ticker) = (Caller::new(connect, operator), Ticker::new(screen));
     let id = view.id.clone();
     let mut said = String::new();
-    while standing(&view) == Standing::GoesOn {
+    while standing(&view) == WorkflowProgress::GoesOn {
         if view.state == "awaiting-approval" && said != view.state {
             ticker.say(&format!("workflow {id} waits for a yes: muster workflow approve {id}"));
         }

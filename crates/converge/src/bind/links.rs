@@ -39,7 +39,7 @@ fn declared_by(resource: &Resource) -> Declared {
 }
 
 /// A resource's place while its module is not sorted yet.
-type Place = (usize, usize);
+type ResourceIndex = (usize, usize);
 
 /// Resolves every reference. One that names nothing fails its resource, one edge that is
 /// meant for another resource (`before`, `subscribes`) is written there.
@@ -49,8 +49,8 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<Declared>]) {
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
     let firsts: Vec<usize> = modules.iter().map(|module| module.resources.len()).collect();
     let find = |m: usize, reference: &str| find(&names, &by_module, m, reference);
-    let is_handler = |place: Place| place.1 >= firsts[place.0];
-    let mut edges: Vec<(Edge, Place, Place)> = Vec::new();
+    let is_handler = |place: ResourceIndex| place.1 >= firsts[place.0];
+    let mut edges: Vec<(Edge, ResourceIndex, ResourceIndex)> = Vec::new();
     for (m, module) in declared.iter().enumerate() {
         // A module that could not be bound has no slots.
         for (slot, links) in module.iter().enumerate().take(slots(&modules[m])) {
@@ -96,7 +96,13 @@ enum Edge {
     Notify,
 }
 
-fn link(modules: &mut [BoundModule], declared: &[Vec<Declared>], edge: Edge, from: Place, to: Place) {
+fn link(
+    modules: &mut [BoundModule],
+    declared: &[Vec<Declared>],
+    edge: Edge,
+    from: ResourceIndex,
+    to: ResourceIndex,
+) {
     if from.1 >= slots(&modules[from.0]) || to.1 >= slots(&modules[to.0]) {
         return;
     }
@@ -164,7 +170,7 @@ fn find(
     by_module: &BTreeMap<String, usize>,
     m: usize,
     reference: &str,
-) -> Result<Place, String> {
+) -> Result<ResourceIndex, String> {
     let here = names[m].get(reference).map(|slots| (m, slots));
     let elsewhere = || {
         let (module, rest) = reference.split_once('/')?;

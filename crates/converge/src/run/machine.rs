@@ -10,7 +10,7 @@ use super::module::Progress;
 use super::removal::Removal;
 use super::report::Collector;
 use super::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Work};
-use crate::{BoundResource, Desired, Entry, Ledger, ResourceId};
+use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
 /// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
 /// outcome, until [`Run::finish`] yields. Dropping it loses nothing that is owed.
@@ -27,7 +27,7 @@ pub struct Run {
     /// `pending` differs from what the last record says.
     pub(super) dirty: bool,
     /// Ledger entries for the next record.
-    pub(super) put: BTreeMap<ResourceId, Entry>,
+    pub(super) put: BTreeMap<ResourceId, LedgerEntry>,
     pub(super) forget: BTreeSet<ResourceId>,
     options: Options,
     generation: u64,

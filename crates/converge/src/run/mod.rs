@@ -24,7 +24,7 @@ use lang::Probe;
 use model::{Digest, RunReport, Timestamp};
 
 use crate::kinds::{Applied, Checked};
-use crate::{BoundResource, Entry, Ledger, ResourceId};
+use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 
 pub use machine::Run;
 pub use pending::{Pending, Undo};
@@ -121,7 +121,7 @@ pub enum Work {
         /// The resource.
         id: ResourceId,
         /// What the ledger knows of it.
-        entry: Entry,
+        entry: LedgerEntry,
         /// `Delete` or `Restore`.
         how: OnRemove,
     },
@@ -144,7 +144,7 @@ pub struct Record {
     /// an entry of `put` or an undo of `pending` says that they are kept.
     pub keep: Option<String>,
     /// Ledger entries to write.
-    pub put: Vec<(ResourceId, Entry)>,
+    pub put: Vec<(ResourceId, LedgerEntry)>,
     /// Ledger entries to forget.
     pub remove: Vec<ResourceId>,
 }

@@ -7,7 +7,7 @@ use lang::Probe;
 use model::{Action, Timestamp};
 
 use super::report::{bare, item};
-use super::slot::{Applying, Asked, source};
+use super::slot::{Applying, Unanswered, source};
 use super::{Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId, When};
@@ -159,8 +159,8 @@ impl Run {
             When::Failed(reason) => Err(reason.clone()),
             When::Ask(condition) => match self.ask(m, None, condition) {
                 Ok(wanted) => Ok(wanted),
-                Err(Asked::Probe(probe)) => return Some(Work::Probe(probe)),
-                Err(Asked::Failed(reason)) => Err(reason),
+                Err(Unanswered::Probe(probe)) => return Some(Work::Probe(probe)),
+                Err(Unanswered::Failed(reason)) => Err(reason),
             },
         };
         match wanted {

@@ -8,7 +8,7 @@ use model::{Action, ResourceReport};
 
 use super::report::bare;
 use super::{Mode, Outcome, Run, Work};
-use crate::{Desired, Entry, Ledger, ResourceId};
+use crate::{Desired, Ledger, LedgerEntry, ResourceId};
 
 /// Where removals stand in the report: after every module.
 const LAST: usize = usize::MAX;
@@ -27,7 +27,7 @@ impl Removal {
     /// What the ledger knows and the set does not. A module that could not be bound keeps
     /// all its entries: which of its resources left is not known.
     pub(super) fn new(desired: &Desired, ledger: &Ledger) -> Removal {
-        let gone: Vec<(&ResourceId, &Entry)> =
+        let gone: Vec<(&ResourceId, &LedgerEntry)> =
             ledger.entries.iter().filter(|(id, _)| !desired.index.contains_key(*id)).collect();
         if gone.is_empty() {
             return Removal::default();
@@ -118,7 +118,7 @@ impl Run {
         }
     }
 
-    fn predict_removal(&mut self, id: &ResourceId, entry: &Entry) {
+    fn predict_removal(&mut self, id: &ResourceId, entry: &LedgerEntry) {
         let what = match entry.on_remove {
             OnRemove::Keep => return,
             OnRemove::Delete => "no longer declared: it would be deleted (on_remove)".to_owned(),
@@ -133,7 +133,7 @@ impl Run {
     }
 }
 
-fn edit(entry: &Entry) -> Edit<Fields> {
+fn edit(entry: &LedgerEntry) -> Edit<Fields> {
     let fields = |kind: &str| Fields::from([("type".to_owned(), kind.to_owned())]);
     match entry.on_remove {
         OnRemove::Restore if !matches!(entry.prior, crate::kinds::Prior::Missing) => {

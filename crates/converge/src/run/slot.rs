@@ -16,7 +16,7 @@ use super::{Mode, Record, Run, Undo, Work};
 use crate::bind::parents;
 use crate::kinds::{Applied, Checked, Prior};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, Condition, Entry, ResourceId, When};
+use crate::{BoundResource, Condition, LedgerEntry, ResourceId, When};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Applying {
 }
 
 /// Why a condition has no answer.
-pub(super) enum Asked {
+pub(super) enum Unanswered {
     /// The host has to be asked first.
     Probe(Probe),
     Failed(String),
@@ -64,8 +64,8 @@ impl Run {
             When::Failed(reason) => Err(reason.clone()),
             When::Ask(condition) => match self.ask(m, Some(&resource), condition) {
                 Ok(wanted) => Ok(wanted),
-                Err(Asked::Probe(probe)) => return Some(Work::Probe(probe)),
-                Err(Asked::Failed(reason)) => Err(reason),
+                Err(Unanswered::Probe(probe)) => return Some(Work::Probe(probe)),
+                Err(Unanswered::Failed(reason)) => Err(reason),
             },
         };
         let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
@@ -115,7 +115,7 @@ impl Run {
         m: usize,
         resource: Option<&BoundResource>,
         condition: &Condition,
-    ) -> Result<bool, Asked> {
+    ) -> Result<bool, Unanswered> {
         let observe = resource.map_or_else(|| self.observes_module(m), |resource| self.observes(resource));
         let answers = &self.modules[m].answers;
         let known = |probe: &Probe| match (probe, resource) {
@@ -134,12 +134,12 @@ impl Run {
             Ok(wanted) => Ok(wanted),
             Err(EvalError::Needs(probe @ Probe::FileExists(_))) => {
                 self.modules[m].asked = Some(probe.clone());
-                Err(Asked::Probe(probe))
+                Err(Unanswered::Probe(probe))
             }
             Err(EvalError::Needs(probe)) => {
-                Err(Asked::Failed(format!("when: nothing notifies it that `{probe}` could mean")))
+                Err(Unanswered::Failed(format!("when: nothing notifies it that `{probe}` could mean")))
             }
-            Err(error) => Err(Asked::Failed(format!("when: {error}"))),
+            Err(error) => Err(Unanswered::Failed(format!("when: {error}"))),
         }
     }
 
@@ -308,13 +308,15 @@ impl Run {
             return;
         }
         let Some(path) = resource.path() else { return };
-        let follows =
-            |entry: &Entry| entry.on_remove == resource.on_remove && entry.sensitive == resource.sensitive;
+        let follows = |entry: &LedgerEntry| {
+            entry.on_remove == resource.on_remove && entry.sensitive == resource.sensitive
+        };
         match self.ledger.entries.get(&resource.id) {
             Some(entry) if follows(entry) => {}
             Some(entry) => {
                 let entry = entry.clone();
-                let entry = Entry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry };
+                let entry =
+                    LedgerEntry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry };
                 self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
@@ -326,8 +328,8 @@ impl Run {
         }
     }
 
-    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> Entry {
-        Entry {
+    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> LedgerEntry {
+        LedgerEntry {
             kind: resource.kind.clone(),
             path,
             prior,
@@ -339,7 +341,7 @@ impl Run {
     }
 
     /// Into the ledger, and into the next record.
-    fn remember(&mut self, id: &ResourceId, entry: Entry) {
+    fn remember(&mut self, id: &ResourceId, entry: LedgerEntry) {
         self.forget.remove(id);
         self.put.insert(id.clone(), entry.clone());
         self.ledger.entries.insert(id.clone(), entry);

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::ast::{Kind, Node, Op, Predicate};
+use super::error::EvalError;
 use super::filters::Filter;
-use super::version::Version;
-use super::{EvalError, names, ops};
+use super::val::Val;
+use super::{names, ops};
 use crate::nearest::{hint, nearest};
 use crate::{Probe, Scope, Value};
 
@@ -35,44 +36,6 @@ impl Budget {
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes = self.bytes.checked_sub(bytes).ok_or("the values it makes grow too large")?;
         self.step((bytes / BYTES_PER_STEP) as u64)
-    }
-}
-
-/// A value on its way.
-pub(crate) enum Val<'a> {
-    Plain(Cow<'a, Value>),
-    Version(Version),
-    /// Nothing; the error to give when it is used.
-    Undefined(EvalError),
-}
-
-impl<'a> Val<'a> {
-    pub(super) fn owned(value: Value) -> Val<'a> {
-        Val::Plain(Cow::Owned(value))
-    }
-
-    pub(super) fn plain(&self) -> Option<&Value> {
-        match self {
-            Val::Plain(value) => Some(value),
-            Val::Version(_) | Val::Undefined(_) => None,
-        }
-    }
-
-    pub(super) fn type_name(&self) -> &'static str {
-        match self {
-            Val::Plain(value) => value.type_name(),
-            Val::Version(_) => "version",
-            Val::Undefined(_) => "undefined value",
-        }
-    }
-
-    /// A text argument of a filter.
-    pub(super) fn text(self, filter: &str) -> Result<String, String> {
-        match self {
-            Val::Plain(Cow::Owned(Value::Str(text))) => Ok(text),
-            Val::Plain(Cow::Borrowed(Value::Str(text))) => Ok(text.clone()),
-            other => Err(format!("`{filter}` takes texts, not a value of type {}", other.type_name())),
-        }
     }
 }
 

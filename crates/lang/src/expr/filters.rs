@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::eval::Val;
 use super::ops::within;
+use super::val::Val;
 use super::version::Version;
 use crate::Value;
-use crate::interpolate::append;
+use crate::value::append;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
@@ -33,9 +33,9 @@ pub(crate) enum Filter {
 }
 
 /// Name, least and most arguments with the operand, how it is written.
-type Entry = (&'static str, Filter, usize, usize, &'static str);
+type FilterRow = (&'static str, Filter, usize, usize, &'static str);
 
-const FILTERS: [Entry; 19] = [
+const FILTERS: [FilterRow; 19] = [
     ("bool", Filter::Bool, 1, 1, "text|bool"),
     ("default", Filter::Default, 2, 2, "name|default(value)"),
     ("first", Filter::First, 1, 1, "list|first"),
@@ -78,7 +78,7 @@ impl Filter {
         self.entry().4
     }
 
-    fn entry(self) -> &'static Entry {
+    fn entry(self) -> &'static FilterRow {
         // Every variant stands in the table; a test counts them.
         FILTERS.iter().find(|entry| entry.1 == self).unwrap_or(&FILTERS[0])
     }

@@ -1,6 +1,6 @@
 //! Tokens of an expression.
 
-use super::ParseError;
+use super::error::ParseError;
 use crate::value::MAX_INT;
 
 #[derive(Clone, Debug, PartialEq)]

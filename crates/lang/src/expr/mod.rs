@@ -11,6 +11,7 @@
 //! like versions is refused, because "1.10" < "1.9" is never what was meant.
 
 mod ast;
+mod error;
 mod eval;
 mod filters;
 mod lex;
@@ -18,6 +19,7 @@ mod names;
 mod ops;
 mod parse;
 mod primary;
+mod val;
 mod version;
 
 use std::fmt;
@@ -29,16 +31,9 @@ pub(crate) use lex::{Lexer, Tok, Token};
 pub(crate) use names::collect as collect_names;
 pub(crate) use parse::{KEYWORDS, Parser, parse_tokens};
 
-use crate::{Probe, Scope, Value};
+pub use error::{EvalError, MAX_BYTES, MAX_DEPTH, MAX_SOURCE, MAX_STEPS, NameUse, ParseError};
 
-/// The longest expression, in bytes.
-pub const MAX_SOURCE: usize = 8 * 1024;
-/// The deepest nesting of an expression.
-pub const MAX_DEPTH: usize = 64;
-/// The most steps that one evaluation takes.
-pub const MAX_STEPS: u64 = 100_000;
-/// The most bytes of values that one evaluation makes on its way.
-pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+use crate::{Scope, Value};
 
 /// A parsed expression. Cheap to clone; keeps its source.
 #[derive(Clone)]
@@ -49,51 +44,6 @@ pub struct Expr {
 struct Inner {
     source: String,
     root: Node,
-}
-
-/// An expression that does not parse.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ParseError {
-    /// What is wrong; one sentence without a final stop.
-    pub message: String,
-    /// Where it is wrong, in bytes from the start of the source.
-    pub offset: usize,
-    /// How many bytes are meant.
-    pub len: usize,
-    /// What to write instead.
-    pub help: Option<String>,
-}
-
-/// An evaluation that gave no value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EvalError {
-    /// The expression is wrong for these values.
-    #[error("{message}")]
-    Failed {
-        /// What is wrong, with what would be right where that is known.
-        message: String,
-        /// Where, in bytes from the start of the source.
-        offset: usize,
-        /// How many bytes are meant.
-        len: usize,
-    },
-    /// A node-side predicate has to be answered first; then evaluate again.
-    #[error("`{0}` is known only on the node, in `when:`")]
-    Needs(Probe),
-}
-
-/// A dotted name that an expression uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameUse {
-    /// Its parts: `["params", "port"]`.
-    pub path: Vec<String>,
-    /// Where it starts, in bytes.
-    pub offset: usize,
-    /// Its length in bytes.
-    pub len: usize,
-    /// It stands before `default` or `is defined`, so it need not exist.
-    pub guarded: bool,
 }
 
 impl Expr {

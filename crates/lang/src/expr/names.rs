@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::NameUse;
 use super::ast::{Kind, Node};
+use super::error::NameUse;
 use super::filters::Filter;
 use crate::Value;
 

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::ast::Op;
-use super::eval::Val;
+use super::val::Val;
 use super::version::looks_like_version;
 use crate::Value;
-use crate::interpolate::append;
 use crate::value::MAX_INT;
+use crate::value::append;
 
 /// Applies an operator of two values; the error is a message.
 pub(super) fn binary(op: Op, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {

@@ -1,8 +1,8 @@
 //! From tokens to a tree.
 
 use super::ast::{Kind, Node, Op};
+use super::error::{MAX_DEPTH, MAX_SOURCE, ParseError};
 use super::lex::{Lexer, Tok, Token};
-use super::{MAX_DEPTH, MAX_SOURCE, ParseError};
 
 /// Words that are no names.
 pub(crate) const KEYWORDS: [&str; 12] =

@@ -1,7 +1,7 @@
 //! The tightest part of the grammar: values, names, calls, parts and filters.
 
-use super::ParseError;
 use super::ast::{Kind, Node, Predicate};
+use super::error::ParseError;
 use super::filters::Filter;
 use super::lex::{Tok, Token};
 use super::parse::{KEYWORDS, Parser};

@@ -14,12 +14,12 @@ const BEFORE: [&str; 9] = ["alpha", "beta", "rc", "pre", "preview", "dev", "snap
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<VersionPart>,
 }
 
 /// In order: what sorts before a release, its end, what sorts after it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum VersionPart {
     Tilde,
     Before(String),
     /// Equal to a number zero, so that 1.2 is 1.2.0.
@@ -42,7 +42,7 @@ impl Version {
         let (epoch, rest) = match bare.split_once(':') {
             Some((epoch, rest)) if epoch.bytes().all(|b| b.is_ascii_digit()) => (number(epoch), rest),
             Some(_) => return None,
-            None => (Part::End, bare),
+            None => (VersionPart::End, bare),
         };
         let mut parts = vec![epoch];
         let mut rest = rest;
@@ -60,12 +60,12 @@ impl Version {
                     len
                 }
                 '~' => {
-                    parts.push(Part::Tilde);
+                    parts.push(VersionPart::Tilde);
                     1
                 }
                 '-' => {
                     let revision = rest[1..].starts_with(|c: char| c.is_ascii_digit());
-                    parts.extend(revision.then_some(Part::Revision));
+                    parts.extend(revision.then_some(VersionPart::Revision));
                     1
                 }
                 '.' | '+' | '_' => 1,
@@ -85,7 +85,7 @@ impl Version {
         let longest = self.parts.len().max(other.parts.len());
         (0..longest)
             .map(|i| {
-                let part = |version: &Version| version.parts.get(i).cloned().unwrap_or(Part::End);
+                let part = |version: &Version| version.parts.get(i).cloned().unwrap_or(VersionPart::End);
                 part(self).cmp(&part(other))
             })
             .find(|ordering| ordering.is_ne())
@@ -93,14 +93,14 @@ impl Version {
     }
 }
 
-fn number(digits: &str) -> Part {
+fn number(digits: &str) -> VersionPart {
     let digits = digits.trim_start_matches('0');
-    if digits.is_empty() { Part::End } else { Part::Number(digits.len(), digits.to_owned()) }
+    if digits.is_empty() { VersionPart::End } else { VersionPart::Number(digits.len(), digits.to_owned()) }
 }
 
-fn word(letters: &str) -> Part {
+fn word(letters: &str) -> VersionPart {
     let lower = letters.to_ascii_lowercase();
-    if BEFORE.contains(&lower.as_str()) { Part::Before(lower) } else { Part::Word(lower) }
+    if BEFORE.contains(&lower.as_str()) { VersionPart::Before(lower) } else { VersionPart::Word(lower) }
 }
 
 /// Whether ordering this text as text would surely be a mistake: digits only, or numbers

@@ -80,7 +80,7 @@ pub struct TemplateName {
 }
 
 /// An expression inside a template.
-struct Piece {
+struct EmbeddedExpr {
     node: Node,
     /// What the node's offsets are relative to.
     base: usize,
@@ -88,16 +88,16 @@ struct Piece {
 
 enum Item {
     Text(String),
-    Print(Piece),
-    If { branches: Vec<(Piece, Vec<Item>)>, otherwise: Vec<Item> },
+    Print(EmbeddedExpr),
+    If { branches: Vec<(EmbeddedExpr, Vec<Item>)>, otherwise: Vec<Item> },
     For(Box<Loop>),
-    Set { name: String, value: Piece },
+    Set { name: String, value: EmbeddedExpr },
 }
 
 struct Loop {
     targets: Vec<String>,
-    over: Piece,
-    only_if: Option<Piece>,
+    over: EmbeddedExpr,
+    only_if: Option<EmbeddedExpr>,
     body: Vec<Item>,
     otherwise: Vec<Item>,
 }
@@ -185,7 +185,7 @@ fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     }
 }
 
-fn uses_of(piece: &Piece, locals: &[String], found: &mut Vec<NameUse>) {
+fn uses_of(piece: &EmbeddedExpr, locals: &[String], found: &mut Vec<NameUse>) {
     let mut names = Vec::new();
     crate::expr::collect_names(&piece.node, false, &mut names);
     names.retain(|name| name.path.first().is_some_and(|root| !locals.contains(root)));

@@ -1,6 +1,6 @@
 //! From a template's text to its items.
 
-use super::{Item, Loop, MAX_NESTING, MAX_TEMPLATE, Mistake, Piece};
+use super::{EmbeddedExpr, Item, Loop, MAX_NESTING, MAX_TEMPLATE, Mistake};
 use crate::expr::{KEYWORDS, Lexer, MAX_SOURCE, Node, ParseError, Parser, Tok, Token, parse_tokens};
 use crate::nearest::hint;
 
@@ -161,7 +161,7 @@ struct Open {
 }
 
 enum Block {
-    If { done: Vec<(Piece, Vec<Item>)>, condition: Option<Piece> },
+    If { done: Vec<(EmbeddedExpr, Vec<Item>)>, condition: Option<EmbeddedExpr> },
     For { each: Box<Loop>, otherwise: bool },
 }
 
@@ -179,7 +179,7 @@ impl Builder {
 
     fn print(&mut self, tokens: Vec<Token>, base: usize) -> Result<(), Mistake> {
         let node = parse_tokens(tokens).map_err(|error| shifted(error, base))?;
-        self.body.push(Item::Print(Piece { node, base }));
+        self.body.push(Item::Print(EmbeddedExpr { node, base }));
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Builder {
     }
 
     /// `elif` with a condition, `else` without one.
-    fn branch(&mut self, next: Option<Piece>, at: usize) -> Result<(), Mistake> {
+    fn branch(&mut self, next: Option<EmbeddedExpr>, at: usize) -> Result<(), Mistake> {
         let word = if next.is_some() { "elif" } else { "else" };
         match self.open.last_mut().map(|open| &mut open.block) {
             Some(Block::If { done, condition }) if condition.is_some() => {
@@ -300,8 +300,8 @@ fn for_head(parser: &mut Parser, base: usize) -> Result<Loop, Mistake> {
     if !parser.take_word("in") {
         return Err(shifted(parser.unexpected("`in`", Some("write `for x in list`")), base));
     }
-    let piece = |node: Result<Node, ParseError>| -> Result<Piece, Mistake> {
-        Ok(Piece { node: node.map_err(|error| shifted(error, base))?, base })
+    let piece = |node: Result<Node, ParseError>| -> Result<EmbeddedExpr, Mistake> {
+        Ok(EmbeddedExpr { node: node.map_err(|error| shifted(error, base))?, base })
     };
     let over = piece(parser.condition())?;
     let only_if = if parser.take_word("if") { Some(piece(parser.condition())?) } else { None };
@@ -320,10 +320,10 @@ fn local_name(parser: &mut Parser, base: usize) -> Result<String, Mistake> {
 }
 
 /// An expression and nothing after it.
-fn whole(parser: &mut Parser, base: usize) -> Result<Piece, Mistake> {
+fn whole(parser: &mut Parser, base: usize) -> Result<EmbeddedExpr, Mistake> {
     let node = parser.expression().map_err(|error| shifted(error, base))?;
     parser.finish().map_err(|error| shifted(error, base))?;
-    Ok(Piece { node, base })
+    Ok(EmbeddedExpr { node, base })
 }
 
 fn is_word(tokens: &[Token], word: &str) -> bool {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT, Mistake, Piece};
+use super::{EmbeddedExpr, Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT, Mistake};
 use crate::expr::{Budget, Eval, EvalError};
-use crate::interpolate::append;
+use crate::value::append;
 use crate::{Probe, Scope, Value};
 
 /// The name of the loop's own values.
@@ -91,7 +91,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn choose(&mut self, branches: &[(Piece, Vec<Item>)], otherwise: &[Item]) -> Result<(), Mistake> {
+    fn choose(&mut self, branches: &[(EmbeddedExpr, Vec<Item>)], otherwise: &[Item]) -> Result<(), Mistake> {
         for (condition, body) in branches {
             if self.truth(condition)? {
                 return self.items(body);
@@ -141,12 +141,12 @@ impl Renderer<'_> {
         Ok(chosen)
     }
 
-    fn value(&mut self, piece: &Piece) -> Result<Value, Mistake> {
+    fn value(&mut self, piece: &EmbeddedExpr) -> Result<Value, Mistake> {
         self.at = piece.base + piece.node.offset;
         Eval::new(&self.frames, &mut self.budget).value(&piece.node).map_err(|error| moved(error, piece))
     }
 
-    fn truth(&mut self, piece: &Piece) -> Result<bool, Mistake> {
+    fn truth(&mut self, piece: &EmbeddedExpr) -> Result<bool, Mistake> {
         self.at = piece.base + piece.node.offset;
         Eval::new(&self.frames, &mut self.budget).truth(&piece.node).map_err(|error| moved(error, piece))
     }
@@ -188,7 +188,7 @@ fn loop_value(index: usize, length: usize) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(name, value)| (name.to_owned(), value))))
 }
 
-fn moved(error: EvalError, piece: &Piece) -> Mistake {
+fn moved(error: EvalError, piece: &EmbeddedExpr) -> Mistake {
     match error {
         EvalError::Failed { message, offset, len } => {
             Mistake { message, offset: offset + piece.base, len, help: None }

@@ -10,17 +10,17 @@ pub struct Event {
 /// How a push went.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PushSummary {
-    /// "ok", or the stable code of what stopped it.
+    /// "ok": anything else is a status of the call.
     #[prost(string, tag = "1")]
     pub result: ::prost::alloc::string::String,
-    /// How many events were read.
+    /// How many frames were read, the hello among them.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// How many of them are durable.
+    /// The highest sequence number that is durable.
     #[prost(uint64, tag = "3")]
     pub processed: u64,
 }
-/// A sign of incarnation.
+/// A sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PingRequest {
     /// Comes back with the answer.
@@ -166,7 +166,8 @@ pub mod event_stream_client {
                 .insert(GrpcMethod::new("muster.v1.EventStream", "Subscribe"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Events of the node alone; what it says is durable when the summary comes.
+        /// Events of the node alone. A summary comes when all of them are durable; else the call ends
+        /// with a status that says why.
         pub async fn push(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::Event>,

@@ -81,11 +81,11 @@ pub struct Collector {
 
 /// All collectors, and what they last saw.
 pub struct Collectors {
-    collectors: Vec<Kept>,
+    collectors: Vec<CachedCollector>,
 }
 
 /// A collector and its last good observation.
-struct Kept {
+struct CachedCollector {
     collector: Collector,
     seen: Option<(Timestamp, Group)>,
     /// Its thread is still running, perhaps from an earlier call: no second one is started.
@@ -113,7 +113,7 @@ impl Collectors {
 
     /// Other collectors, for tests and tools.
     pub fn with(collectors: Vec<Collector>) -> Collectors {
-        let kept = |collector| Kept { collector, seen: None, busy: Arc::default() };
+        let kept = |collector| CachedCollector { collector, seen: None, busy: Arc::default() };
         Collectors { collectors: collectors.into_iter().map(kept).collect() }
     }
 
@@ -177,7 +177,7 @@ impl Collectors {
     }
 }
 
-impl Kept {
+impl CachedCollector {
     fn is_fresh(&self, now: Timestamp) -> bool {
         // A clock that was set back must not keep an observation for ever.
         self.seen.as_ref().is_some_and(|(at, _)| now >= *at && now.since(*at) < self.collector.ttl)

@@ -7,7 +7,7 @@ pub(crate) type Edges = BTreeMap<String, Vec<String>>;
 
 /// One cycle for each part of the graph that has one, each beginning with its first member.
 pub(crate) fn cycles(edges: &Edges) -> Vec<Vec<String>> {
-    let mut walk = Walk { edges, state: BTreeMap::new(), found: Vec::new() };
+    let mut walk = CycleSearch { edges, state: BTreeMap::new(), found: Vec::new() };
     for start in edges.keys() {
         walk.from(start);
     }
@@ -22,13 +22,13 @@ enum State {
     Done,
 }
 
-struct Walk<'e> {
+struct CycleSearch<'e> {
     edges: &'e Edges,
     state: BTreeMap<&'e str, State>,
     found: Vec<Vec<String>>,
 }
 
-impl<'e> Walk<'e> {
+impl<'e> CycleSearch<'e> {
     /// Depth first with a stack of its own: a chain may be as long as the fleet has modules.
     fn from(&mut self, start: &'e str) {
         if self.state.contains_key(start) {

@@ -12,7 +12,7 @@ use model::{Digest, canonical};
 use super::identity::{self, Clash};
 use super::references::{self, Reach};
 use crate::decl::module::ModuleDecl;
-use crate::exprs::{self, Place, Uses};
+use crate::exprs::{self, ExprSite, Uses};
 use crate::parse::{Content, Parsed};
 use crate::shape::{Reading, near_or_all};
 use crate::sink::Sink;
@@ -144,7 +144,7 @@ fn templates(
             let TemplateName { path, line, column, len, guarded } = used.clone();
             let at = At { line, column, len };
             let name = NameUse { path, offset: 0, len: 0, guarded };
-            exprs::name(&mut reading, &name, at, Place::Attribute, params);
+            exprs::name(&mut reading, &name, at, ExprSite::Attribute, params);
         }
         let uses = std::mem::take(&mut reading.uses);
         all.insert(path, uses);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lang::Expr;
 
 use super::vars::{self, Var};
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node};
 
@@ -48,7 +48,7 @@ fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
                 said = true;
                 at = value.at;
                 let before = reading.sink.count();
-                condition = exprs::condition(reading, value, Place::Group, None)
+                condition = exprs::condition(reading, value, ExprSite::Group, None)
                     .filter(|_| reading.sink.count() == before);
             }
             "vars" => found = vars::read(reading, value, "vars"),

@@ -8,7 +8,7 @@ use lang::Expr;
 
 use super::params;
 use super::resource::{self, Placed};
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
@@ -81,7 +81,7 @@ fn key_of_module(reading: &mut Reading<'_>, key: &Spanned<String>, node: &Node, 
         "depends_on" => module.depends_on = reading.one_or_more(node, "depends_on"),
         "when" => {
             let params = module.interface.params.clone();
-            let expr = exprs::condition(reading, node, Place::Module, Some(&params));
+            let expr = exprs::condition(reading, node, ExprSite::Module, Some(&params));
             module.when = expr.as_ref().map(Expr::source).map(str::to_owned);
         }
         "observe" => module.observe = reading.bool(node, "observe").unwrap_or(false),
@@ -93,7 +93,7 @@ fn key_of_module(reading: &mut Reading<'_>, key: &Spanned<String>, node: &Node, 
 }
 
 fn verify(reading: &mut Reading<'_>, node: &Node, params: &BTreeMap<String, ParamDecl>) -> Option<Command> {
-    exprs::texts(reading, node, Place::Attribute, Some(params));
+    exprs::texts(reading, node, ExprSite::Attribute, Some(params));
     let value = reading.value(node)?;
     match schema::command(&value) {
         Ok(command) => Some(command),

@@ -4,7 +4,7 @@
 use lang::{Expr, Pattern};
 
 use super::vars::{self, Var};
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
@@ -53,7 +53,7 @@ pub(crate) struct Item {
 
 /// An entry of `nodes:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct NodesEntry {
     pub(crate) at: At,
     pub(crate) matches: Vec<Item>,
     pub(crate) except: Vec<Item>,
@@ -87,7 +87,7 @@ pub(crate) struct Host {
 }
 
 /// Reads `nodes.yaml` or a file of `nodes/`.
-pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Entry> {
+pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<NodesEntry> {
     let mut entries = Vec::new();
     for (key, node) in reading.map(root, "the file") {
         match key.value.as_str() {
@@ -101,9 +101,9 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Entry> {
     entries
 }
 
-fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<Entry> {
+fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<NodesEntry> {
     let at = At { len: 1, ..node.at };
-    let mut entry = Entry {
+    let mut entry = NodesEntry {
         at,
         matches: Vec::new(),
         except: Vec::new(),
@@ -133,7 +133,7 @@ fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<Entry> {
 }
 
 /// An exact name that the entry's own `except` takes out again.
-fn own_exceptions(reading: &mut Reading<'_>, entry: &Entry) {
+fn own_exceptions(reading: &mut Reading<'_>, entry: &NodesEntry) {
     for item in entry.matches.iter().filter(|item| item.pattern.is_exact()) {
         if let Some(except) = entry.except.iter().find(|except| except.pattern.matches(item.pattern.as_str()))
         {
@@ -235,7 +235,7 @@ fn conditional(reading: &mut Reading<'_>, node: &Node) -> Vec<Conditional> {
                 "when" => {
                     said = true;
                     at = value.at;
-                    when = exprs::condition(reading, value, Place::Conditional, None);
+                    when = exprs::condition(reading, value, ExprSite::Conditional, None);
                 }
                 "vars" => found = vars::read(reading, value, "vars"),
                 _ => refuse_conditional(reading, key),

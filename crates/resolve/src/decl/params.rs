@@ -6,7 +6,7 @@ use catalog::module::{Merge, ParamDecl, ParamType};
 use catalog::params;
 use lang::Value;
 
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
@@ -56,7 +56,7 @@ fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option
 
 /// A plain default says the type by what it is.
 fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
-    exprs::texts(reading, node, Place::Var, None);
+    exprs::texts(reading, node, ExprSite::Var, None);
     let value = reading.value(node)?;
     let kind = match &value {
         Value::Bool(_) => ParamType::Bool,
@@ -164,7 +164,7 @@ fn consistent(reading: &mut Reading<'_>, name: &Spanned<String>, decl: &ParamDec
 }
 
 fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &Node) -> Option<Value> {
-    exprs::texts(reading, node, Place::Var, None);
+    exprs::texts(reading, node, ExprSite::Var, None);
     let value = reading.value(node)?;
     if decl.kind == ParamType::Secret {
         reading.error("E050", node.at, params::NO_SECRETS).help("a secret has no default; drop it");

@@ -7,7 +7,7 @@ use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Sho
 use lang::{Expr, Value};
 
 use super::kind;
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Node, Spanned};
 
@@ -55,7 +55,7 @@ pub(crate) fn read(
         }
     }
     if let Some((key, value)) = short {
-        exprs::texts(reading, value, Place::Attribute, Some(params));
+        exprs::texts(reading, value, ExprSite::Attribute, Some(params));
         placed.attributes.entry("name".into()).or_insert(value.at);
         placed.at = key.at;
     }
@@ -134,7 +134,7 @@ fn common(
     match key.value.as_str() {
         "type" => {}
         "name" => {
-            exprs::texts(reading, node, Place::Attribute, Some(params));
+            exprs::texts(reading, node, ExprSite::Attribute, Some(params));
             placed.attributes.insert("name".into(), node.at);
             resource.name = reading.any_text(node, "name").map(|text| text.value).unwrap_or_default();
         }
@@ -168,7 +168,7 @@ fn common(
 }
 
 fn when(reading: &mut Reading<'_>, node: &Node, placed: &mut Placed, params: &BTreeMap<String, ParamDecl>) {
-    let Some(expr) = exprs::condition(reading, node, Place::Resource, Some(params)) else { return };
+    let Some(expr) = exprs::condition(reading, node, ExprSite::Resource, Some(params)) else { return };
     placed.resource.when = Some(expr.source().trim().to_owned());
     if expr.calls().contains(&"changed") {
         placed.changed = changed_uses(&expr).into_iter().map(|id| (id, node.at)).collect();
@@ -240,7 +240,7 @@ fn attribute(
         placed.resource.attributes.insert(key.value.clone(), Value::Bool(true));
         return;
     }
-    exprs::texts(reading, node, Place::Attribute, Some(params));
+    exprs::texts(reading, node, ExprSite::Attribute, Some(params));
     if let Some(value) = reading.value(node) {
         placed.resource.attributes.insert(key.value.clone(), value);
     } else {

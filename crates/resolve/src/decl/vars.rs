@@ -2,7 +2,7 @@
 
 use lang::Value;
 
-use crate::exprs::{self, Place};
+use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node};
 
@@ -32,7 +32,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Va
             reading.error("E044", key.at, format!("`{}` is not the name of a var", key.value)).help(help);
             continue;
         }
-        exprs::texts(reading, value, Place::Var, None);
+        exprs::texts(reading, value, ExprSite::Var, None);
         if let Some(read) = reading.value(value) {
             vars.push(Var { name: key.value.clone(), name_at: key.at, value: read, value_at: value.at });
         }

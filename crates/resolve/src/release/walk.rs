@@ -25,13 +25,13 @@ pub struct Built {
 
 /// A chunk's place in a release: a handle to walk it by. Cheap to clone.
 #[derive(Clone)]
-pub struct Piece {
+pub struct ReleaseChunk {
     hash: Digest,
-    what: What,
+    what: ChunkContent,
 }
 
 #[derive(Clone)]
-enum What {
+enum ChunkContent {
     Selection,
     Exact(Trie),
     Set(Arc<NodeSpec>),
@@ -52,7 +52,7 @@ pub struct Content {
 #[derive(Clone, Default)]
 pub struct Below {
     /// Chunks.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ReleaseChunk>,
     /// Contents, and the blobs that they name.
     pub contents: Vec<Content>,
 }
@@ -123,22 +123,22 @@ impl Built {
     ///
     /// # Errors
     /// As [`Built::root`].
-    pub fn top(&self) -> Result<Piece, ReleaseError> {
-        Ok(Piece { hash: self.root()?, what: What::Selection })
+    pub fn top(&self) -> Result<ReleaseChunk, ReleaseError> {
+        Ok(ReleaseChunk { hash: self.root()?, what: ChunkContent::Selection })
     }
 
     /// The chunk that stands at a place.
     ///
     /// # Errors
     /// Never for a piece of this release.
-    pub fn chunk(&self, piece: &Piece) -> Result<Chunk, ReleaseError> {
+    pub fn chunk(&self, piece: &ReleaseChunk) -> Result<Chunk, ReleaseError> {
         let trie = |section: &SectionKey, trie| chunk::of_trie(section, trie).ok_or(ReleaseError::Empty);
         match &piece.what {
-            What::Selection => Ok(chunk::of_selection(&self.selection)),
-            What::Exact(exact) => trie(&Selection::section(), exact),
-            What::Modules(modules) => trie(&self.shared.sections.module, modules),
-            What::Delegations(delegations, _) => trie(&SectionKey::of(Kind::DELEGATION), delegations),
-            What::Set(spec) => Ok(chunk::of_set(&self.shared.set(spec)?)),
+            ChunkContent::Selection => Ok(chunk::of_selection(&self.selection)),
+            ChunkContent::Exact(exact) => trie(&Selection::section(), exact),
+            ChunkContent::Modules(modules) => trie(&self.shared.sections.module, modules),
+            ChunkContent::Delegations(delegations, _) => trie(&SectionKey::of(Kind::DELEGATION), delegations),
+            ChunkContent::Set(spec) => Ok(chunk::of_set(&self.shared.set(spec)?)),
         }
     }
 
@@ -146,13 +146,13 @@ impl Built {
     ///
     /// # Errors
     /// Never for a piece of this release.
-    pub fn below(&self, piece: &Piece) -> Result<Below, ReleaseError> {
+    pub fn below(&self, piece: &ReleaseChunk) -> Result<Below, ReleaseError> {
         match &piece.what {
-            What::Selection => self.below_selection(),
-            What::Exact(exact) => Ok(self.below_exact(exact)),
-            What::Set(spec) => self.below_set(spec),
-            What::Modules(modules) => self.below_modules(modules),
-            What::Delegations(delegations, grants) => Ok(below_delegations(delegations, grants)),
+            ChunkContent::Selection => self.below_selection(),
+            ChunkContent::Exact(exact) => Ok(self.below_exact(exact)),
+            ChunkContent::Set(spec) => self.below_set(spec),
+            ChunkContent::Modules(modules) => self.below_modules(modules),
+            ChunkContent::Delegations(delegations, grants) => Ok(below_delegations(delegations, grants)),
         }
     }
 
@@ -160,21 +160,22 @@ impl Built {
         let exact = self.selection.exact();
         let mut pieces = Vec::new();
         if !exact.is_empty() {
-            pieces.push(Piece { hash: exact.hash(), what: What::Exact(exact.clone()) });
+            pieces.push(ReleaseChunk { hash: exact.hash(), what: ChunkContent::Exact(exact.clone()) });
         }
         for (entry, pattern) in self.selection.patterns().iter().zip(self.fleet.patterns.iter()) {
-            pieces.push(Piece { hash: entry.entry.root, what: What::Set(pattern.spec.clone()) });
+            pieces
+                .push(ReleaseChunk { hash: entry.entry.root, what: ChunkContent::Set(pattern.spec.clone()) });
         }
         Ok(Below { pieces, contents: Vec::new() })
     }
 
     fn below_exact(&self, exact: &Trie) -> Below {
         let pieces = match exact.top() {
-            Top::Branch(children) => parts(children, What::Exact),
+            Top::Branch(children) => parts(children, ChunkContent::Exact),
             Top::Bucket(leaves) => {
                 let set = |leaf: &Arc<Leaf>| {
                     let spec = self.fleet.exact.get(&leaf.name)?.clone();
-                    Some(Piece { hash: leaf.stub.digest, what: What::Set(spec) })
+                    Some(ReleaseChunk { hash: leaf.stub.digest, what: ChunkContent::Set(spec) })
                 };
                 leaves.iter().filter_map(set).collect()
             }
@@ -188,7 +189,7 @@ impl Built {
             0 => Below::default(),
             1 => self.below_modules(&modules)?,
             _ => Below {
-                pieces: vec![Piece { hash: modules.hash(), what: What::Modules(modules) }],
+                pieces: vec![ReleaseChunk { hash: modules.hash(), what: ChunkContent::Modules(modules) }],
                 contents: Vec::new(),
             },
         };
@@ -202,8 +203,8 @@ impl Built {
             0 => {}
             1 => below.contents.extend(spec.grants.delegations.iter().map(content)),
             _ => {
-                let what = What::Delegations(delegations.clone(), spec.grants.clone());
-                below.pieces.push(Piece { hash: delegations.hash(), what });
+                let what = ChunkContent::Delegations(delegations.clone(), spec.grants.clone());
+                below.pieces.push(ReleaseChunk { hash: delegations.hash(), what });
             }
         }
         Ok(below)
@@ -212,7 +213,7 @@ impl Built {
     fn below_modules(&self, modules: &Trie) -> Result<Below, ReleaseError> {
         let leaves = match modules.top() {
             Top::Branch(children) => {
-                return Ok(Below { pieces: parts(children, What::Modules), contents: Vec::new() });
+                return Ok(Below { pieces: parts(children, ChunkContent::Modules), contents: Vec::new() });
             }
             Top::Bucket(leaves) => leaves,
         };
@@ -233,7 +234,7 @@ impl Built {
 fn below_delegations(delegations: &Trie, grants: &Arc<Grants>) -> Below {
     match delegations.top() {
         Top::Branch(children) => {
-            let pieces = parts(children, |child| What::Delegations(child, grants.clone()));
+            let pieces = parts(children, |child| ChunkContent::Delegations(child, grants.clone()));
             Below { pieces, contents: Vec::new() }
         }
         Top::Bucket(leaves) => {
@@ -250,12 +251,12 @@ fn content(grant: &Grant) -> Content {
     Content { digest: grant.digest, bytes: grant.bytes.clone() }
 }
 
-fn parts(children: &[Trie; 16], what: impl Fn(Trie) -> What) -> Vec<Piece> {
+fn parts(children: &[Trie; 16], what: impl Fn(Trie) -> ChunkContent) -> Vec<ReleaseChunk> {
     let held = children.iter().filter(|child| !child.is_empty());
-    held.map(|child| Piece { hash: child.hash(), what: what(child.clone()) }).collect()
+    held.map(|child| ReleaseChunk { hash: child.hash(), what: what(child.clone()) }).collect()
 }
 
-impl Piece {
+impl ReleaseChunk {
     /// The hash by which the chunk is named.
     pub fn hash(&self) -> Digest {
         self.hash

@@ -7,7 +7,7 @@ use lang::Value;
 
 use crate::check::context::Context;
 use crate::check::typed::{self, Layer};
-use crate::decl::nodes::{Conditional, Entry, Facts, Host};
+use crate::decl::nodes::{Conditional, Facts, Host, NodesEntry};
 use crate::decl::vars::Var;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
@@ -16,7 +16,7 @@ use crate::yaml::{At, Spanned};
 #[derive(Debug)]
 pub(crate) struct ReadEntry<'e> {
     pub(crate) file: Arc<str>,
-    pub(crate) decl: &'e Entry,
+    pub(crate) decl: &'e NodesEntry,
     pub(crate) vars: Layer,
     pub(crate) overrides: BTreeMap<&'e str, ReadOverride<'e>>,
     pub(crate) conditional: Vec<ReadConditional<'e>>,
@@ -55,7 +55,7 @@ pub(crate) struct ReadHost<'e> {
 pub(crate) fn read_entry<'e>(
     context: &Context,
     file: &Arc<str>,
-    decl: &'e Entry,
+    decl: &'e NodesEntry,
     sink: &mut Sink,
 ) -> ReadEntry<'e> {
     let mut sound = facts(context, file, &decl.facts, sink);

@@ -20,7 +20,7 @@ pub(crate) use entry::{ReadEntry, read_entry, read_host};
 pub(crate) use grants::Holding;
 pub use grants::{Grant, Grants};
 pub(crate) use node::node;
-pub(crate) use split::{Part, split};
+pub(crate) use split::{PatternShare, split};
 
 use crate::by_name::ByName;
 use crate::check::modules::SharedModule;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lang::Pattern;
+use lang::glob::{Glob, GlobToken};
 
 use super::grants::Holding;
 use crate::classify::Rule;
@@ -21,7 +22,7 @@ const MAX_STATES: usize = 5_000;
 
 /// Some nodes of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct PatternShare {
     /// What holds for them.
     pub(crate) holding: Holding,
     /// Names that this part does not take; the pattern's own exceptions among them.
@@ -33,15 +34,15 @@ pub(crate) struct Part {
 pub(crate) struct TooMany;
 
 /// The parts of a rule's nodes, in order; one where the same holds for all of them.
-pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<Part>, TooMany> {
+pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<PatternShare>, TooMany> {
     let whoms =
         || fleet.sync.iter().map(|decl| &decl.nodes).chain(fleet.delegations.iter().map(|d| &d.nodes));
     if whoms().all(Whom::is_all) {
         let holding = Holding::by(fleet, |_| true);
-        return Ok(vec![Part { holding, except: rule.except.clone() }]);
+        return Ok(vec![PatternShare { holding, except: rule.except.clone() }]);
     }
     let names: BTreeSet<&str> = whoms().flat_map(Whom::patterns).map(Pattern::as_str).collect();
-    let combinations = Walk::new(rule, &names).run()?;
+    let combinations = NameSearch::new(rule, &names).run()?;
     let mut holdings: BTreeSet<Holding> = BTreeSet::new();
     for has in &combinations {
         let takes =
@@ -50,7 +51,7 @@ pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<Part>, TooMany
     }
     if holdings.is_empty() {
         // The pattern takes no name at all; it stays in its place all the same.
-        return Ok(vec![Part { holding: Holding::default(), except: rule.except.clone() }]);
+        return Ok(vec![PatternShare { holding: Holding::default(), except: rule.except.clone() }]);
     }
     let met: BTreeSet<&str> = combinations.iter().flatten().copied().collect();
     let mut order: Vec<Holding> = holdings.into_iter().collect();
@@ -58,7 +59,7 @@ pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<Part>, TooMany
     // after it is then always something that holds for them and not for it.
     let last = fleet.sync.len();
     order.sort_by_key(|holding| (holding.delegations.len(), last - holding.sync.unwrap_or(last)));
-    let part = |(place, holding): (usize, &Holding)| Part {
+    let part = |(place, holding): (usize, &Holding)| PatternShare {
         holding: holding.clone(),
         except: except(fleet, rule, holding, &order[place + 1..], &met).into(),
     };
@@ -91,7 +92,7 @@ fn except(
 
 /// A walk over all names that a rule takes: at every step, the places in each glob at which
 /// a name with the same beginning may stand.
-struct Walk<'w> {
+struct NameSearch<'w> {
     /// The rule's pattern, its exceptions, then those that tell nodes apart.
     globs: Vec<Glob>,
     /// How many of the globs are the rule's exceptions.
@@ -103,36 +104,27 @@ struct Walk<'w> {
     own: &'w str,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Piece {
-    Char(char),
-    /// One character, no dot.
-    One,
-    /// Any run without a dot.
-    Run,
-    /// Any run.
-    Deep,
-}
-
-type Glob = Vec<Piece>;
 /// For each glob the places that are reached, each once and in order.
 type State = Vec<Vec<u16>>;
 
 /// The patterns that a name matches.
 type Combination<'w> = BTreeSet<&'w str>;
 
-impl<'w> Walk<'w> {
-    fn new(rule: &'w Rule, names: &BTreeSet<&'w str>) -> Walk<'w> {
+impl<'w> NameSearch<'w> {
+    fn new(rule: &'w Rule, names: &BTreeSet<&'w str>) -> NameSearch<'w> {
         let is_regex = |name: &&str| name.starts_with('/');
         // Of a regular expression nothing is known: its names may be any.
-        let own =
-            if is_regex(&rule.pattern.as_str()) { vec![Piece::Deep] } else { glob(rule.pattern.as_str()) };
+        let own = if is_regex(&rule.pattern.as_str()) {
+            Glob::parse("**")
+        } else {
+            Glob::parse(rule.pattern.as_str())
+        };
         let excepts = rule.except.iter().map(Pattern::as_str).filter(|name| !is_regex(name));
-        let excepts: Vec<Glob> = excepts.map(glob).collect();
+        let excepts: Vec<Glob> = excepts.map(Glob::parse).collect();
         let (free, names): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(is_regex);
-        let (count, told) = (excepts.len(), names.iter().map(|name| glob(name)));
+        let (count, told) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
         let globs = std::iter::once(own).chain(excepts).chain(told).collect();
-        Walk { globs, excepts: count, names, free, own: rule.pattern.as_str() }
+        NameSearch { globs, excepts: count, names, free, own: rule.pattern.as_str() }
     }
 
     fn run(&self) -> Result<BTreeSet<Combination<'w>>, TooMany> {
@@ -161,7 +153,7 @@ impl<'w> Walk<'w> {
     }
 
     fn accepts(&self, state: &State, glob: usize) -> bool {
-        let end = self.globs.get(glob).map_or(0, Vec::len);
+        let end = self.globs.get(glob).map_or(0, |glob| glob.tokens().len());
         state.get(glob).and_then(|places| places.last()).is_some_and(|last| usize::from(*last) == end)
     }
 
@@ -170,8 +162,8 @@ impl<'w> Walk<'w> {
     fn characters(&self, state: &State) -> Vec<Option<char>> {
         let mut waited: BTreeSet<char> = BTreeSet::from(['.']);
         for (glob, places) in self.globs.iter().zip(state) {
-            waited.extend(places.iter().filter_map(|place| match glob.get(usize::from(*place)) {
-                Some(Piece::Char(c)) => Some(*c),
+            waited.extend(places.iter().filter_map(|place| match glob.tokens().get(usize::from(*place)) {
+                Some(GlobToken::Char(c)) => Some(*c),
                 _ => None,
             }));
         }
@@ -184,11 +176,11 @@ impl<'w> Walk<'w> {
         let one = |(glob, places): (&Glob, &Vec<u16>)| {
             let mut next = Vec::new();
             for place in places {
-                match glob.get(usize::from(*place)) {
-                    Some(Piece::Char(wanted)) if c == Some(*wanted) => next.push(place + 1),
-                    Some(Piece::One) if !dot => next.push(place + 1),
-                    Some(Piece::Run) if !dot => next.push(*place),
-                    Some(Piece::Deep) => next.push(*place),
+                match glob.tokens().get(usize::from(*place)) {
+                    Some(GlobToken::Char(wanted)) if c == Some(*wanted) => next.push(place + 1),
+                    Some(GlobToken::One) if !dot => next.push(place + 1),
+                    Some(GlobToken::Run) if !dot => next.push(*place),
+                    Some(GlobToken::Deep) => next.push(*place),
                     _ => {}
                 }
             }
@@ -216,26 +208,11 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// The pieces of an exact name or a glob, as [`Pattern`] reads them.
-fn glob(text: &str) -> Glob {
-    let mut pieces = Vec::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        pieces.push(match c {
-            '*' if chars.next_if_eq(&'*').is_some() => Piece::Deep,
-            '*' => Piece::Run,
-            '?' => Piece::One,
-            other => Piece::Char(other),
-        });
-    }
-    pieces
-}
-
 /// With the places after runs, which may be empty.
 fn closed(glob: &Glob, mut places: Vec<u16>) -> Vec<u16> {
     let mut at = 0;
     while let Some(place) = places.get(at).copied() {
-        if matches!(glob.get(usize::from(place)), Some(Piece::Run | Piece::Deep)) {
+        if matches!(glob.tokens().get(usize::from(place)), Some(token) if token.may_be_empty()) {
             places.push(place + 1);
         }
         at += 1;

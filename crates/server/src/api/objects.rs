@@ -1,5 +1,9 @@
 //! Synchronized objects on the operator port.
 
+use std::collections::BTreeMap;
+
+use model::condition::{Attention, ConditionStatus, Evidence, SyncCondition, SyncState};
+use model::replication::{Mode, TransportKind};
 use model::{Digest, Hostname, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -192,36 +196,76 @@ pub struct Resynced {
     pub nodes: usize,
 }
 
-/// How synchronization with one node fares (`GET /v1/sync`).
+/// A [`SyncCondition`] as the operator port shows it: in Kubernetes' sense, with all texts made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionView {
+    /// [`SyncCondition::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether the node is in sync.
+    pub status: ConditionStatus,
+    /// The state that tables and metrics count it under.
+    pub state: SyncState,
+    /// A stable code, which `muster help` explains.
+    pub reason: String,
+    /// Who has to do something.
+    pub attention: Attention,
+    /// Why, in words.
+    pub message: String,
+    /// What to do; absent when nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+    /// Since when the cause has held, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The comparison that it rests on, or that was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+}
+
+impl ConditionView {
+    /// The condition of the node of this name.
+    pub fn new(condition: &SyncCondition, node: &str) -> ConditionView {
+        let cause = &condition.cause;
+        ConditionView {
+            kind: SyncCondition::TYPE.to_owned(),
+            status: cause.status(),
+            state: cause.state(),
+            reason: cause.reason().to_owned(),
+            attention: cause.attention(),
+            message: cause.message(),
+            next_step: cause.next_step(node),
+            since: condition.since,
+            evidence: cause.evidence().cloned(),
+        }
+    }
+}
+
+/// How synchronization of one node stands (`GET /v1/sync`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncView {
     /// Which.
     pub node: Hostname,
     /// Who is the source of truth: `managed`, `autonomous`, `off`.
-    pub mode: model::replication::Mode,
-    /// `in-sync`, `behind`, `resyncing`, `diverged`, `unknown`, `off`.
-    pub state: String,
-    /// By how many changes the receiver is behind.
+    pub mode: Mode,
+    /// How it stands, and why.
+    pub condition: ConditionView,
+    /// By how many changes of objects the node is behind.
     pub behind: u64,
-    /// Why it diverged.
+    /// What carries its link; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// What carries its link: `grpc`, `websocket`, `sse`, `poll`; absent without one.
+    pub link: Option<TransportKind>,
+    /// Since when it has that link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<String>,
-    /// Since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
+    pub linked_since: Option<Timestamp>,
     /// `online`, `promotable`, `offline` (SYN-10).
     pub reach: String,
     /// Objects that go down.
     pub down: u64,
     /// Objects that came up.
     pub up: u64,
-    /// Two agents came under this node's identity at once (IDN-10).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub duplicate: bool,
 }
 
 /// One page of [`SyncView`].
@@ -229,9 +273,9 @@ pub struct SyncView {
 pub struct SyncsView {
     /// In the order of hostnames.
     pub nodes: Vec<SyncView>,
-    /// How many nodes are in each state, of all that were asked for, not of this page alone.
-    #[serde(default)]
-    pub states: std::collections::BTreeMap<String, usize>,
+    /// How many nodes are in each state, of all that were asked for; on the first page alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<SyncState, usize>,
     /// The hostname to ask on from, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Hostname>,

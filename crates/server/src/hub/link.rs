@@ -3,28 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use model::condition::SyncCause;
 use model::replication::{SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
 use streams::{LinkCommands, LinkHandle};
 use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
-
-/// Where a link stands, both directions together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nothing is known yet.
-    #[default]
-    Connecting,
-    /// Both sets are equal on both sides.
-    InSync,
-    /// So many changes are under way.
-    Behind(u64),
-    /// Sets are being compared.
-    Resyncing,
-    /// They differ, and will without help: why.
-    Diverged(String),
-}
 
 pub(crate) use streams::LinkCommand;
 
@@ -47,7 +32,7 @@ pub(crate) struct NodeLink {
     rules: OnceLock<Option<Arc<SyncPolicy>>>,
     /// The other side said hello.
     met: AtomicBool,
-    standing: Mutex<Standing>,
+    cause: Mutex<SyncCause>,
     orders: LinkHandle,
     ending: OnceLock<Ending>,
     /// Wakes who waits for the end.
@@ -71,7 +56,7 @@ impl NodeLink {
             instance: OnceLock::new(),
             rules: OnceLock::new(),
             met: AtomicBool::new(false),
-            standing: Mutex::default(),
+            cause: Mutex::new(SyncCause::Connecting),
             orders,
             ending: OnceLock::new(),
             ends: Notify::new(),
@@ -156,14 +141,14 @@ impl NodeLink {
         }
     }
 
-    /// Where it stands.
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// How both sets stand, as the link saw them last.
+    pub(crate) fn cause(&self) -> SyncCause {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says where it stands.
-    pub(crate) fn stands(&self, standing: Standing) {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    /// The link sees both sets so.
+    pub(super) fn observed(&self, cause: SyncCause) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 }
 
@@ -195,6 +180,6 @@ impl OpenLink {
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
-        self.hub.sync_index.closed(&self.link);
+        self.hub.sync_index.link_closed(&self.link);
     }
 }

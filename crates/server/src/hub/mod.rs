@@ -1,22 +1,36 @@
-//! [`Hub`]: the two sets of every node that synchronizes, in memory while somebody needs
-//! them; of all nodes a few words, always.
+//! [`Hub`]: the two sets of every node that synchronizes, in memory while somebody needs them, and
+//! of all nodes a [`SyncSummary`], always.
+//!
+//! ```text
+//! operator's change --> NodeSync (node.rs): plan, store, commit --> watch --> the node's link
+//! link's batch ------> NodeSync: store, then the link commits to the replica
+//! NodeLink (link.rs): the one link of a node    SyncIndex (index.rs): the summaries of all nodes
+//! Hub::flush: what links acknowledged and compared --> store
+//! ```
+//!
+//! Invariants: a node's sets are in memory at most once, and never ahead of the store; a node has at
+//! most one link, and a newer one ends the one before; the answer to "how does it stand" loads no
+//! set.
 
 mod actions;
+mod condition;
+mod index;
 pub(crate) mod link;
 pub(crate) mod node;
-pub(crate) mod summary;
+mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::replication::TransportKind;
-use model::{Incarnation, Kind, NodeId, ObjectKey};
-use store::{ObjectFilter, ObjectRecord, Store, StoreError, Verdict};
-use sync::FeedCursor;
+use model::{Incarnation, Kind, NodeId};
+use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 
-pub(crate) use link::{Ending, NodeLink, OpenLink, Standing, Wants};
+pub(crate) use condition::Surroundings;
+pub(crate) use index::{SyncIndex, Totals};
+pub(crate) use link::{Ending, NodeLink, OpenLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
-pub(crate) use summary::{SyncIndex, SyncSummary, Totals};
+pub(crate) use summary::SyncSummary;
 
 use crate::index::FleetIndex;
 use crate::posture;
@@ -28,8 +42,8 @@ const SWEEP_AT: usize = 1024;
 const LOADS: usize = 16;
 /// Actions read at once.
 const PAGE: usize = 1000;
-/// The most cursors persisted in one call.
-const ACKED: usize = 1000;
+/// The most cursors or conditions persisted in one call.
+const CHUNK: usize = 1000;
 
 /// Why a node's sets cannot be had or changed.
 #[derive(Debug, thiserror::Error)]
@@ -130,60 +144,14 @@ impl Hub {
     ) -> Option<OpenLink> {
         let (link, orders) = NodeLink::new(id.clone(), transport, instance, now());
         let link = Arc::new(link);
-        let (there, replaced) = self.sync_index.opened(&link);
+        let (there, replaced) = self.sync_index.link_opened(&link);
         there.then(|| OpenLink { link, orders: Some(orders), replaced, hub: self.clone() })
-    }
-
-    /// The other side of a link said hello.
-    pub(crate) fn met(&self, link: &Arc<NodeLink>) {
-        self.sync_index.met(link);
-    }
-
-    /// A link compared the sets of its node.
-    pub(crate) fn judged(&self, link: &Arc<NodeLink>, verdict: Verdict) {
-        self.sync_index.judged(link, verdict);
-    }
-
-    /// The node has our feed durably up to here.
-    pub(crate) fn acked(&self, id: &NodeId, cursor: FeedCursor) {
-        self.sync_index.acked(id, cursor);
-    }
-
-    /// The replica of the node's feed is this far and has so many objects.
-    pub(crate) fn received(&self, id: &NodeId, cursor: Option<FeedCursor>, objects: u64) {
-        self.sync_index.received(id, cursor, objects);
-    }
-
-    /// The node would not take an object of ours; whether that is news.
-    pub(crate) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
-        self.sync_index.refused(id, key, why)
-    }
-
-    /// The node refuses so many objects of ours now.
-    pub(crate) fn refused_still(&self, id: &NodeId, count: u64) {
-        self.sync_index.refused_still(id, count);
-    }
-
-    /// The node holds all objects of ours as the feed says.
-    pub(crate) fn none_refused(&self, id: &NodeId) {
-        self.sync_index.none_refused(id);
-    }
-
-    /// A second agent came under one identity (IDN-10).
-    pub(crate) fn duplicate(&self, id: &NodeId) {
-        self.sync_index.duplicate(id);
-    }
-
-    /// An operator asks for something of a node's link; `true` when it was told now, else it
-    /// is when there is one.
-    pub(crate) fn want(&self, id: &NodeId, wants: Wants) -> bool {
-        self.sync_index.want(id, wants)
     }
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
         let summary = self.sync_index.remove(id);
-        if let Some(link) = summary.and_then(|summary| summary.link) {
+        if let Some(link) = summary.and_then(|summary| summary.link().cloned()) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
@@ -191,15 +159,16 @@ impl Hub {
 
     /// Persists how far nodes said that they are, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        for acked in self.sync_index.take_acked().chunks(ACKED) {
+        for acked in self.sync_index.take_acked().chunks(CHUNK) {
             self.store.sync_acked(acked.to_vec()).await?;
         }
-        let judged = self.sync_index.take_judged();
-        let mut left = judged.as_slice();
+        let concluded = self.sync_index.take_concluded();
+        let mut left = concluded.as_slice();
         while !left.is_empty() {
-            let (now, later) = left.split_at(left.len().min(ACKED));
+            let (now, later) = left.split_at(left.len().min(CHUNK));
             // A link says it again only when it changes.
-            self.store.sync_judged(now.to_vec()).await.inspect_err(|_| self.sync_index.judge_again(left))?;
+            let kept = self.store.sync_conditions(now.to_vec()).await;
+            kept.inspect_err(|_| self.sync_index.concluded_not_saved(left))?;
             left = later;
         }
         Ok(())

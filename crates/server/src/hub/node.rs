@@ -15,7 +15,8 @@ use sync::replica::Replica;
 use sync::{Content, Write};
 use tokio::sync::watch;
 
-use super::summary::{SyncIndex, is_action};
+use super::index::SyncIndex;
+use super::summary::{FeedChange, is_action};
 use super::{HubError, fresh_incarnation};
 use crate::state::now;
 
@@ -123,7 +124,7 @@ impl NodeSync {
             Some(saved) => Feed::restore(saved),
             None => Feed::new(fresh_incarnation()?),
         };
-        sync_index.loaded(&id, &feed);
+        sync_index.feed_loaded(&id, &feed);
         let head = watch::Sender::new(feed.head());
         let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
@@ -184,8 +185,14 @@ impl NodeSync {
         drop(sets);
         let actions =
             |what: EditOutcome| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
-        let actions = (actions(EditOutcome::Created) as u64, actions(EditOutcome::Deleted) as u64);
-        self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &keys, actions);
+        let change = FeedChange {
+            head: cursor.clone(),
+            objects: objects as u64,
+            keys,
+            actions_created: actions(EditOutcome::Created) as u64,
+            actions_deleted: actions(EditOutcome::Deleted) as u64,
+        };
+        self.sync_index.feed_changed(&self.id, &change);
         self.head.send_replace(cursor.revision);
         Ok(came)
     }
@@ -224,14 +231,16 @@ impl NodeSync {
         let ours = changes.into_iter().zip(contents).collect();
         self.write(Write { found: Some(anew.incarnation().clone()), ours, ..Write::default() }).await?;
         let (cursor, objects) = (anew.cursor(), anew.len());
-        self.sync_index.loaded(&self.id, &anew);
+        self.sync_index.feed_loaded(&self.id, &anew);
         {
             let mut sets = self.sets();
             sets.feed = anew;
             sets.founded = true;
             sets.compacted = None;
         }
-        self.sync_index.changed(&self.id, cursor.clone(), objects as u64, &[], (0, 0));
+        let (head, objects) = (cursor.clone(), objects as u64);
+        let change = FeedChange { head, objects, keys: Vec::new(), actions_created: 0, actions_deleted: 0 };
+        self.sync_index.feed_changed(&self.id, &change);
         self.head.send_replace(cursor.revision);
         Ok(())
     }

@@ -1,56 +1,86 @@
-//! [`SyncIndex`]: of every node that synchronizes a few words, so that the status of a whole
-//! fleet loads no set.
+//! [`SyncSummary`]: what the control plane knows of one node's synchronization without loading its
+//! sets. It is always in memory, so that the status of a whole fleet reads no database.
+//!
+//! ```text
+//! feed changed --> head, down ----+
+//! node acknowledged --> acked ----+--> objects_behind, actions_behind
+//! replica written --> up ---------+                                   \
+//! node rejected an object --> rejected -----------------------------+--> condition (condition.rs)
+//! link opened, compared, ended --> link, concluded -----------------+
+//! operator asked --> wants --> wants_link --> stream_requested of the next check-in
+//! ```
+//!
+//! Invariants: `concluded` is the outcome of a comparison that went to its end, or that one was
+//! broken off, and never says more than a link saw (CNV-3). What counts after a restart (`acked`,
+//! `concluded`) is marked unsaved until the store has it. Of the node's last link alone a word
+//! counts. Actions are no objects: a node that lacks only actions is not behind (SYN-6).
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use model::replication::TransportKind;
-use model::{Kind, NodeId, ObjectKey};
-use store::{SyncHead, Verdict};
-use sync::Feed;
+use model::condition::{Rejection, SyncCause, SyncCondition};
+use model::{Kind, ObjectKey, Timestamp};
+use store::SyncHead;
 use sync::FeedCursor;
 use tokio::time::Instant;
 
 use super::actions::Actions;
-use super::link::{LinkCommand, NodeLink, Standing, Wants};
-use crate::index::FleetIndex;
+use super::link::{LinkCommand, NodeLink, Wants};
 
-/// The most refusals that are remembered of one node.
-const MAX_REFUSED: usize = 100;
+/// The most rejections that are remembered of one node.
+const MAX_REJECTED: usize = 100;
 /// How long a second agent is shown after it came last: three times as long as it stays away.
 const DUPLICATE_SHOWN: Duration = Duration::from_secs(900);
 
 /// What is known of one node's sets without loading them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncSummary {
-    /// The feed that the control plane authors.
-    pub(crate) head: Option<FeedCursor>,
-    /// How far the node has it.
-    pub(crate) acked: Option<FeedCursor>,
-    /// How far the replica of the node's feed is.
-    pub(crate) theirs: Option<FeedCursor>,
-    /// What is in the feed: objects that go down, and actions.
+    /// The end of the feed that the control plane authors.
+    head: Option<FeedCursor>,
+    /// How far the node acknowledged it.
+    acked: Option<FeedCursor>,
+    /// What is in the feed: objects, and actions.
     down: u64,
     /// Which of it is actions.
     actions: Actions,
-    /// Objects that came up.
-    pub(crate) up: u64,
-    /// What the last comparison of the sets came to; `None` while that is not known.
-    pub(crate) verdict: Option<Verdict>,
+    /// Objects of the replica of the node's feed.
+    up: u64,
+    /// What the last comparison of the sets came to.
+    concluded: Option<SyncCondition>,
+    /// Since when the node is behind.
+    behind_since: Option<Timestamp>,
     /// When a second agent came last under this identity.
     duplicate: Option<Instant>,
-    /// Objects of ours that the node would not take, and why.
-    pub(crate) refused: BTreeMap<ObjectKey, String>,
-    /// What is to be done when there is a link.
-    pub(crate) wants: Wants,
-    /// The link that it has.
-    pub(crate) link: Option<Arc<NodeLink>>,
-    unsaved: bool,
-    unjudged: bool,
+    /// Objects of ours that the node does not take; of very many only some.
+    rejected: BTreeMap<ObjectKey, Rejection>,
+    wants: Wants,
+    link: Option<Arc<NodeLink>>,
+    /// A comparison is wanted: the last one was with another instance of the control plane, or
+    /// was broken off.
+    unconfirmed: bool,
+    acked_unsaved: bool,
+    concluded_unsaved: bool,
 }
 
 impl SyncSummary {
+    /// What the store knows, and the actions in the feed by the revisions of their last changes.
+    pub(super) fn restored(head: SyncHead, actions: Vec<u64>) -> SyncSummary {
+        let mut summary = SyncSummary {
+            actions: Actions::waiting(actions),
+            head: head.ours,
+            acked: head.acked,
+            down: head.our_objects,
+            up: head.their_objects,
+            // The data may be a backup's: only a comparison with this instance counts (CNV-3).
+            unconfirmed: head.condition.as_ref().is_some_and(|it| it.cause.evidence().is_some()),
+            concluded: head.condition,
+            ..SyncSummary::default()
+        };
+        summary.behind_since = (summary.behind() > 0).then_some(head.changed);
+        summary
+    }
+
     /// By how many changes the node is behind our feed, actions included; an upper bound.
     pub(crate) fn behind(&self) -> u64 {
         match (&self.head, &self.acked) {
@@ -83,366 +113,243 @@ impl SyncSummary {
         self.down.saturating_sub(self.actions.live())
     }
 
-    /// The node has our change of this number.
-    pub(crate) fn has(&self, rev: u64) -> bool {
+    /// Objects that came up.
+    pub(crate) fn objects_up(&self) -> u64 {
+        self.up
+    }
+
+    /// There are objects or actions in one of its sets.
+    pub(crate) fn has_objects(&self) -> bool {
+        self.down + self.up > 0
+    }
+
+    /// Its sets differ, and stay so without help.
+    pub(super) fn is_out_of_sync(&self) -> bool {
+        let concluded = self.concluded.as_ref();
+        !self.rejected.is_empty()
+            || concluded.is_some_and(|it| matches!(it.cause, SyncCause::OutOfSync { .. }))
+    }
+
+    /// The node has our change of this revision.
+    pub(crate) fn has(&self, revision: u64) -> bool {
         let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
-        head.incarnation == acked.incarnation && acked.revision >= rev
+        head.incarnation == acked.incarnation && acked.revision >= revision
+    }
+
+    /// The link that the node has.
+    pub(crate) fn link(&self) -> Option<&Arc<NodeLink>> {
+        self.link.as_ref()
+    }
+
+    /// Why the node does not take objects of ours.
+    pub(crate) fn rejected(&self) -> &BTreeMap<ObjectKey, Rejection> {
+        &self.rejected
+    }
+
+    /// What the last comparison came to.
+    pub(super) fn concluded(&self) -> Option<&SyncCondition> {
+        self.concluded.as_ref()
+    }
+
+    /// Since when the node is behind.
+    pub(super) fn behind_since(&self) -> Option<Timestamp> {
+        self.behind_since
     }
 
     /// Two agents come under one identity (IDN-10).
-    pub(crate) fn is_duplicate(&self) -> bool {
+    pub(super) fn is_duplicate(&self) -> bool {
         self.duplicate.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN)
     }
 
-    fn judge(&mut self, verdict: Option<Verdict>) {
-        if self.verdict != verdict {
-            (self.verdict, self.unjudged) = (verdict, true);
-        }
+    /// Something waits that a link is needed for (SYN-10): changes, an operator's word, or a
+    /// comparison with this instance of the control plane.
+    pub(super) fn wants_link(&self) -> bool {
+        self.link.is_none() && (self.behind() > 0 || self.unconfirmed || self.wants != Wants::default())
     }
 
-    fn is_linked_by(&self, link: &Arc<NodeLink>) -> bool {
-        self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
-    }
-
-    /// Something waits that wants a link (SYN-10).
-    fn waits(&self) -> bool {
-        self.link.is_none() && (self.behind() > 0 || self.wants != Wants::default())
-    }
-
-    fn told(&self) -> u64 {
+    /// The last revision of the feed.
+    pub(super) fn revision(&self) -> u64 {
         self.head.as_ref().map_or(0, |head| head.revision)
     }
-}
 
-/// The fleet as it stands with synchronization, in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    /// Links by transport.
-    pub(crate) links: BTreeMap<TransportKind, u64>,
-    /// Nodes whose objects are behind.
-    pub(crate) nodes_behind: u64,
-    /// Changes that wait for their nodes, actions included.
-    pub(crate) behind: u64,
-    /// Of the node that is furthest behind.
-    pub(crate) most_behind: u64,
-    /// Nodes whose sets differ for good.
-    pub(crate) diverged: u64,
-    /// Objects that go down.
-    pub(crate) down: u64,
-    /// Objects that came up.
-    pub(crate) up: u64,
-}
-
-/// All nodes that have sets, links or wishes.
-pub(crate) struct SyncIndex {
-    index: Arc<FleetIndex>,
-    nodes: Mutex<HashMap<NodeId, SyncSummary>>,
-}
-
-impl SyncIndex {
-    pub(super) fn new(index: Arc<FleetIndex>) -> SyncIndex {
-        SyncIndex { index, nodes: Mutex::default() }
+    /// How far the node acknowledged our feed.
+    pub(super) fn acked(&self) -> Option<&FeedCursor> {
+        self.acked.as_ref()
     }
 
-    fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, SyncSummary>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The feed is loaded: now it is known which of its changes are of actions.
+    pub(super) fn actions_known(&mut self, actions: Actions) {
+        self.actions = actions;
     }
 
-    /// Takes in how far every node is, and the actions in their feeds by the numbers of their
-    /// last changes.
-    pub(super) fn fill(&self, heads: Vec<(NodeId, SyncHead)>, mut actions: BTreeMap<NodeId, Vec<u64>>) {
-        let mut nodes = self.nodes();
-        for (node, head) in heads {
-            let revs = actions.remove(&node).unwrap_or_default();
-            let summary = SyncSummary {
-                actions: Actions::waiting(revs),
-                head: head.ours,
-                acked: head.acked,
-                theirs: head.theirs,
-                verdict: head.verdict,
-                down: head.our_objects,
-                up: head.their_objects,
-                ..SyncSummary::default()
-            };
-            self.show(&node, &summary);
-            nodes.insert(node, summary);
+    /// The feed changed.
+    pub(super) fn feed_changed(&mut self, change: &FeedChange, now: Timestamp) {
+        let head = &change.head;
+        let before = head.revision.saturating_sub(change.keys.len() as u64);
+        for (revision, _) in (before + 1..).zip(&change.keys).filter(|(_, key)| is_action(key)) {
+            self.actions.note(revision..=revision);
+        }
+        self.actions.count(change.actions_created, change.actions_deleted);
+        // What was rejected was another version of the object, or another incarnation's.
+        if self.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
+            self.rejected.clear();
+        }
+        change.keys.iter().for_each(|key| drop(self.rejected.remove(key)));
+        (self.head, self.down) = (Some(head.clone()), change.objects);
+        self.behind_since = (self.behind() > 0).then(|| self.behind_since.unwrap_or(now));
+    }
+
+    /// The node has our feed durably up to here.
+    pub(crate) fn acknowledged(&mut self, cursor: FeedCursor) {
+        if self.acked.as_ref() == Some(&cursor) {
+            return;
+        }
+        if self.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
+            self.actions.forget(cursor.revision);
+        }
+        (self.acked, self.acked_unsaved) = (Some(cursor), true);
+        if self.behind() == 0 {
+            self.behind_since = None;
         }
     }
 
-    /// Tells the node's entry whether work waits. The order of locks is sync_index, slot.
-    fn show(&self, id: &NodeId, summary: &SyncSummary) {
-        let Some(slot) = self.index.get(id) else { return };
-        let waits = summary.waits();
-        let mut entry = slot.lock();
-        let news = waits && (!entry.node.work_waits || entry.work_told != Some(summary.told()));
-        entry.node.work_waits = waits;
-        entry.work_head = summary.told();
-        drop(entry);
-        if news {
-            slot.wake.notify_waiters();
+    /// The replica of the node's feed has so many objects.
+    pub(crate) fn received(&mut self, objects: u64) {
+        self.up = objects;
+    }
+
+    /// The node does not take an object of ours; whether that is news.
+    pub(crate) fn reject(&mut self, key: ObjectKey, rejection: Rejection) -> bool {
+        if self.rejected.len() >= MAX_REJECTED && !self.rejected.contains_key(&key) {
+            return false;
         }
+        let code = rejection.code.clone();
+        self.rejected.insert(key, rejection).is_none_or(|before| before.code != code)
     }
 
-    fn edit<T>(&self, id: &NodeId, edit: impl FnOnce(&mut SyncSummary) -> T) -> T {
-        let mut nodes = self.nodes();
-        if self.index.get(id).is_none() {
-            // The last words of a removed node's link do not bring it back.
-            return edit(&mut SyncSummary::default());
+    /// The node rejects so many objects now: if what it rejects for good is as many, it has taken
+    /// what it could not take for a while.
+    pub(crate) fn rejects_still(&mut self, count: u64) {
+        let lasts = |rejection: &Rejection| rejection.code != sync::refusal::FAILS;
+        if self.rejected.values().filter(|rejection| lasts(rejection)).count() as u64 >= count {
+            self.rejected.retain(|_, rejection| lasts(rejection));
         }
-        let summary = nodes.entry(id.clone()).or_default();
-        let done = edit(summary);
-        self.show(id, summary);
-        done
-    }
-
-    /// What is known of a node.
-    pub(crate) fn get(&self, id: &NodeId) -> SyncSummary {
-        self.nodes().get(id).cloned().unwrap_or_default()
-    }
-
-    /// The link that a node has.
-    pub(crate) fn link(&self, id: &NodeId) -> Option<Arc<NodeLink>> {
-        self.nodes().get(id)?.link.clone()
-    }
-
-    /// The node has a link.
-    pub(crate) fn has_link(&self, id: &NodeId) -> bool {
-        self.nodes().get(id).is_some_and(|summary| summary.link.is_some())
-    }
-
-    /// The nodes that have objects, in the order of their ids.
-    pub(crate) fn with_objects(&self) -> Vec<NodeId> {
-        let nodes = self.nodes();
-        let some = nodes.iter().filter(|(_, summary)| summary.down + summary.up > 0);
-        let mut ids: Vec<NodeId> = some.map(|(id, _)| id.clone()).collect();
-        ids.sort();
-        ids
-    }
-
-    /// Everything in numbers. Cost: the nodes that synchronize.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        for summary in self.nodes().values() {
-            let behind = summary.behind();
-            totals.nodes_behind += u64::from(summary.objects_behind() > 0);
-            totals.behind += behind;
-            totals.most_behind = totals.most_behind.max(behind);
-            totals.diverged += u64::from(matches!(summary.verdict, Some(Verdict::Diverged(_))));
-            totals.down += summary.objects_down();
-            totals.up += summary.up;
-            if let Some(link) = &summary.link {
-                *totals.links.entry(link.transport).or_default() += 1;
-            }
-        }
-        totals
-    }
-
-    /// The feed is here: now it is known which of its changes are of actions.
-    pub(super) fn loaded(&self, id: &NodeId, feed: &Feed) {
-        let acked = self.nodes().get(id).and_then(|summary| summary.acked.clone());
-        let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
-        // A feed may be long: other nodes do not wait for it.
-        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.revision));
-        if let Some(summary) = self.nodes().get_mut(id) {
-            summary.actions = actions;
-        }
-    }
-
-    /// The feed changed, and these objects of it, one change each up to its head; of its actions
-    /// so many came, and so many went.
-    pub(super) fn changed(
-        &self,
-        id: &NodeId,
-        head: FeedCursor,
-        objects: u64,
-        keys: &[ObjectKey],
-        (more, fewer): (u64, u64),
-    ) {
-        self.edit(id, |summary| {
-            let before = head.revision.saturating_sub(keys.len() as u64);
-            for (rev, _) in (before + 1..).zip(keys).filter(|(_, key)| is_action(key)) {
-                summary.actions.note(rev..=rev);
-            }
-            summary.actions.count(more, fewer);
-            // What was refused was another version of the object, or another incarnation's.
-            if summary.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
-                summary.refused.clear();
-            }
-            if !summary.refused.is_empty() {
-                keys.iter().for_each(|key| drop(summary.refused.remove(key)));
-            }
-            (summary.head, summary.down) = (Some(head), objects);
-        });
-    }
-
-    /// The node has our feed up to here.
-    pub(super) fn acked(&self, id: &NodeId, cursor: FeedCursor) {
-        self.edit(id, |summary| {
-            if summary.acked.as_ref() != Some(&cursor) {
-                if summary.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
-                    summary.actions.forget(cursor.revision);
-                }
-                (summary.acked, summary.unsaved) = (Some(cursor), true);
-            }
-        });
-    }
-
-    /// The replica is this far.
-    pub(super) fn received(&self, id: &NodeId, cursor: Option<FeedCursor>, objects: u64) {
-        self.edit(id, |summary| (summary.theirs, summary.up) = (cursor, objects));
-    }
-
-    /// An object of ours that the node would not take; whether that is news. Of very many only
-    /// some are known.
-    pub(super) fn refused(&self, id: &NodeId, key: ObjectKey, why: String) -> bool {
-        self.edit(id, |summary| {
-            if summary.refused.len() >= MAX_REFUSED && !summary.refused.contains_key(&key) {
-                return false;
-            }
-            let code = code_of(&why).to_owned();
-            summary.refused.insert(key, why).is_none_or(|before| code_of(&before) != code)
-        })
-    }
-
-    /// The node refuses so many objects now: if what it refuses for good is as many, what it
-    /// could not take for a while it took.
-    pub(super) fn refused_still(&self, id: &NodeId, count: u64) {
-        self.edit(id, |summary| {
-            let lasts = |why: &String| code_of(why) != sync::refusal::FAILS;
-            if summary.refused.values().filter(|why| lasts(why)).count() as u64 >= count {
-                summary.refused.retain(|_, why| lasts(why));
-            }
-        });
     }
 
     /// The node holds all objects as our feed says.
-    pub(super) fn none_refused(&self, id: &NodeId) {
-        self.edit(id, |summary| summary.refused.clear());
+    pub(crate) fn rejects_none(&mut self) {
+        self.rejected.clear();
     }
 
-    /// A second agent came under one identity.
-    pub(super) fn duplicate(&self, id: &NodeId) {
-        self.edit(id, |summary| summary.duplicate = Some(Instant::now()));
+    /// A second agent came under the node's identity.
+    pub(super) fn duplicate_seen(&mut self) {
+        self.duplicate = Some(Instant::now());
     }
 
-    /// The node's link compared the sets.
-    pub(super) fn judged(&self, link: &Arc<NodeLink>, verdict: Verdict) {
-        self.edit(&link.node, |summary| {
-            if summary.is_linked_by(link) {
-                summary.judge(Some(verdict));
-            }
-        });
+    /// The node's link says how both sets stand.
+    pub(super) fn observed(&mut self, cause: &SyncCause, now: Timestamp) {
+        match cause {
+            SyncCause::InSync(_) => self.unconfirmed = false,
+            SyncCause::OutOfSync { .. } => {}
+            _ => return,
+        }
+        self.conclude(cause.clone(), now);
     }
 
-    /// The other side of a link said hello: now it can be told what operators asked for.
-    pub(super) fn met(&self, link: &Arc<NodeLink>) {
-        self.edit(&link.node, |summary| {
-            link.meets();
-            if summary.is_linked_by(link) {
-                let Wants { resync, approve } = summary.wants;
-                summary.wants.resync = resync && !link.tell(LinkCommand::Resync);
-                summary.wants.approve = approve && !link.tell(LinkCommand::Approve);
-            }
-        });
+    fn conclude(&mut self, cause: SyncCause, now: Timestamp) {
+        let before = self.concluded.as_ref();
+        if before.is_some_and(|before| before.cause == cause) {
+            return;
+        }
+        // A newer comparison with the same outcome does not begin the condition anew.
+        let same = before.filter(|before| before.cause.reason() == cause.reason());
+        let since = same.and_then(|before| before.since).unwrap_or(now);
+        self.concluded = Some(SyncCondition::new(cause, Some(since)));
+        self.concluded_unsaved = true;
+    }
+
+    /// The link is the one that the node has.
+    pub(super) fn is_linked_by(&self, link: &Arc<NodeLink>) -> bool {
+        self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
+    }
+
+    /// A link takes the place of the one before, which is returned.
+    pub(super) fn link_opened(&mut self, link: &Arc<NodeLink>) -> Option<Arc<NodeLink>> {
+        self.link.replace(link.clone())
+    }
+
+    /// The link is gone; a newer one stays.
+    pub(super) fn link_closed(&mut self, link: &Arc<NodeLink>, now: Timestamp) {
+        if !self.is_linked_by(link) {
+            return;
+        }
+        self.link = None;
+        // Something was under way: what came of it is not known.
+        let moved = match link.cause() {
+            SyncCause::Behind { down, up, .. } => down.saturating_add(up) > self.actions_behind(),
+            SyncCause::Comparing => true,
+            _ => false,
+        };
+        let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
+        if moved && was_in_sync {
+            self.unconfirmed = true;
+            self.conclude(SyncCause::Interrupted, now);
+        }
+    }
+
+    /// The other side of the link said hello: now it is told what operators asked for.
+    pub(super) fn link_met(&mut self, link: &Arc<NodeLink>) {
+        link.meets();
+        if self.is_linked_by(link) {
+            let Wants { resync, approve } = self.wants;
+            self.wants.resync = resync && !link.tell(LinkCommand::Resync);
+            self.wants.approve = approve && !link.tell(LinkCommand::Approve);
+        }
     }
 
     /// An operator asks for something; `true` when a link was told.
-    pub(super) fn want(&self, id: &NodeId, wants: Wants) -> bool {
-        self.edit(id, |summary| {
-            // Before the hello there is nobody who would hear it.
-            let told = summary.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
-                let approved = !wants.approve || link.tell(LinkCommand::Approve);
-                approved && (!wants.resync || link.tell(LinkCommand::Resync))
-            });
-            if !told {
-                summary.wants.resync |= wants.resync;
-                summary.wants.approve |= wants.approve;
-            }
-            told
-        })
-    }
-
-    /// A link takes the place of the one before, which is returned; `false` when there is no
-    /// such node (any more).
-    pub(super) fn opened(&self, link: &Arc<NodeLink>) -> (bool, Option<Arc<NodeLink>>) {
-        let mut nodes = self.nodes();
-        // Whoever removes a node takes it out of the index first, then out of here.
-        if self.index.get(&link.node).is_none() {
-            return (false, None);
+    pub(super) fn want(&mut self, wants: Wants) -> bool {
+        // Before the hello there is nobody who would hear it.
+        let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
+            let approved = !wants.approve || link.tell(LinkCommand::Approve);
+            approved && (!wants.resync || link.tell(LinkCommand::Resync))
+        });
+        if !told {
+            self.wants.resync |= wants.resync;
+            self.wants.approve |= wants.approve;
         }
-        let summary = nodes.entry(link.node.clone()).or_default();
-        let before = summary.link.replace(link.clone());
-        if let Some(before) = &before {
-            before.end("replaced", "the node opened another link");
-        }
-        self.show(&link.node, summary);
-        (true, before)
+        told
     }
 
-    /// A link is gone; a newer one stays.
-    pub(super) fn closed(&self, link: &Arc<NodeLink>) {
-        let mut nodes = self.nodes();
-        // A node that was removed meanwhile does not come back by this.
-        let Some(summary) = nodes.get_mut(&link.node) else { return };
-        if summary.is_linked_by(link) {
-            summary.link = None;
-            // Something was under way: what came of it is not known.
-            let moved = match link.standing() {
-                Standing::Behind(changes) => changes > summary.actions_behind(),
-                Standing::Resyncing => true,
-                Standing::Connecting | Standing::InSync | Standing::Diverged(_) => false,
-            };
-            if moved && summary.verdict == Some(Verdict::InSync) {
-                summary.judge(None);
-            }
-            self.show(&link.node, summary);
-        }
+    /// How far the node acknowledged, when the store does not have that yet.
+    pub(super) fn take_acked(&mut self) -> Option<FeedCursor> {
+        std::mem::take(&mut self.acked_unsaved).then(|| self.acked.clone()).flatten()
     }
 
-    /// All links that are open.
-    pub(crate) fn links(&self) -> Vec<Arc<NodeLink>> {
-        self.nodes().values().filter_map(|summary| summary.link.clone()).collect()
+    /// What the last comparison came to, when the store does not have that yet.
+    pub(super) fn take_concluded(&mut self) -> Option<Option<SyncCondition>> {
+        std::mem::take(&mut self.concluded_unsaved).then(|| self.concluded.clone())
     }
 
-    /// The node is removed.
-    pub(super) fn remove(&self, id: &NodeId) -> Option<SyncSummary> {
-        self.nodes().remove(id)
-    }
-
-    /// How far nodes are that said so since the last time.
-    pub(super) fn take_acked(&self) -> Vec<(NodeId, FeedCursor)> {
-        let mut taken = Vec::new();
-        for (id, summary) in self.nodes().iter_mut().filter(|(_, summary)| summary.unsaved) {
-            summary.unsaved = false;
-            taken.extend(summary.acked.clone().map(|cursor| (id.clone(), cursor)));
-        }
-        taken
-    }
-
-    /// What comparisons came to since the last time.
-    pub(super) fn take_judged(&self) -> Vec<(NodeId, Option<Verdict>)> {
-        let mut taken = Vec::new();
-        for (id, summary) in self.nodes().iter_mut().filter(|(_, summary)| summary.unjudged) {
-            summary.unjudged = false;
-            taken.push((id.clone(), summary.verdict.clone()));
-        }
-        taken
-    }
-
-    /// What these comparisons came to could not be persisted: it is taken again.
-    pub(super) fn judge_again(&self, lost: &[(NodeId, Option<Verdict>)]) {
-        let mut nodes = self.nodes();
-        for (id, _) in lost {
-            if let Some(summary) = nodes.get_mut(id) {
-                summary.unjudged = true;
-            }
-        }
+    /// The store did not take what the last comparison came to.
+    pub(super) fn concluded_not_saved(&mut self) {
+        self.concluded_unsaved = true;
     }
 }
 
-/// The code with which a refusal begins.
-fn code_of(why: &str) -> &str {
-    why.split_once(':').map_or(why, |(code, _)| code)
+/// A change of the feed that the control plane authors for a node.
+#[derive(Clone, Debug)]
+pub(super) struct FeedChange {
+    /// The feed's end.
+    pub(super) head: FeedCursor,
+    /// Objects and actions in it.
+    pub(super) objects: u64,
+    /// What changed, one change each, up to its end.
+    pub(super) keys: Vec<ObjectKey>,
+    /// So many actions came into being.
+    pub(super) actions_created: u64,
+    /// So many are gone.
+    pub(super) actions_deleted: u64,
 }
 
 /// It is an action, not an object.

@@ -26,7 +26,7 @@ impl Metrics {
         self.show("queue_depth", totals.behind);
         self.show("queue_depth_most", totals.most_behind);
         self.show("nodes_behind", totals.nodes_behind);
-        self.show("nodes_diverged", totals.diverged);
+        self.show("nodes_out_of_sync", totals.out_of_sync);
         self.show("objects_down", totals.down);
         self.show("objects_up", totals.up);
         for transport in TransportKind::ALL {

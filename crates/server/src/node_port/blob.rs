@@ -1,12 +1,14 @@
 //! Contents by digest, in ranges, to those whose set names them.
 
+use std::ops::Range;
+
 use http::{StatusCode, header};
 use model::Digest;
 use wire::{Code, Problem};
 
 use super::checkin::ready;
 use super::{Caller, Matched};
-use crate::answer::{Reply, reply, store_problem};
+use crate::answer::{Reply, refuse, reply, store_problem};
 use crate::state::ControlPlane;
 
 /// The most of a blob that one response carries.
@@ -38,8 +40,9 @@ pub(super) async fn blob(
     }
     let Ok(_slot) = plane.blobs.acquire().await else { return Err(Code::Busy.into()) };
     let size = plane.store.content_size(&digest).await.map_err(store_problem)?.ok_or(Code::NotFound)?;
-    let start = range_start(parts).unwrap_or(0);
-    let end = start.saturating_add(MAX_RANGE).min(size);
+    let Some(Range { start, end }) = range(parts).within(size) else {
+        return Ok(no_such_range(plane, size));
+    };
     let bytes = plane.store.content(&digest, Some(start..end)).await.map_err(store_problem)?;
     let bytes = bytes.ok_or(Code::NotFound)?;
     let whole = start == 0 && end == size;
@@ -52,8 +55,76 @@ pub(super) async fn blob(
     Ok(response)
 }
 
-/// Where a `Range: bytes=N-` begins.
-fn range_start(parts: &http::request::Parts) -> Option<u64> {
-    let range = parts.headers.get(header::RANGE)?.to_str().ok()?;
-    range.strip_prefix("bytes=")?.split('-').next()?.parse().ok()
+/// The answer to a range that begins behind the end.
+fn no_such_range(plane: &ControlPlane, size: u64) -> Reply {
+    let mut response = refuse(Code::NoSuchRange.into(), plane.request_id());
+    if let Ok(value) = header::HeaderValue::from_str(&format!("bytes */{size}")) {
+        response.headers_mut().insert(header::CONTENT_RANGE, value);
+    }
+    response
+}
+
+/// What is asked for of a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// From a byte on, up to and with another if one is named.
+    From(u64, Option<u64>),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl Asked {
+    /// The bytes to answer with, at most [`MAX_RANGE`]; `None` when there are none.
+    fn within(self, size: u64) -> Option<Range<u64>> {
+        let (start, end) = match self {
+            Asked::From(start, last) => (start, last.map_or(size, |last| last.saturating_add(1))),
+            Asked::Last(count) => (size.saturating_sub(count), size),
+        };
+        let end = end.min(size).min(start.saturating_add(MAX_RANGE));
+        (start < end || (size == 0 && start == 0)).then_some(start..end)
+    }
+}
+
+/// Reads `Range: bytes=a-b`, `bytes=a-` or `bytes=-n` (RFC 9110); anything else is no range, and asks
+/// for all.
+fn range(parts: &http::request::Parts) -> Asked {
+    let all = Asked::From(0, None);
+    let range = parts.headers.get(header::RANGE).and_then(|value| value.to_str().ok());
+    let Some((from, to)) = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-')) else {
+        return all;
+    };
+    match (from.parse().ok(), to.parse().ok()) {
+        (Some(from), None) if to.is_empty() => Asked::From(from, None),
+        (Some(from), Some(to)) if from <= to => Asked::From(from, Some(to)),
+        (None, Some(count)) if from.is_empty() => Asked::Last(count),
+        _ => all,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+
+    fn asked(range: &str) -> Asked {
+        let request = http::Request::builder().header(header::RANGE, range).body(()).unwrap();
+        super::range(&request.into_parts().0)
+    }
+
+    #[test]
+    fn a_range_is_what_was_asked_for() {
+        assert_eq!(asked("bytes=10-19").within(100), Some(10..20));
+        assert_eq!(asked("bytes=10-").within(100), Some(10..100));
+        assert_eq!(asked("bytes=-5").within(100), Some(95..100));
+        assert_eq!(asked("bytes=90-200").within(100), Some(90..100), "what there is of it");
+        assert_eq!(asked("bytes=0-").within(3 * MAX_RANGE), Some(0..MAX_RANGE), "a response has a bound");
+        assert_eq!(asked("bytes=0-").within(0), Some(0..0));
+        for behind in ["bytes=100-", "bytes=100-120", "bytes=-0"] {
+            assert_eq!(asked(behind).within(100), None, "{behind}");
+        }
+        for none in ["bytes=20-10", "bytes=a-b", "lines=1-2", "bytes=1-2,4-5", "bytes="] {
+            assert_eq!(asked(none).within(100), Some(0..100), "{none} is no range");
+        }
+    }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Uri};
 use model::NodeId;
 use net::accept::Connection;
 use net::identity::Role;
-use wire::signature::{self, Binding, Parsed, SignatureError, Target};
+use wire::signature::{self, Parsed, SignatureError, Target};
 use wire::{Code, Problem};
 
 use super::Matched;
@@ -25,6 +25,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The node whose key the connection's certificate carries, by the key that is stored now:
+    /// asked anew for each request, so that a node that was removed, or that has another key by
+    /// now, gets nothing more on a connection that is still open (IDN-4).
     pub(super) fn of(plane: &ControlPlane, connection: &Connection) -> Result<Caller, Problem> {
         let peer = connection.peer.as_deref().ok_or(Code::CertificateRequired)?;
         let Role::Node { id, key, .. } = &peer.role else {
@@ -55,25 +58,18 @@ impl Caller {
         Ok(())
     }
 
-    /// The same for the opening of a stream, which counts on this TLS session alone.
-    pub(super) fn authenticate_opening<B>(
-        &self,
-        plane: &ControlPlane,
-        request: &Request<B>,
-        matched: &Matched,
-        binding: &Binding,
-    ) -> Result<(), Problem> {
-        let signed = self.signed(request.headers(), matched)?;
-        let key = self.slot.lock().node.key;
-        let target = target(request.method(), request.uri(), &[]);
-        signed.verify_opening(target, binding, &key, now()).map_err(signature_problem)?;
-        self.first_time(plane, &signed)
+    /// A path that names a node names the caller (IDN-5).
+    pub(super) fn is_meant(&self, matched: &Matched) -> Result<(), Problem> {
+        let named = matched.node.as_deref();
+        if named.is_some_and(|named| named != self.id.as_str()) {
+            Err(Code::OtherNode.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn signed<'a>(&self, headers: &'a HeaderMap, matched: &Matched) -> Result<Parsed<'a>, Problem> {
-        if matched.node.as_deref().is_some_and(|named| named != self.id.as_str()) {
-            return Err(Code::OtherNode.into());
-        }
+        self.is_meant(matched)?;
         let signed = signature::parse(headers).map_err(signature_problem)?;
         if signed.node != self.id.as_str() {
             return Err(Code::OtherNode.into());
@@ -107,10 +103,9 @@ fn target<'a>(method: &'a Method, uri: &'a Uri, body: &'a [u8]) -> Target<'a> {
 
 fn signature_problem(error: SignatureError) -> Problem {
     let code = match error {
-        SignatureError::Missing => Code::Unsigned,
+        SignatureError::Missing | SignatureError::Form | SignatureError::Coverage => Code::Unsigned,
         SignatureError::Digest => Code::BadDigest,
         SignatureError::Signature => Code::BadSignature,
-        SignatureError::Binding => Code::OtherSession,
         SignatureError::Skew { .. } => Code::Skewed,
     };
     let mut problem = Problem::new(code, error.to_string());

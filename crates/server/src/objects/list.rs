@@ -1,6 +1,7 @@
 //! Listing objects, and one of them with its manifest and status.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use model::{Kind, NodeId, ObjectKey};
@@ -66,13 +67,14 @@ pub(crate) async fn list(plane: &ControlPlane, asked: Asked) -> Result<ObjectsVi
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {
-            let some: Vec<NodeId> = plane.hub.sync_index().with_objects();
-            for id in some.into_iter().filter(|id| meant.contains(id)) {
-                if after.as_ref().is_some_and(|after| id < after.node) {
+            let index = plane.hub.sync_index();
+            let first = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Included(after.node.clone()));
+            for id in meant.range((first, Bound::Unbounded)) {
+                if !index.read(id, SyncSummary::has_objects) {
                     continue;
                 }
                 let of_node = ObjectFilter { node: Some(id.clone()), ..filter.clone() };
-                after = after.filter(|after| after.node == id);
+                after = after.filter(|after| after.node == *id);
                 page.fill(&of_node, &mut after).await?;
                 if page.is_full() {
                     break;
@@ -121,9 +123,9 @@ impl Page<'_> {
 fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
     let slot = plane.index.get(&record.node)?;
     let (_, node) = names(&slot);
-    let summary = plane.hub.sync_index().get(&record.node);
-    let ObjectRecord { side, key, stub, rev, at, trace, .. } = record;
-    let (delivered, refused) = standing(&summary, side, &key, rev);
+    let ObjectRecord { node: id, side, key, stub, rev, at, trace } = record;
+    let delivery = plane.hub.sync_index().read(&id, |summary| delivery(summary, side, &key, rev));
+    let (delivered, refused) = delivery;
     Some(ObjectView {
         node,
         way: way(side),
@@ -144,11 +146,11 @@ fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
 }
 
 /// Whether the node has an object of ours, and why not.
-fn standing(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
+fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
     if side == Side::Theirs {
         return (None, None);
     }
-    let refused = summary.refused.get(key).cloned();
+    let refused = summary.rejected().get(key).map(ToString::to_string);
     (Some(summary.has(rev) && refused.is_none()), refused)
 }
 

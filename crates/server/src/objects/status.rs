@@ -1,16 +1,19 @@
-//! How synchronization fares, node by node, and resyncs on an operator's word.
+//! How synchronization of nodes stands, and resyncs that operators ask for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use model::Digest;
+use model::condition::SyncState;
 use model::replication::Mode;
 use plane::work::Reach;
-use store::{StoreError, Verdict};
+use store::StoreError;
 use wire::{Code, Problem};
 
 use super::names;
 use crate::answer::store_problem;
-use crate::api::objects::{Resync, Resynced, SyncView, SyncsView};
-use crate::hub::{Standing, SyncSummary, Wants};
+use crate::api::objects::{ConditionView, Resync, Resynced, SyncView, SyncsView};
+use crate::hub::{Surroundings, Wants};
 use crate::index::Slot;
 use crate::state::ControlPlane;
 use crate::work::{reach, select};
@@ -18,124 +21,97 @@ use crate::work::{reach, select};
 /// The most nodes that one order names.
 const MAX_NODES: usize = 100_000;
 
-/// `GET /v1/sync`: one page, in the order of hostnames.
+/// `GET /v1/sync`: one page, in the order of hostnames. The first page counts the states of all
+/// nodes that are asked for and costs as many looks; a later one costs what it shows, and with a
+/// selector the nodes that it passes over.
 pub(crate) async fn list(
     plane: &ControlPlane,
     selector: Option<&str>,
     from: &str,
     limit: usize,
 ) -> Result<SyncsView, Problem> {
-    let slots = match selector {
-        Some(text) => select::meant(plane, &select::read(text)?).await?,
-        None => plane.index.all(),
-    };
+    let mut look = Look { plane, modes: HashMap::new() };
     let mut page = SyncsView::default();
+    let is_first = from.is_empty();
+    let slots = match selector {
+        Some(text) if is_first => select::meant(plane, &select::read(text)?).await?,
+        Some(text) => select::meant_from(plane, &select::read(text)?, from, limit + 1).await?,
+        None if is_first => plane.index.all(),
+        None => plane.index.page(from, limit + 1),
+    };
     for slot in slots {
-        let (id, hostname) = names(&slot);
-        let mode = mode(plane, &slot).await.map_err(store_problem)?;
-        let summary = plane.hub.sync_index().get(&id);
-        let reach = reach(plane, &id);
-        let (word, why) = state(&summary, mode, reach);
-        *page.states.entry(word.to_owned()).or_default() += 1;
-        if hostname.as_str() < from || page.next.is_some() {
+        if page.nodes.len() < limit {
+            let view = look.view(&slot).await.map_err(store_problem)?;
+            if is_first {
+                *page.states.entry(view.condition.state).or_default() += 1;
+            }
+            page.nodes.push(view);
             continue;
         }
-        if page.nodes.len() == limit {
-            page.next = Some(hostname);
-            continue;
+        page.next.get_or_insert_with(|| names(&slot).1);
+        if !is_first {
+            break;
         }
-        page.nodes.push(view(&slot, &summary, mode, reach, word, why));
+        *page.states.entry(look.state(&slot).await.map_err(store_problem)?).or_default() += 1;
     }
     Ok(page)
 }
 
-/// Who is the source of truth of a node's objects.
-async fn mode(plane: &ControlPlane, slot: &Slot) -> Result<Mode, StoreError> {
-    let heads = plane.heads();
-    let pointed = slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root);
-    match pointed {
-        Some(root) => plane.grants.mode(&root).await,
-        None => Ok(Mode::Off),
-    }
+/// Looks at nodes one after the other; nodes of one set have one mode.
+struct Look<'a> {
+    plane: &'a ControlPlane,
+    modes: HashMap<Digest, Mode>,
 }
 
-fn view(
-    slot: &Slot,
-    summary: &SyncSummary,
-    mode: Mode,
-    reach: Reach,
-    state: &str,
-    why: Option<String>,
-) -> SyncView {
-    let (_, node) = names(slot);
-    let reach = match reach {
-        Reach::Online => "online",
-        Reach::Promotable { .. } => "promotable",
-        Reach::Offline | Reach::Removed => "offline",
-    };
-    let behind = match summary.link.as_ref().map(|link| link.standing()) {
-        Some(Standing::Behind(behind)) => objects_of(summary, behind).max(summary.objects_behind()),
-        _ => summary.objects_behind(),
-    };
-    SyncView {
-        node,
-        mode,
-        state: state.to_owned(),
-        behind,
-        why,
-        link: summary.link.as_ref().map(|link| link.transport.as_str().to_owned()),
-        since: summary.link.as_ref().map(|link| link.since),
-        reach: reach.to_owned(),
-        down: summary.objects_down(),
-        up: summary.up,
-        duplicate: summary.is_duplicate(),
+impl Look<'_> {
+    /// What a node's condition depends on besides its summary.
+    async fn around(&mut self, slot: &Slot) -> Result<Surroundings<'_>, StoreError> {
+        let heads = self.plane.heads();
+        let (id, pointed) = {
+            let mut entry = slot.lock();
+            (entry.node.id.clone(), entry.node.pointed(&heads).map(|(_, entry)| entry.root))
+        };
+        let mode = match pointed {
+            None => Mode::Off,
+            Some(root) => match self.modes.get(&root) {
+                Some(mode) => *mode,
+                None => {
+                    let mode = self.plane.grants.mode(&root).await?;
+                    self.modes.insert(root, mode);
+                    mode
+                }
+            },
+        };
+        let (instance, started) = (self.plane.boot(), self.plane.started);
+        Ok(Surroundings { mode, reach: reach(self.plane, &id), instance, started })
     }
-}
 
-/// The word for how a node's sets stand, and why they are not known to be equal. Equal are only
-/// sets that a link compared.
-fn state(summary: &SyncSummary, mode: Mode, reach: Reach) -> (&'static str, Option<String>) {
-    let standing = summary.link.as_ref().map(|link| link.standing());
-    match (&standing, &summary.verdict) {
-        (Some(Standing::Diverged(why)), _) | (None, Some(Verdict::Diverged(why))) => {
-            return ("diverged", Some(why.clone()));
-        }
-        (Some(Standing::Resyncing), _) => return ("resyncing", None),
-        // Actions alone are under way; objects are as they were when they were compared.
-        (Some(Standing::Behind(behind)), Some(Verdict::Diverged(why)))
-            if objects_of(summary, *behind) == 0 =>
-        {
-            return ("diverged", Some(why.clone()));
-        }
-        _ => {}
+    async fn state(&mut self, slot: &Slot) -> Result<SyncState, StoreError> {
+        let (id, index) = (names(slot).0, self.plane.hub.sync_index());
+        let around = self.around(slot).await?;
+        Ok(index.read(&id, |summary| summary.condition(around).cause.state()))
     }
-    if let Some((key, why)) = summary.refused.iter().next() {
-        let others = summary.refused.len() - 1;
-        let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
-        return ("diverged", Some(format!("the node would not take {key}: {why}{more}")));
-    }
-    let unknown = |why: &str| ("unknown", Some(why.to_owned()));
-    let late = matches!(reach, Reach::Offline | Reach::Removed);
-    match (&standing, &summary.verdict) {
-        (Some(Standing::Behind(behind)), _) if objects_of(summary, *behind) > 0 => ("behind", None),
-        _ if summary.objects_behind() > 0 => ("behind", None),
-        // Nothing to be equal about; actions alone come and go.
-        _ if mode == Mode::Off => ("off", None),
-        (Some(Standing::InSync), _) => ("in-sync", None),
-        (Some(Standing::Behind(_)), Some(Verdict::InSync)) => ("in-sync", None),
-        (Some(_), _) => unknown("a link is open, and the sets are not compared yet"),
-        // Its own changes are the truth, and they come when it does.
-        (None, Some(_)) if late && mode == Mode::Autonomous => {
-            unknown("the node did not call when it was to; what it changed since is not known")
-        }
-        (None, Some(_)) => ("in-sync", None),
-        (None, None) => unknown("no link has compared the sets to the end"),
-    }
-}
 
-/// How many of the changes that are under way on a node's link are of objects.
-fn objects_of(summary: &SyncSummary, behind: u64) -> u64 {
-    behind.saturating_sub(summary.actions_behind())
+    async fn view(&mut self, slot: &Slot) -> Result<SyncView, StoreError> {
+        let ((id, node), index) = (names(slot), self.plane.hub.sync_index());
+        let around = self.around(slot).await?;
+        let reach = match around.reach {
+            Reach::Online => "online",
+            Reach::Promotable { .. } => "promotable",
+            Reach::Offline | Reach::Removed => "offline",
+        };
+        Ok(index.read(&id, |summary| SyncView {
+            condition: ConditionView::new(&summary.condition(around), node.as_str()),
+            mode: around.mode,
+            behind: summary.objects_behind(),
+            link: summary.link().map(|link| link.transport),
+            linked_since: summary.link().map(|link| link.since),
+            reach: reach.to_owned(),
+            down: summary.objects_down(),
+            up: summary.objects_up(),
+            node,
+        }))
+    }
 }
 
 /// `POST /v1/resyncs`.
@@ -149,7 +125,7 @@ pub(crate) fn resync(plane: &Arc<ControlPlane>, asked: &Resync, by: &str) -> Res
         slots.push(plane.index.find(name).ok_or_else(unknown)?);
     }
     let wants = Wants { resync: true, approve: asked.approve_deletions };
-    let now = slots.iter().filter(|slot| plane.hub.want(&names(slot).0, wants)).count();
+    let now = slots.iter().filter(|slot| plane.hub.sync_index().want(&names(slot).0, wants)).count();
     tracing::info!(by, nodes = slots.len(), approve = asked.approve_deletions, "a resync was asked for");
     Ok(Resynced { now, nodes: slots.len() })
 }

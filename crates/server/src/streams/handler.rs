@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::ObjectKey;
-use store::Verdict;
+use model::condition::{Evidence, Rejection, SyncCause};
+use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
 use sync::frame::Hello;
-use sync::link::{Batch, Counters, Link, Note, Outcome, Standing as Direction};
+use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame, Side};
 use tokio::time::Instant;
 
-use crate::hub::{NodeLink, NodeSync, Standing};
+use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::metrics::{LinkCounts, Way};
 use crate::node_port::{self, Caller};
 use crate::state::{ControlPlane, now};
@@ -45,12 +45,14 @@ pub(super) struct PlaneLinkHandler {
     received: AtomicU64,
 }
 
-/// What was said last of where the link stands.
+/// What the hub was told last of the link.
 #[derive(Default)]
 struct Said {
-    standing: Standing,
+    cause: Option<SyncCause>,
+    /// The sets were found equal then, and that is not yet part of the evidence.
+    compared: Option<Timestamp>,
+    evidence: Option<Evidence>,
     acked: Option<FeedCursor>,
-    replica: Option<FeedCursor>,
     objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
@@ -79,7 +81,7 @@ impl PlaneLinkHandler {
         link: Arc<NodeLink>,
         replaced: Option<String>,
     ) -> PlaneLinkHandler {
-        let shown = !plane.hub.sync_index().get(&caller.id).refused.is_empty();
+        let shown = plane.hub.sync_index().read(&caller.id, |summary| !summary.rejected().is_empty());
         let refusals = if shown { Refusals::Since(0) } else { Refusals::None };
         let said = Mutex::new(Said { refusals, ..Said::default() });
         PlaneLinkHandler { plane, caller, sets, link, replaced, said, received: AtomicU64::new(0) }
@@ -147,36 +149,6 @@ impl PlaneLinkHandler {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Both directions in one word.
-    fn standing(link: &Link, feed: &Feed, replica: &Replica) -> Standing {
-        // Counting what is behind costs; where numbers alone say it, they do.
-        if let Some(acked) = link.acked()
-            && acked.incarnation == *feed.incarnation()
-            && acked.revision < feed.head()
-        {
-            return Standing::Behind(feed.head() - acked.revision);
-        }
-        let status = link.status(feed, replica);
-        match (status.ours, status.theirs) {
-            (Direction::Diverged(why), _) | (_, Direction::Diverged(why)) => Standing::Diverged(why),
-            (Direction::Connecting, _) | (_, Direction::Connecting) => Standing::Connecting,
-            (Direction::Resyncing, _) | (_, Direction::Resyncing) => Standing::Resyncing,
-            (ours, theirs) => match PlaneLinkHandler::waiting(&ours) + PlaneLinkHandler::waiting(&theirs) {
-                0 if (&ours, &theirs) == (&Direction::InSync, &Direction::InSync) => Standing::InSync,
-                // Nothing is under way, and nothing was compared.
-                0 => Standing::Connecting,
-                waiting => Standing::Behind(waiting as u64),
-            },
-        }
-    }
-
-    fn waiting(direction: &Direction) -> usize {
-        match direction {
-            Direction::Behind(waiting) => *waiting,
-            _ => 0,
-        }
-    }
-
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
     /// (SCL-3); `false` when it does not fit in good time.
     async fn charge(&self, bytes: u64) -> bool {
@@ -202,9 +174,12 @@ impl PlaneLinkHandler {
                 let count = link.refused_there();
                 if count == 0 {
                     said.refusals = Refusals::None;
-                    self.plane.hub.none_refused(&self.caller.id);
+                    self.plane.hub.sync_index().update(&self.caller.id, SyncSummary::rejects_none);
                 } else if said.refused != count {
-                    self.plane.hub.refused_still(&self.caller.id, count);
+                    self.plane
+                        .hub
+                        .sync_index()
+                        .update(&self.caller.id, |summary| summary.rejects_still(count));
                 }
                 said.refused = count;
             }
@@ -285,7 +260,7 @@ impl LinkHandler for PlaneLinkHandler {
         if let Some(old) = self.replaced.as_ref().filter(other) {
             self.caller.slot.openings().replace(old);
         }
-        self.plane.hub.met(&self.link);
+        self.plane.hub.sync_index().link_met(&self.link);
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
     }
 
@@ -297,7 +272,9 @@ impl LinkHandler for PlaneLinkHandler {
                     tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
                     return;
                 }
-                let news = self.plane.hub.refused(node, key.clone(), format!("{code}: {message}"));
+                let rejection = Rejection::new(code, message);
+                let index = self.plane.hub.sync_index();
+                let news = index.update(node, |summary| summary.reject(key.clone(), rejection));
                 self.said().refusals = Refusals::New;
                 // A node may say it of everything it has, and with every comparison again.
                 if news {
@@ -312,47 +289,45 @@ impl LinkHandler for PlaneLinkHandler {
                 tracing::info!(%node, frames, fetched, deleted, kept, took_ms, "a resync ended");
             }
             Note::Missing(key) => tracing::warn!(%node, %key, "an object of a feed has no content"),
-            Note::Applied { .. } | Note::InSync => {}
+            Note::InSync => self.said().compared = Some(now()),
+            Note::Applied { .. } => {}
         }
         self.measure(note);
     }
 
     fn progress(&self, link: &Link) {
-        let node = &self.caller.id;
-        let (standing, replica, objects, acked) = {
+        let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
+        let mut said = self.said();
+        let (cause, objects, acked) = {
             let sets = self.sets.sets();
-            let standing = PlaneLinkHandler::standing(link, &sets.feed, &sets.replica);
+            if let Some(at) = said.compared.take() {
+                let (instance, down) =
+                    (self.plane.boot().to_owned(), link.acked().map(FeedCursor::checkpoint));
+                let up = sets.replica.cursor().map(FeedCursor::checkpoint);
+                said.evidence = Some(Evidence { at, instance, down, up });
+            }
+            let cause = link.cause(&sets.feed, &sets.replica, said.evidence.clone());
             // What a node claims to have beyond our feed is no progress.
             let ours = |cursor: &&FeedCursor| {
                 cursor.incarnation == *sets.feed.incarnation() && cursor.revision <= sets.feed.head()
             };
             let acked = link.acked().filter(ours).cloned();
-            (standing, sets.replica.cursor().cloned(), sets.replica.len(), acked)
+            (cause, sets.replica.len(), acked)
         };
-        let mut said = self.said();
-        if said.standing != standing {
-            said.standing = standing.clone();
-            let verdict = match &standing {
-                Standing::InSync => Some(Verdict::InSync),
-                Standing::Diverged(why) => Some(Verdict::Diverged(why.clone())),
-                Standing::Connecting | Standing::Behind(_) | Standing::Resyncing => None,
-            };
-            self.link.stands(standing);
-            if let Some(verdict) = verdict {
-                self.plane.hub.judged(&self.link, verdict);
-            }
+        if said.cause.as_ref() != Some(&cause) {
+            said.cause = Some(cause.clone());
+            index.observed(&self.link, cause);
         }
         if let Some(acked) = acked
             && said.acked.as_ref() != Some(&acked)
         {
             said.acked = Some(acked.clone());
-            self.plane.hub.acked(node, acked);
+            index.update(node, |summary| summary.acknowledged(acked));
         }
         self.none_refused(&mut said, link);
-        if said.replica != replica || said.objects != objects {
-            said.replica.clone_from(&replica);
+        if said.objects != objects {
             said.objects = objects;
-            self.plane.hub.received(node, replica, objects as u64);
+            index.update(node, |summary| summary.received(objects as u64));
         }
         let due = said.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
         drop(said);

@@ -10,6 +10,7 @@ mod news;
 mod posted;
 mod rpc;
 mod serve;
+mod standard;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,7 @@ pub(crate) use news::announce;
 pub(crate) use posted::events;
 pub(crate) use rpc::{ping, push, refused, version};
 pub(crate) use serve::{sse, subscribe, websocket};
+pub(crate) use standard::{health_check, health_watch, reflection};
 
 use posted::Sessions;
 

@@ -11,7 +11,7 @@ use net::accept::Connection;
 use streams::grpc::{GrpcReader, RequestChunks};
 use streams::task::LinkTransport;
 use streams::task::Post;
-use streams::{FrameReader, LinkCommand};
+use streams::{FrameReader, LinkCommand, TransportError};
 use sync::Frame;
 use tokio::sync::oneshot;
 use wire::cloudevents::MAX_UP;
@@ -28,7 +28,7 @@ use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
 /// The longest message of a unary call, in bytes.
-const MAX_CALL: usize = 4 * 1024;
+pub(super) const MAX_CALL: usize = 4 * 1024;
 /// How long it may take to arrive.
 const CALL_WITHIN: Duration = Duration::from_secs(15);
 /// The most frames of one `Push`.
@@ -53,23 +53,61 @@ pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
     Ok(message_reply(rpc::pong_reply(number)))
 }
 
-/// `Push`: frames up, a summary down; a short link whose own frames are not asked for.
+/// `Push`: frames up, a summary down; a short link whose own frames are not asked for. A summary
+/// says that all is durable; everything else is a status with its reason (SYN-4).
 pub(crate) async fn push(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     connection: Connection,
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
+    match pushed(plane, caller, connection, request).await {
+        Ok(summary) => Ok(message_reply(rpc::push_summary(&summary))),
+        Err(PushError::Refused(problem)) => Err(*problem),
+        Err(PushError::WentAway(code, message)) => Ok(status_reply(&Status::of_go_away(&code, &message))),
+    }
+}
+
+/// Why not all that was pushed was taken.
+enum PushError {
+    /// The call is refused, or could not be worked on.
+    Refused(Box<Problem>),
+    /// The link ended, with the code and message of its go-away.
+    WentAway(String, String),
+}
+
+impl From<Problem> for PushError {
+    fn from(problem: Problem) -> PushError {
+        PushError::Refused(Box::new(problem))
+    }
+}
+
+impl From<TransportError> for PushError {
+    fn from(error: TransportError) -> PushError {
+        match error.refusal() {
+            Some(code) => PushError::WentAway(code.to_owned(), error.explained()),
+            None => Problem::new(Code::BadBody, crate::answer::chain(&error)).into(),
+        }
+    }
+}
+
+async fn pushed(
+    plane: &Arc<ControlPlane>,
+    caller: Caller,
+    connection: Connection,
+    request: Request<Body>,
+) -> Result<PushSummary, PushError> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
-    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
     let chunks = RequestChunks(request.into_body());
     let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
-    let bad = |error: streams::TransportError| Problem::new(Code::BadBody, crate::answer::chain(&error));
-    let Some(first) = reader.next().await.map_err(bad)? else {
-        return Err(Problem::new(Code::BadBody, "a link begins with a hello"));
-    };
-    let mut received = first.len() as u64;
+    let first = reader.next().await?.unwrap_or_default();
+    if !matches!(first.first(), Some(Frame::Hello(_))) {
+        let message = "a link begins with a hello".to_owned();
+        return Err(PushError::WentAway("no-hello".to_owned(), message));
+    }
+    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
+    let (mut received, mut highest) = (first.len() as u64, highest_number(&first));
     let node = opening.caller.id.clone();
     let session = plane.links.sessions.id(plane, opening.number);
     let (answer, begun) = oneshot::channel();
@@ -77,46 +115,47 @@ pub(crate) async fn push(
     let ends = LinkTransport { reader: None, writer: None };
     tokio::spawn(Box::pin(linked(opening, ends, first, Some(post), Some(session.clone()))));
     let mut processed = acknowledged(&until(begun).await?);
-    while let Some(frames) = reader.next().await.map_err(bad)? {
+    while let Some(frames) = reader.next().await? {
         received += frames.len() as u64;
+        highest = highest.max(highest_number(&frames));
         if received > MAX_PUSHED {
-            return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")));
+            return Err(
+                Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")).into()
+            );
         }
         let answer = super::posted::post_to(plane, &node, &session, frames)?;
         processed = processed.max(acknowledged(&until(answer).await?));
     }
-    let summary = PushSummary { result: "ok".to_owned(), received, processed };
-    Ok(message_reply(rpc::push_summary(&summary)))
-}
-
-async fn until(answer: oneshot::Receiver<streams::task::Posted>) -> Result<Vec<Frame>, Problem> {
-    match tokio::time::timeout(PUSHED_WITHIN, answer).await {
-        Ok(Ok(posted)) if posted.busy => {
-            Err(Problem::new(Code::Busy, "what was pushed before is still worked on"))
-        }
-        Ok(Ok(posted)) if posted.busy => {
-            Err(Problem::new(Code::Busy, "the link has more to do than it can hold"))
-        }
-        Ok(Ok(posted)) => match went_away(&posted.frames) {
-            Some(problem) => Err(problem),
-            None => Ok(posted.frames),
-        },
-        Ok(Err(_)) => Err(Problem::new(Code::Busy, "the link ended before what was pushed was done")),
-        Err(_) => Err(Problem::new(Code::Busy, "what was pushed takes too long")),
+    if processed < highest {
+        let message = format!("events up to {highest} were pushed, those up to {processed} are durable");
+        return Err(PushError::WentAway("out-of-order".to_owned(), message));
     }
+    Ok(PushSummary { result: "ok".to_owned(), received, processed })
 }
 
-/// Why the link went away, where an answer says so.
-fn went_away(frames: &[Frame]) -> Option<Problem> {
-    let away = frames.iter().find_map(|frame| match frame {
-        Frame::GoAway(away) => Some(away),
-        _ => None,
-    })?;
-    let second = away.code == Code::DuplicateIdentity.as_str();
-    let code = if second { Code::DuplicateIdentity } else { Code::Busy };
-    let mut problem = Problem::new(code, away.message.clone());
-    problem.retry_after_secs = away.retry_after;
-    Some(problem)
+/// The highest sequence number of the events among these.
+fn highest_number(frames: &[Frame]) -> u64 {
+    let numbers = frames.iter().map(|frame| match frame {
+        Frame::Event(event) => event.seq,
+        _ => 0,
+    });
+    numbers.max().unwrap_or(0)
+}
+
+async fn until(answer: oneshot::Receiver<streams::task::Posted>) -> Result<Vec<Frame>, PushError> {
+    let busy = |why: &str| PushError::from(Problem::new(Code::Busy, why));
+    match tokio::time::timeout(PUSHED_WITHIN, answer).await {
+        Ok(Ok(posted)) if posted.busy => Err(busy("what was pushed before is still worked on")),
+        Ok(Ok(posted)) => {
+            let away = posted.frames.iter().find_map(|frame| match frame {
+                Frame::GoAway(away) => Some(PushError::WentAway(away.code.clone(), away.message.clone())),
+                _ => None,
+            });
+            away.map_or(Ok(posted.frames), Err)
+        }
+        Ok(Err(_)) => Err(busy("the link ended before what was pushed was done")),
+        Err(_) => Err(busy("what was pushed takes too long")),
+    }
 }
 
 /// How many events of the link are durable, by the acknowledgements in an answer.
@@ -129,7 +168,7 @@ fn acknowledged(frames: &[Frame]) -> u64 {
 }
 
 /// The one message of a unary call.
-async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
+pub(super) async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let body = read_any(request.into_body(), MAX_CALL, CALL_WITHIN).await?;
     let mut decoder = Decoder::new(MAX_CALL, agreed.incoming_gzip);
@@ -139,16 +178,22 @@ async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
     message.ok_or_else(|| Problem::new(Code::BadBody, "the call has no message"))
 }
 
-/// A response of one message.
-fn message_reply(message: Vec<u8>) -> Reply {
+/// A message with what stands before it.
+pub(super) fn packed(message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + grpc::PREFIX);
     let written: Result<(), std::convert::Infallible> = grpc::append(&mut out, false, |out| {
-        out.extend_from_slice(&message);
+        out.extend_from_slice(message);
         Ok(())
     });
     let Ok(()) = written;
-    let parts = streams::body::whole(out.into());
-    let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(grpc::ended) });
+    out
+}
+
+/// A response of one message.
+pub(super) fn message_reply(message: Vec<u8>) -> Reply {
+    let out = packed(&message);
+    let parts = streams::body::whole(out.into(), Status::ok().headers());
+    let mut response = Response::new(ReplyBody::Parts(parts));
     grpc::announce(response.headers_mut(), false);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     response
@@ -156,9 +201,14 @@ fn message_reply(message: Vec<u8>) -> Reply {
 
 /// A problem as a response of gRPC.
 pub(crate) fn refused(problem: Problem) -> Reply {
+    status_reply(&Status::of(problem))
+}
+
+/// A response of a status and no message: headers alone, which are the trailers too.
+pub(super) fn status_reply(status: &Status) -> Reply {
     let mut response = Response::new(Bytes::new().into());
     grpc::announce(response.headers_mut(), false);
-    response.headers_mut().extend(Status::of(problem).headers());
+    response.headers_mut().extend(status.headers());
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     response
 }

@@ -44,6 +44,8 @@ const END_WITHIN: Duration = Duration::from_secs(15);
 const MAX_INSTANCE: usize = 128;
 /// How soon an opening that could not be served now may be tried again, in seconds.
 const AGAIN: u64 = 5;
+/// How soon one that did not say hello in time may try again, in seconds.
+const HELLO_RETRY: u64 = 1;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
 /// The control plane's own pings: later than those of nodes, whose answers make them needless.
@@ -113,7 +115,7 @@ pub(crate) fn subscribe(
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
     let writer = GrpcWriter::new(pipe, opening.origin(), agreed.outgoing_gzip);
     tokio::spawn(Box::pin(streamed(opening, Box::new(reader), Box::new(writer))));
-    let mut response = Response::new(ReplyBody::Parts { parts, trailers: Some(grpc::ended) });
+    let mut response = Response::new(ReplyBody::Parts(parts));
     grpc::announce(response.headers_mut(), agreed.outgoing_gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     Ok(response)
@@ -140,7 +142,9 @@ pub(crate) fn websocket(
             Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
         }
     }));
-    Ok(response.map(|()| bytes::Bytes::new().into()))
+    let mut response = response.map(|()| bytes::Bytes::new().into());
+    response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
+    Ok(response)
 }
 
 /// `GET /v1/agent/stream` over HTTP/2: server-sent events. Frames up are posted.
@@ -148,12 +152,12 @@ pub(crate) fn sse(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     connection: Connection,
-    request: &Request<Body>,
+    head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
     let mut opening = Opening::enter(plane, caller, connection, TransportKind::Sse)?;
-    let last = request.headers().get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
-    opening.instance = request.uri().query().and_then(said_instance);
+    opening.instance = head.uri.query().and_then(said_instance);
     let (pipe, parts) = streams::body::response();
     let writer = SseWriter::new(pipe, opening.origin());
     let session = plane.links.sessions.id(plane, opening.number);
@@ -162,7 +166,7 @@ pub(crate) fn sse(
         let ends = LinkTransport { reader: None, writer: Some(Box::new(writer)) };
         linked(opening, ends, Vec::new(), None, Some(session)).await;
     }));
-    let mut response = Response::new(ReplyBody::Parts { parts, trailers: None });
+    let mut response = Response::new(ReplyBody::Parts(parts));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
@@ -187,8 +191,17 @@ async fn streamed(opening: Box<Opening>, mut reader: Box<dyn FrameReader>, write
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) => return,
-        Ok(Err(error)) => return tracing::info!(%node, error = %crate::answer::chain(&error), "no hello"),
-        Err(_) => return tracing::info!(%node, "no hello in time"),
+        Ok(Err(error)) => {
+            tracing::info!(%node, error = %crate::answer::chain(&error), "no hello");
+            let Some(code) = error.refusal() else { return };
+            let why = GoAway { code: code.to_owned(), message: error.explained(), retry_after: None };
+            return refuse(LinkTransport { reader: Some(reader), writer: Some(writer) }, None, why).await;
+        }
+        Err(_) => {
+            tracing::info!(%node, "no hello in time");
+            let why = away("no-hello", "a link begins with a hello", HELLO_RETRY);
+            return refuse(LinkTransport { reader: Some(reader), writer: Some(writer) }, None, why).await;
+        }
     };
     let ends = LinkTransport { reader: Some(reader), writer: Some(writer) };
     linked(opening, ends, first, None, None).await;
@@ -396,7 +409,7 @@ async fn is_second(opening: &Opening, openings: &StreamAdmission) -> bool {
     let alive =
         instance.is_some_and(|incarnation| openings.was_replaced(incarnation)) || old.incarnations().await;
     if alive {
-        opening.plane.hub.duplicate(node);
+        opening.plane.hub.sync_index().duplicate_seen(node);
         let hostname = opening.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }

@@ -187,8 +187,15 @@ impl Actor {
 
     async fn save_nodes(&mut self, nodes: BTreeSet<NodeId>) -> Result<(), Stopped> {
         let id = self.open.spec.id.clone();
-        let rows = |node: &NodeId| self.task.nodes().get(node).map(|work| row(&id, node, work));
-        let rows: Vec<TaskNode> = nodes.iter().filter_map(rows).collect();
+        let row = |node: &NodeId| {
+            let encoded = row(&id, node, self.task.nodes().get(node)?);
+            let failed = |error: &store::StoreError| {
+                // What the store has of it stays, and is older, but no other state.
+                tracing::error!(task = id, %node, error = %crate::answer::chain(error), "a target cannot be saved");
+            };
+            encoded.inspect_err(failed).ok()
+        };
+        let rows: Vec<TaskNode> = nodes.iter().filter_map(row).collect();
         for rows in rows.chunks(store::MAX_TARGETS_IN_PUT) {
             while let Err(error) = self.plane.store.put_task_nodes(&id, rows.to_vec()).await {
                 self.pause("targets of a task could not be saved", &error).await?;

@@ -23,7 +23,7 @@ use plane::work::{
     Input, MAX_OPEN_TASKS, NodeWork, Reach, Summary, Task, TaskDocument, TaskSpec, TaskState, action_id,
     parse_action_id,
 };
-use store::{TaskKind, TaskNode, TaskRecord};
+use store::{StoreError, TaskKind, TaskNode, TaskRecord};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -144,7 +144,8 @@ impl Orchestrator {
         let task = Task::new(spec, targets, now()).map_err(refused)?;
         plane.store.put_task(record(&task.document())?).await.map_err(store_problem)?;
         let id = task.spec().id.clone();
-        let nodes: Vec<TaskNode> = task.nodes().iter().map(|(node, work)| row(&id, node, work)).collect();
+        let nodes = task.nodes().iter().map(|(node, work)| row(&id, node, work));
+        let nodes = nodes.collect::<Result<Vec<TaskNode>, StoreError>>().map_err(store_problem)?;
         for nodes in nodes.chunks(store::MAX_TARGETS_IN_PUT) {
             if let Err(error) = plane.store.put_task_nodes(&id, nodes.to_vec()).await {
                 // It is not begun, and its document is there: its actor calls it off, as after
@@ -332,11 +333,16 @@ fn record(document: &TaskDocument) -> Result<TaskRecord, Problem> {
 }
 
 /// A target as the store keeps it.
-fn row(task: &str, node: &NodeId, work: &NodeWork) -> TaskNode {
+///
+/// # Errors
+/// [`StoreError::Backend`] when its state cannot be encoded; an empty one must never replace it.
+fn row(task: &str, node: &NodeId, work: &NodeWork) -> Result<TaskNode, StoreError> {
     let action = if work.issued.is_some() { action_id(task, node) } else { String::new() };
-    // Plain numbers and texts; writing them does not fail.
-    let state = serde_json::to_string(work).unwrap_or_default();
-    TaskNode { node: node.clone(), action, state }
+    let state = serde_json::to_string(work).map_err(|error| StoreError::Backend {
+        operation: "encode a target of a task",
+        source: Arc::new(error),
+    })?;
+    Ok(TaskNode { node: node.clone(), action, state })
 }
 
 /// What a version is at least at a time: above all given out before it.

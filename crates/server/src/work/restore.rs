@@ -111,7 +111,7 @@ async fn keep_late(
     if !kept.end(outcome.clone(), took, now()) {
         return Ok(());
     }
-    plane.store.put_task_nodes(task, vec![row(task, node, &kept)]).await
+    plane.store.put_task_nodes(task, vec![row(task, node, &kept)?]).await
 }
 
 /// One target of a task as it is kept.

@@ -38,6 +38,26 @@ pub(crate) async fn meant(plane: &ControlPlane, selector: &Selector) -> Result<V
     Ok(meant)
 }
 
+/// So many of the nodes that a selector means, in the order of their hostnames, from a hostname
+/// on. Cost: the nodes up to the last of them.
+pub(crate) async fn meant_from(
+    plane: &ControlPlane,
+    selector: &Selector,
+    from: &str,
+    limit: usize,
+) -> Result<Vec<Arc<Slot>>, Problem> {
+    let mut meant = Vec::new();
+    for slot in plane.index.page(from, usize::MAX) {
+        if meant.len() == limit {
+            break;
+        }
+        if is_meant(plane, selector, &slot).await? {
+            meant.push(slot);
+        }
+    }
+    Ok(meant)
+}
+
 async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Result<bool, Problem> {
     let (id, hostname, pointed) = about(plane, slot);
     let bare = Subject { hostname: hostname.as_str(), id: id.as_str(), traits: None, declared: None };

@@ -81,7 +81,7 @@ impl ObjectLog {
         let last = segments.last_key_value().map_or(0, |(number, _)| *number);
         // The last one is still appended to.
         for (number, segment) in segments.range(..last) {
-            let mut alive = self.live.get(number).copied().unwrap_or(0);
+            let mut alive = self.index.live_in(*number);
             while alive > 0 && moving.moved < segment.bytes {
                 if weight <= light || left == 0 {
                     return Ok(moving);
@@ -141,7 +141,7 @@ impl ObjectLog {
     pub(super) fn take_in_moved(&mut self, moving: Moving, segment: u64, start: u64) {
         for Move { side, key, entry, at } in moving.moves {
             let at = Location { segment, offset: start + at, ..entry.at };
-            self.place(side, &key, Entry { at, ..entry });
+            self.index.insert(side, &key, Entry { at, ..entry });
         }
         self.moved = moving.moved;
     }

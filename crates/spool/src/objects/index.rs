@@ -29,6 +29,8 @@ pub(super) struct Index {
     graves: BTreeMap<u64, ObjectKey>,
     /// Bytes of records that count: in ours, in theirs.
     live: [u64; 2],
+    /// Bytes of records that count, by segment.
+    live_in: BTreeMap<u64, u64>,
 }
 
 impl Index {
@@ -52,8 +54,13 @@ impl Index {
         self.live[side as usize]
     }
 
-    /// Puts an entry; returns the one in whose place it is.
-    pub(super) fn insert(&mut self, side: Side, key: &ObjectKey, entry: Entry) -> Option<Entry> {
+    /// Bytes of records of a segment that count.
+    pub(super) fn live_in(&self, segment: u64) -> u64 {
+        self.live_in.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Puts an entry in place of the one that may be there.
+    pub(super) fn insert(&mut self, side: Side, key: &ObjectKey, entry: Entry) {
         let sections = self.side(side);
         let before = match sections.get_mut(&key.section) {
             Some(section) => section.insert(key.name.clone(), entry),
@@ -64,49 +71,56 @@ impl Index {
             }
         };
         if let Some(before) = before {
-            self.forgotten(side, &before);
+            self.dead(side, &before);
         }
         self.live[side as usize] += u64::from(entry.at.length);
+        *self.live_in.entry(entry.at.segment).or_default() += u64::from(entry.at.length);
         if !entry.live {
             self.graves.insert(entry.rev, key.clone());
         }
-        before
     }
 
-    pub(super) fn remove(&mut self, side: Side, key: &ObjectKey) -> Option<Entry> {
+    pub(super) fn remove(&mut self, side: Side, key: &ObjectKey) {
         let sections = self.side(side);
-        let section = sections.get_mut(&key.section)?;
-        let before = section.remove(&*key.name)?;
+        let Some(section) = sections.get_mut(&key.section) else { return };
+        let before = section.remove(&*key.name);
         if section.is_empty() {
             sections.remove(&key.section);
         }
-        self.forgotten(side, &before);
-        Some(before)
+        if let Some(before) = before {
+            self.dead(side, &before);
+        }
     }
 
-    fn forgotten(&mut self, side: Side, entry: &Entry) {
-        self.live[side as usize] -= u64::from(entry.at.length);
+    /// A record does not count any more.
+    fn dead(&mut self, side: Side, entry: &Entry) {
+        let length = u64::from(entry.at.length);
+        self.live[side as usize] -= length;
+        if let Some(live) = self.live_in.get_mut(&entry.at.segment) {
+            *live -= length;
+            if *live == 0 {
+                self.live_in.remove(&entry.at.segment);
+            }
+        }
         if !entry.live {
             self.graves.remove(&entry.rev);
         }
     }
 
-    /// Forgets a whole set; returns what it had.
-    pub(super) fn clear(&mut self, side: Side) -> Vec<Entry> {
-        self.live[side as usize] = 0;
-        if side == Side::Ours {
-            self.graves.clear();
-        }
+    /// Forgets a whole set.
+    pub(super) fn clear(&mut self, side: Side) {
         let sections = std::mem::take(self.side(side));
-        sections.into_values().flat_map(BTreeMap::into_values).collect()
+        for entry in sections.into_values().flat_map(BTreeMap::into_values) {
+            self.dead(side, &entry);
+        }
     }
 
-    /// Forgets tombstones up to a revision; returns them.
-    pub(super) fn forget_graves(&mut self, compacted: u64) -> Vec<(ObjectKey, Entry)> {
+    /// Forgets tombstones up to a revision.
+    pub(super) fn forget_graves(&mut self, compacted: u64) {
         let kept = self.graves.split_off(&compacted.saturating_add(1));
-        let gone = std::mem::replace(&mut self.graves, kept);
-        let entry = |key: ObjectKey| self.remove(Side::Ours, &key).map(|entry| (key, entry));
-        gone.into_values().filter_map(entry).collect()
+        for key in std::mem::replace(&mut self.graves, kept).into_values() {
+            self.remove(Side::Ours, &key);
+        }
     }
 
     /// All entries with their keys.

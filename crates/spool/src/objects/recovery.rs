@@ -29,9 +29,8 @@ pub(super) fn open(
         SegmentedLog::open(disk, directory, "objects", limits.segment_bytes, &mut |location, payload| {
             record::read(payload).map(|(record, _)| replay.take(record, location)).is_some()
         })?;
-    let (index, live) = (Index::default(), BTreeMap::new());
-    let mut log = ObjectLog { log, limits, index, live, moved: 0, stuck: false };
-    let mut objects = log.begin_with(replay);
+    let mut log = ObjectLog { log, limits, index: replay.index, moved: 0, stuck: false };
+    let mut objects = log.objects(replay.states);
     let repairs = if damaged.is_empty() { Vec::new() } else { log.repair(&mut objects, &damaged, fresh)? };
     let saved = log.saved(objects);
     Ok(Opened { log, saved, repairs })
@@ -43,57 +42,55 @@ struct Objects {
     theirs: Vec<(ObjectKey, Stub, u64)>,
 }
 
-/// A newest record as it was read.
-struct Newest {
-    entry: Entry,
-    state: State,
-}
-
-/// The newest records, as of those read so far.
+/// What the records read so far come to.
 #[derive(Default)]
 struct Replay {
-    ours: BTreeMap<ObjectKey, Newest>,
-    theirs: BTreeMap<ObjectKey, Newest>,
+    index: Index,
+    states: BTreeMap<(Side, ObjectKey), State>,
 }
 
 impl Replay {
     fn take(&mut self, record: Record<'_>, at: Location) {
-        let entry = |live, rev| Entry { at, live, rev };
         match record {
-            Record::Forget { ours } => self.side(ours).clear(),
+            Record::Forget { ours } => {
+                let forgotten = record::side(ours);
+                self.index.clear(forgotten);
+                self.states.retain(|(side, _), _| *side != forgotten);
+            }
             Record::Put(put) => {
                 let (key, stub) = (put.name.key(), put.stub.into_owned());
-                let state = State::Live { stub, born: put.born };
-                self.side(put.ours).insert(key, Newest { entry: entry(true, put.rev), state });
+                let entry = Entry { at, live: true, rev: put.rev };
+                self.put(record::side(put.ours), key, entry, State::Live { stub, born: put.born });
             }
             Record::Gone(gone) => {
-                let state = State::Gone { uid: (&*gone.uid).into() };
-                self.ours.insert(gone.name.key(), Newest { entry: entry(false, gone.rev), state });
+                let entry = Entry { at, live: false, rev: gone.rev };
+                self.put(Side::Ours, gone.name.key(), entry, State::Gone { uid: (&*gone.uid).into() });
             }
-            Record::Taken(name) => drop(self.theirs.remove(&name.key())),
+            Record::Taken(name) => {
+                let key = name.key();
+                self.index.remove(Side::Theirs, &key);
+                self.states.remove(&(Side::Theirs, key));
+            }
         }
     }
 
-    fn side(&mut self, ours: bool) -> &mut BTreeMap<ObjectKey, Newest> {
-        if ours { &mut self.ours } else { &mut self.theirs }
+    fn put(&mut self, side: Side, key: ObjectKey, entry: Entry, state: State) {
+        self.index.insert(side, &key, entry);
+        self.states.insert((side, key), state);
     }
 }
 
 impl ObjectLog {
-    /// Takes over what was read; returns the objects.
-    fn begin_with(&mut self, replay: Replay) -> Objects {
-        let compacted = self.heads().feed.map_or(0, |feed| feed.compacted);
+    /// What counts of the states that were read.
+    fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), State>) -> Objects {
+        self.index.forget_graves(self.heads().feed.map_or(0, |feed| feed.compacted));
         let mut objects = Objects { ours: Vec::new(), theirs: Vec::new() };
-        for (key, Newest { entry, state }) in replay.ours {
-            if entry.live || entry.rev > compacted {
-                self.place(Side::Ours, &key, entry);
-                objects.ours.push(Change { rev: entry.rev, key, state });
-            }
-        }
-        for (key, Newest { entry, state }) in replay.theirs {
-            if let State::Live { stub, .. } = state {
-                self.place(Side::Theirs, &key, entry);
-                objects.theirs.push((key, stub, entry.rev));
+        for ((side, key), state) in states {
+            let Some(Entry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
+            match (side, state) {
+                (Side::Ours, state) => objects.ours.push(Change { rev, key, state }),
+                (Side::Theirs, State::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
+                (Side::Theirs, State::Gone { .. }) => {}
             }
         }
         objects
@@ -155,11 +152,9 @@ impl ObjectLog {
             }
         }
         moving.done_below(last + 1);
-        let heads = self.heads();
-        let compacted = heads.feed.as_ref().map_or(0, |feed| feed.compacted);
-        let ((segment, start), aside) =
-            self.log.append_without(damaged, &[&moving.bytes], heads, moving.first)?;
-        self.take_in_all(moving, &Changes::default(), segment, start, compacted);
+        let (heads, first) = (self.heads(), moving.first);
+        let (at, aside) = self.log.append_without(damaged, &[&moving.bytes], heads, first)?;
+        self.take_in(moving, &Changes::default(), at);
         Ok(aside)
     }
 }

@@ -24,8 +24,8 @@ const MAX_HEADER: u64 = 1024;
 /// A log, and what is damaged in it.
 pub(crate) struct Opened<S> {
     pub(crate) log: SegmentedLog<S>,
-    /// The numbers of the segments that are damaged or missing. The index has to append without
-    /// them ([`SegmentedLog::append_without`]) before anything else.
+    /// The numbers of the segments that are damaged, and the last of those missing in a row. The
+    /// index has to append without them ([`SegmentedLog::append_without`]) before anything else.
     pub(crate) damaged: Vec<u64>,
 }
 
@@ -87,7 +87,8 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
             disk.unlink(&file.path)?;
         }
         let of_this_format = |header: &Header| header.format == FORMAT;
-        if files.last().is_some_and(|last| last.header.as_ref().is_some_and(of_this_format)) {
+        let last = files.last().and_then(|last| last.header.as_ref());
+        if damaged.is_empty() && last.is_some_and(of_this_format) {
             log.open_last()?;
         }
         Ok(Opened { log, damaged })
@@ -113,8 +114,13 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         files: &[Candidate],
         take: &mut dyn FnMut(Location, &[u8]) -> bool,
     ) -> Result<Vec<u64>> {
-        let mut damaged: Vec<u64> = (self.first..self.next).collect();
+        let mut damaged = Vec::new();
+        let mut expected = self.first;
         for (at, file) in files.iter().enumerate().filter(|(_, file)| file.number >= self.first) {
+            if file.number > expected {
+                damaged.push(file.number - 1);
+            }
+            expected = file.number + 1;
             let last = at + 1 == files.len();
             let content = Content::read(&file.path, end(files, at))?;
             let mut sound = self.is_expected(file) && !content.scan.damaged && (last || !content.scan.torn);
@@ -142,8 +148,8 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
                 }
                 sound &= is_read;
             }
-            if sound {
-                damaged.retain(|number| *number != file.number);
+            if !sound {
+                damaged.push(file.number);
             }
             let segment = Segment { path: file.path.clone(), bytes: end as u64 };
             self.segments.insert(file.number, segment);
@@ -208,7 +214,8 @@ fn candidates(directory: &Path) -> Result<Vec<Candidate>> {
         let path = entry.map_err(read)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let number = name.and_then(|name| name.strip_suffix(EXTENSION)?.parse().ok());
-        if let Some(number) = number {
+        // The largest number has no next one, and was never written.
+        if let Some(number) = number.filter(|number| *number < u64::MAX) {
             files.push(Candidate { number, header: header(&path)?, path });
         }
     }

@@ -1,6 +1,7 @@
 //! Synchronization: SYN-4, SYN-6.
 
 use bytes::Bytes;
+use model::condition::{Difference, Direction, Evidence, SyncCause, SyncCondition};
 use model::object::SectionKey;
 use model::{Kind, NodeId, ObjectKey, Stub};
 use sync::FeedCursor;
@@ -8,7 +9,7 @@ use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, token};
-use crate::objects::{ObjectFilter, Verdict};
+use crate::objects::ObjectFilter;
 use crate::record::Retention;
 use crate::{MAX_CHANGES_IN_WRITE, Store, StoreError};
 
@@ -220,11 +221,26 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let acked = acked.map(|(node, incarnation, seq)| (node.clone(), cursor(incarnation, seq).unwrap()));
     store.sync_acked(acked.to_vec()).await.unwrap();
 
-    let why = || Some(Verdict::Diverged("they differ".to_owned()));
-    let judged = [(&one, why()), (&two, why()), (&two, Some(Verdict::InSync)), (&new_node(9).node_id, why())];
-    let mut judged = judged.map(|(node, verdict)| (node.clone(), verdict)).to_vec();
-    judged.push((three.clone(), Some(Verdict::InSync)));
-    store.sync_judged(judged).await.unwrap();
+    let found = |cause| Some(SyncCondition::new(cause, Some(at(5))));
+    let difference = Difference::DeletionsUnconfirmed { kept: 3, of: 4 };
+    let out_of_sync = found(SyncCause::OutOfSync { direction: Direction::Up, difference });
+    let evidence = Evidence {
+        at: at(4),
+        instance: "i1".to_owned(),
+        down: cursor("f1", 3).map(|cursor| cursor.checkpoint()),
+        up: None,
+    };
+    let in_sync = found(SyncCause::InSync(evidence));
+    let unknown = new_node(9).node_id;
+    let conditions = [
+        (&one, &out_of_sync),
+        (&two, &out_of_sync),
+        (&two, &in_sync),
+        (&unknown, &out_of_sync),
+        (&three, &in_sync),
+    ];
+    let conditions = conditions.map(|(node, condition)| (node.clone(), condition.clone())).to_vec();
+    store.sync_conditions(conditions).await.unwrap();
     // A write takes nothing of it away.
     let third = Write { ours: vec![live(6, 6, "d", "d")], ..Write::default() };
     store.sync_write(&one, third, at(1)).await.unwrap();
@@ -239,12 +255,12 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     assert_eq!((head.ours, head.theirs, head.acked), (None, cursor("t", 4), None));
     assert_eq!((head.our_objects, head.their_objects, head.changed), (0, 1, at(2)));
     assert_eq!(heads.len(), 3);
-    let verdicts = [of(&one).verdict, of(&two).verdict, of(&three).verdict];
-    assert_eq!(verdicts, [why(), Some(Verdict::InSync), Some(Verdict::InSync)]);
+    let conditions = [of(&one).condition, of(&two).condition, of(&three).condition];
+    assert_eq!(conditions, [out_of_sync, in_sync.clone(), in_sync]);
     assert_eq!((of(&three).ours, of(&three).theirs), (None, None), "nothing else is known of it");
-    store.sync_judged(vec![(two.clone(), None)]).await.unwrap();
+    store.sync_conditions(vec![(two.clone(), None)]).await.unwrap();
     let heads = store.sync_heads().await.unwrap();
-    assert_eq!(heads.iter().find(|(id, _)| *id == two).unwrap().1.verdict, None);
+    assert_eq!(heads.iter().find(|(id, _)| *id == two).unwrap().1.condition, None);
 }
 
 pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {

@@ -15,6 +15,7 @@ use ::sync::FeedCursor;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
+use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
@@ -22,7 +23,7 @@ use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -229,9 +230,9 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn sync_judged(&self, judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()> {
+    async fn sync_conditions(&self, conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()> {
         let mut state = self.state();
-        judged.into_iter().for_each(|(node, verdict)| state.sync_judged(&node, verdict));
+        conditions.into_iter().for_each(|(node, condition)| state.sync_condition(&node, condition));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use model::condition::SyncCondition;
 use model::{Incarnation, NodeId, ObjectKey, Stub, Timestamp};
 use sync::FeedCursor;
 use sync::feed::{Change, SavedFeed, State as Now};
@@ -10,7 +11,7 @@ use sync::{Content, Saved, SavedReplica, Side, Write};
 
 use super::State;
 use crate::error::{Result, StoreError};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 
 /// What is kept of one node.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Sets {
     theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
     cursor: Option<FeedCursor>,
     acked: Option<FeedCursor>,
-    verdict: Option<Verdict>,
+    condition: Option<SyncCondition>,
     changed: Timestamp,
 }
 
@@ -78,7 +79,7 @@ impl Sets {
             ours: self.incarnation.clone().map(|incarnation| FeedCursor::at(incarnation, self.head)),
             theirs: self.cursor.clone(),
             acked: self.acked.clone(),
-            verdict: self.verdict.clone(),
+            condition: self.condition.clone(),
             our_objects: self.ours.values().filter(live).count() as u64,
             their_objects: self.theirs.len() as u64,
             changed: self.changed,
@@ -169,9 +170,9 @@ impl State {
         }
     }
 
-    pub(super) fn sync_judged(&mut self, node: &NodeId, verdict: Option<Verdict>) {
+    pub(super) fn sync_condition(&mut self, node: &NodeId, condition: Option<SyncCondition>) {
         if self.is_active(node) {
-            self.sync.entry(node.clone()).or_default().verdict = verdict;
+            self.sync.entry(node.clone()).or_default().condition = condition;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_first", include_str!("migrations/0001_first.sql")),
     ("0002_sync", include_str!("migrations/0002_sync.sql")),
-    ("0003_verdict", include_str!("migrations/0003_verdict.sql")),
+    ("0003_condition", include_str!("migrations/0003_condition.sql")),
 ];
 
 /// Applies what is missing, each in a transaction of its own.

@@ -26,6 +26,7 @@ use ::sync::FeedCursor;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
+use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
@@ -39,7 +40,7 @@ use self::writer::{Cause, Session, Writer};
 use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
     Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -257,11 +258,13 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    async fn sync_judged(&self, mut judged: Vec<(NodeId, Option<Verdict>)>) -> Result<()> {
-        while !judged.is_empty() {
-            let batch: Vec<_> = judged.drain(..judged.len().min(TOUCHES_IN_BATCH)).collect();
+    async fn sync_conditions(&self, mut conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()> {
+        while !conditions.is_empty() {
+            let batch: Vec<_> = conditions.drain(..conditions.len().min(TOUCHES_IN_BATCH)).collect();
             let note = move |s: &mut Session| {
-                batch.iter().try_for_each(|(node, verdict)| sync::judged(&s.db, node, verdict.as_ref()))
+                batch
+                    .iter()
+                    .try_for_each(|(node, condition)| sync::keep_condition(&s.db, node, condition.as_ref()))
             };
             self.write(0, note).await?;
         }

@@ -16,7 +16,7 @@ use super::query;
 use super::sync::{Kept, OURS, THEIRS, row_at, row_of};
 use crate::MAX_LISTED;
 use crate::error::{Result, StoreError};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, Verdict};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 
 const LOAD: &str = "load what is synchronized";
 const LIST: &str = "list objects";
@@ -123,7 +123,7 @@ pub(super) fn contents(
 pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
     const SQL: &str =
         "SELECT id, incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
-            our_objects, their_objects, changed, verdict, theirs_pass
+            our_objects, their_objects, changed, condition, theirs_pass
         FROM sync JOIN node ON node.no = sync.node WHERE removed IS NULL ORDER BY id";
     let row = |row: &Row<'_>| Ok((row.get::<_, Text<NodeId>>(0)?.0, row_at(row, 1)?));
     let rows: Vec<(NodeId, Kept)> = query::all(db, "read how far the nodes are", SQL, [], row)?;
@@ -136,10 +136,8 @@ fn head(kept: &Kept) -> Result<SyncHead> {
         ours: cursor(kept.incarnation.as_deref(), kept.head)?,
         theirs: theirs(kept)?,
         acked: cursor(kept.acked_life.as_deref(), kept.acked_rev)?,
-        verdict: kept.verdict.as_ref().map(|why| match why.as_str() {
-            "" => Verdict::InSync,
-            why => Verdict::Diverged(why.to_owned()),
-        }),
+        // What cannot be read is no comparison.
+        condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),
         our_objects,
         their_objects,
         changed: kept.changed,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use model::condition::SyncCondition;
 use model::object::SectionKey;
 use model::{NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -15,7 +16,6 @@ use super::nodes::active;
 use super::query::{self, change};
 use super::writer::Session;
 use crate::error::{Result, StoreError};
-use crate::objects::{MAX_WHY, Verdict};
 
 /// The column of [`sync::Side::Ours`].
 pub(super) const OURS: i64 = 0;
@@ -38,13 +38,13 @@ pub(super) struct Kept {
     /// Objects by side.
     pub(super) objects: [u64; 2],
     pub(super) changed: Timestamp,
-    /// `Some("")`: equal.
-    pub(super) verdict: Option<String>,
+    /// JSON of a condition.
+    pub(super) condition: Option<String>,
 }
 
 pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<Kept>> {
     const SQL: &str = "SELECT incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
-        our_objects, their_objects, changed, verdict, theirs_pass FROM sync WHERE node = ?1";
+        our_objects, their_objects, changed, condition, theirs_pass FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
 
@@ -60,7 +60,7 @@ pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Kept> {
         acked_rev: uint(row.get(first + 6)?),
         objects: [uint(row.get(first + 7)?), uint(row.get(first + 8)?)],
         changed: Timestamp(row.get(first + 9)?),
-        verdict: row.get(first + 10)?,
+        condition: row.get(first + 10)?,
         theirs_pass: row.get(first + 11)?,
     })
 }
@@ -110,7 +110,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
 fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
     const SQL: &str =
         "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_life, theirs_rev,
-        acked_life, acked_rev, our_objects, their_objects, changed, verdict, theirs_pass)
+        acked_life, acked_rev, our_objects, their_objects, changed, condition, theirs_pass)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     let [ours, theirs] = row.objects;
     let row = params![
@@ -125,7 +125,7 @@ fn keep(db: &Connection, node: i64, row: &Kept) -> Result<()> {
         int(ours),
         int(theirs),
         row.changed.0,
-        row.verdict,
+        row.condition,
         row.theirs_pass
     ];
     change(db, WRITE, SQL, row).map(|_| ())
@@ -190,16 +190,18 @@ pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &FeedCursor) -> Resu
     change(db, "note how far a node is", SQL, row).map(|_| ())
 }
 
-pub(super) fn judged(db: &Connection, node: &NodeId, verdict: Option<&Verdict>) -> Result<()> {
+pub(super) fn keep_condition(
+    db: &Connection,
+    node: &NodeId,
+    condition: Option<&SyncCondition>,
+) -> Result<()> {
     const SQL: &str = "INSERT INTO sync
-            (node, head, compacted, theirs_rev, acked_rev, our_objects, their_objects, changed, verdict)
+            (node, head, compacted, theirs_rev, acked_rev, our_objects, their_objects, changed, condition)
         SELECT no, 0, 0, 0, 0, 0, 0, 0, ?2 FROM node WHERE id = ?1 AND removed IS NULL
-        ON CONFLICT (node) DO UPDATE SET verdict = ?2";
-    let text = verdict.map(|verdict| match verdict {
-        Verdict::InSync => "",
-        Verdict::Diverged(why) => &why[..why.floor_char_boundary(MAX_WHY)],
-    });
-    change(db, "note what a comparison came to", SQL, params![node.as_str(), text]).map(|_| ())
+        ON CONFLICT (node) DO UPDATE SET condition = ?2";
+    // A condition is texts and numbers, which JSON always has.
+    let json = condition.and_then(|condition| serde_json::to_string(condition).ok());
+    change(db, "keep what a comparison came to", SQL, params![node.as_str(), json]).map(|_| ())
 }
 
 /// One write, with its statements at hand: they run once for each object.

@@ -27,7 +27,7 @@ use crate::mode::Role;
 use crate::replica::Replica;
 
 pub use batch::{Batch, Item, ItemChange, Outcome};
-pub use types::{Counters, Input, Limits, LinkConfig, LinkStatus, Note, Output, Standing};
+pub use types::{Counters, Input, Limits, LinkConfig, Note, Output};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.

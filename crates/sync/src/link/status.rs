@@ -1,77 +1,100 @@
-//! Where a link stands, for people. "In sync" is said only of what was compared, or of a
-//! replica that reached all that the other side is known to have.
+//! How both sets of a link stand, as [`model::condition`] has it for everybody.
+//!
+//! ```text
+//! own feed --> replica there     own_condition():   acknowledged, and nothing rejected
+//! feed there --> own replica     their_condition(): compared, or all received that is known of
+//! ```
+//!
+//! Invariants: a set is in sync here only when nothing of it is under way, rejected or kept back;
+//! that the sets were *compared* is the evidence that the shell adds after
+//! [`super::Note::InSync`].
+
+use model::condition::{Difference, Evidence, Rejection, SetCondition, SyncCause};
 
 use super::Link;
 use super::outbox::Flow;
-use super::types::{LinkStatus, Standing};
 use crate::feed::Feed;
+use crate::mode::Role;
 use crate::replica::Replica;
 
 impl Link {
-    /// Where both directions stand. Costs in proportion to what is behind.
-    pub fn status(&self, feed: &Feed, replica: &Replica) -> LinkStatus {
-        LinkStatus { ours: self.ours(feed), theirs: self.theirs(replica) }
+    /// How both sets stand; `compared` is the last comparison on this link.
+    pub fn cause(&self, feed: &Feed, replica: &Replica, compared: Option<Evidence>) -> SyncCause {
+        let (own, theirs) = (self.own_condition(feed), self.their_condition(replica));
+        match self.config.role {
+            Role::Principal => SyncCause::of_link(own, theirs, compared),
+            Role::Agent => SyncCause::of_link(theirs, own, compared),
+        }
     }
 
-    fn ours(&self, feed: &Feed) -> Standing {
+    /// How the own set and the other side's replica of it stand.
+    pub fn own_condition(&self, feed: &Feed) -> SetCondition {
         match self.out.flow {
-            Flow::Unknown => Standing::Connecting,
-            Flow::Stuck | Flow::TrieResync => Standing::Resyncing,
-            Flow::Open if self.out.refused_there > 0 => Standing::Diverged(format!(
-                "{} objects are held otherwise there: refused, or kept until an operator confirms their removal",
-                self.out.refused_there
-            )),
+            Flow::Unknown => SetCondition::Connecting,
+            Flow::Stuck | Flow::TrieResync => SetCondition::Comparing,
+            Flow::Open if self.out.refused_there > 0 => {
+                SetCondition::OutOfSync(Difference::HeldOtherwise { objects: self.out.refused_there })
+            }
             Flow::Open => {
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
-                match feed.count_after(from.map_or(0, |cursor| cursor.revision)) {
-                    0 if self.out.is_through(feed) => Standing::InSync,
-                    behind => Standing::Behind(behind.max(1)),
+                // Counting the objects in between would cost what is behind.
+                match feed.head().saturating_sub(from.map_or(0, |cursor| cursor.revision)) {
+                    0 if self.out.is_through(feed) => SetCondition::InSync,
+                    behind => SetCondition::Behind(behind.max(1)),
                 }
             }
         }
     }
 
-    fn theirs(&self, replica: &Replica) -> Standing {
+    /// How the other side's set and the own replica of it stand.
+    pub fn their_condition(&self, replica: &Replica) -> SetCondition {
         if self.peer.is_none() {
-            return Standing::Connecting;
+            return SetCondition::Connecting;
         }
-        if let Some((kept, all)) = self.resync.kept {
-            return Standing::Diverged(format!(
-                "{kept} of {all} objects are gone at the source; an operator must confirm their removal"
-            ));
-        }
-        if let Some((key, rejected)) = replica.rejected().first_key_value() {
-            return Standing::Diverged(format!("{key}: {} ({})", rejected.message, rejected.code));
-        }
-        if replica.evicted() > 0 {
-            return Standing::Diverged(format!("{} objects could not be taken", replica.evicted()));
+        if let Some(difference) = self.difference(replica) {
+            return SetCondition::OutOfSync(difference);
         }
         if self.resync.is_busy() || (self.resync.is_wanted() && !self.resync.has_failed()) {
-            return Standing::Resyncing;
+            return SetCondition::Comparing;
         }
         if self.resync.has_failed() && !self.inbox.verified {
-            return Standing::Diverged("resyncs do not make the sets equal".to_owned());
+            return SetCondition::OutOfSync(Difference::ResyncWithoutEffect);
         }
         match self.inbox.under_way() {
-            0 if self.inbox.verified => Standing::InSync,
+            0 if self.inbox.verified => SetCondition::InSync,
             0 => self.by_numbers(replica),
-            waiting => Standing::Behind(waiting),
+            waiting => SetCondition::Behind(waiting as u64),
         }
     }
 
+    /// What the own replica has otherwise than the other side, as far as the reason is known.
+    fn difference(&self, replica: &Replica) -> Option<Difference> {
+        if let Some((kept, all)) = self.resync.kept {
+            return Some(Difference::DeletionsUnconfirmed { kept: kept as u64, of: all as u64 });
+        }
+        if let Some((key, rejected)) = replica.rejected().first_key_value() {
+            return Some(Difference::Rejected {
+                object: key.clone(),
+                rejection: Rejection::new(&rejected.code, &rejected.message),
+                others: replica.refused().saturating_sub(1),
+            });
+        }
+        let evicted = replica.evicted();
+        (evicted > 0).then_some(Difference::NoRoom { objects: evicted })
+    }
+
     /// The replica against what the other side last said of its feed's end.
-    fn by_numbers(&self, replica: &Replica) -> Standing {
+    fn by_numbers(&self, replica: &Replica) -> SetCondition {
         let incarnation = self.peer_incarnation();
         let at = match replica.cursor() {
             Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.revision,
-            Some(_) => return Standing::Behind(1),
+            Some(_) => return SetCondition::Behind(1),
             None if replica.is_empty() => 0,
-            None => return Standing::Behind(1),
+            None => return SetCondition::Behind(1),
         };
-        match usize::try_from(self.peer_head.saturating_sub(at)) {
-            Ok(0) => Standing::InSync,
-            Ok(behind) => Standing::Behind(behind),
-            Err(_) => Standing::Behind(usize::MAX),
+        match self.peer_head.saturating_sub(at) {
+            0 => SetCondition::InSync,
+            behind => SetCondition::Behind(behind),
         }
     }
 }

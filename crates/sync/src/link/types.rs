@@ -283,30 +283,6 @@ pub enum Note {
     InSync,
 }
 
-/// Where one direction stands (for people).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Nothing is known yet.
-    Connecting,
-    /// Equal.
-    InSync,
-    /// So many changes are under way.
-    Behind(usize),
-    /// A resync is under way or waits for its turn.
-    Resyncing,
-    /// Not equal, and it will stay so without help.
-    Diverged(String),
-}
-
-/// Where a link stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkStatus {
-    /// The other side's replica of our feed.
-    pub ours: Standing,
-    /// Our replica of the other side's feed.
-    pub theirs: Standing,
-}
-
 /// What a link counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

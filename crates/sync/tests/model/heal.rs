@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sync::link::Standing;
+use model::condition::{Difference, SetCondition};
 use sync::{Input, refusal};
 
 use super::history::Rng;
@@ -36,8 +36,9 @@ impl World {
             let mut approved_now = false;
             for at in [PRINCIPAL, AGENT] {
                 let side = &self.sides[at];
-                let kept = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica).theirs);
-                let kept = matches!(kept, Some(Standing::Diverged(why)) if why.contains("operator"));
+                let kept = side.link.as_ref().map(|link| link.their_condition(&side.replica));
+                let kept =
+                    matches!(kept, Some(SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. })));
                 if kept && approved_at != Some(self.now) {
                     approved_now = true;
                     approvals += 1;
@@ -66,7 +67,10 @@ impl World {
         self.sides
             .iter()
             .map(|side| {
-                let status = side.link.as_ref().map(|link| link.status(&side.feed, &side.replica));
+                let status = side
+                    .link
+                    .as_ref()
+                    .map(|link| (link.own_condition(&side.feed), link.their_condition(&side.replica)));
                 format!(
                     "{:?} {status:?} feed {:?} replica {:?}",
                     side.role,
@@ -81,10 +85,10 @@ impl World {
         let [a, b] = &mut self.sides;
         let settled = |side: &Side| {
             let Some(link) = &side.link else { return false };
-            let theirs = link.status(&side.feed, &side.replica).theirs;
-            let fine = theirs == Standing::InSync
+            let theirs = link.their_condition(&side.replica);
+            let fine = theirs == SetCondition::InSync
                 || (!side.replica.rejected().is_empty()
-                    && matches!(theirs, Standing::Diverged(why) if !why.contains("operator")));
+                    && matches!(theirs, SetCondition::OutOfSync(Difference::Rejected { .. })));
             fine && link.under_way() == 0
         };
         settled(a)

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use model::condition::SetCondition;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 use sync::FeedCursor;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, ResyncResponse};
-use sync::link::{Batch, ItemChange, Limits, Note, Outcome, Standing};
+use sync::link::{Batch, ItemChange, Limits, Note, Outcome};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -553,12 +554,12 @@ impl World {
         for at in [PRINCIPAL, AGENT] {
             let side = &self.sides[at];
             let Some(link) = &side.link else { continue };
-            let what = match link.status(&side.feed, &side.replica).theirs {
-                Standing::Connecting => "connecting",
-                Standing::InSync => "in sync",
-                Standing::Behind(_) => "behind",
-                Standing::Resyncing => "resyncing",
-                Standing::Diverged(_) => "diverged",
+            let what = match link.their_condition(&side.replica) {
+                SetCondition::Connecting => "connecting",
+                SetCondition::InSync => "in sync",
+                SetCondition::Behind(_) => "behind",
+                SetCondition::Comparing => "resyncing",
+                SetCondition::OutOfSync(_) => "diverged",
             };
             self.reach(what);
         }

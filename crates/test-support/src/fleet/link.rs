@@ -1,4 +1,4 @@
-//! A node's end of links: signed openings over each transport, sets in memory.
+//! A node's end of links: stream requests over each transport, sets in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use http::{HeaderValue, Response};
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Timestamp};
 use net::client::{Client, Http1};
-use streams::open::{OpenError, Opener};
+use streams::open::{OpenError, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, LinkCommand, MemoryLinkHandler};
@@ -20,6 +20,7 @@ use sync::{Frame, Role};
 use tokio::task::JoinHandle;
 use wire::batch::Batch;
 use wire::cloudevents::Origin;
+use wire::signature::{self, Target};
 
 use super::release::{Plan, make};
 use super::{Fleet, Member, now, number};
@@ -85,26 +86,18 @@ pub fn item(name: &str) -> ObjectKey {
 
 /// Opens over gRPC.
 pub async fn grpc(member: &Member, client: &mut Client) -> Result<LinkTransport, OpenError> {
-    opener(member, &link_name()).grpc(client).await
+    dialer(member, &link_name()).grpc(client).await
 }
 
 /// Opens over a WebSocket.
 pub async fn websocket(member: &Member) -> Result<LinkTransport, OpenError> {
     let http1 = Http1::dial(&member.url, &member.tls).await?;
-    opener(member, &link_name()).websocket(http1).await
+    dialer(member, &link_name()).websocket(http1).await
 }
 
 /// Who opens a link.
-pub fn opener<'a>(member: &'a Member, link: &'a str) -> Opener<'a> {
-    Opener {
-        node: &member.id,
-        hostname: &member.hostname,
-        key: &member.key,
-        version: "0.1.0",
-        now: now(),
-        number: number(),
-        link,
-    }
+pub fn dialer<'a>(member: &'a Member, link: &'a str) -> StreamDialer<'a> {
+    StreamDialer { hostname: &member.hostname, version: "0.1.0", link }
 }
 
 /// A name that no other link has.
@@ -153,7 +146,8 @@ impl Sse {
     /// Opens it; the frames come down with no hello from here.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
         let mut client = member.dial().await;
-        let (reader, headers) = opener(member, &link_name()).sse(&mut client, instance, None).await?;
+        let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
+        let (reader, headers) = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
         Ok(Sse { reader, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
     }
 

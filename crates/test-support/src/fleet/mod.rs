@@ -78,6 +78,26 @@ impl Fleet {
         self.running = Some(server::start(config(self.dir.path(), 0, 0)).await.unwrap());
     }
 
+    /// A copy of the directory of a fleet that is stopped.
+    pub fn backup(&self) -> TempDir {
+        let backup = TempDir::new().unwrap();
+        copy(self.dir.path(), backup.path());
+        backup
+    }
+
+    /// Puts a backup in the place of the directory of a fleet that is stopped.
+    pub fn restore(&self, backup: &TempDir) {
+        for entry in std::fs::read_dir(self.dir.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path).unwrap()
+            } else {
+                std::fs::remove_file(path).unwrap()
+            }
+        }
+        copy(backup.path(), self.dir.path());
+    }
+
     /// Where nodes call.
     pub fn url(&self) -> ServerUrl {
         self.running.as_ref().unwrap().node_urls[0].clone()
@@ -184,6 +204,19 @@ impl Fleet {
         let tls = net::tls::client(&ca_pem, &cert_pem, ClientKey::Pem(&key_pem)).unwrap();
         let url = self.operator_url();
         Operator { client: Client::dial(&url, tls).await.unwrap(), url }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let there = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            std::fs::create_dir(&there).unwrap();
+            copy(&path, &there);
+        } else {
+            std::fs::copy(&path, &there).unwrap();
+        }
     }
 }
 

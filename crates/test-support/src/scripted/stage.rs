@@ -2,9 +2,12 @@
 //! what it is told.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use agent::identity::Membership;
+use agent::state::StateDir;
 use bytes::Bytes;
 use catalog::module::{Declared, FileRef, Params};
 use http::StatusCode;
@@ -15,13 +18,14 @@ use model::object::ObjectKey;
 use model::policy::Policy;
 use model::selection::Entry;
 use model::trie::Trie;
-use model::{Digest, Kind, ObjectSet, Selection, Stub, Timestamp};
-use trust::{Header, signed};
+use model::{Digest, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp};
+use trust::token::KeySource;
+use trust::{Header, SigningKey, Slots, TrustDocument, signed};
 use wire::{Code, Problem, route};
 
 use crate::agent_state;
 
-use super::{Reply, json, key, now, problem, reply};
+use super::{Control, Reply, json, key, now, problem, reply};
 
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The most of a content in one response.
@@ -39,6 +43,9 @@ pub struct Play {
     pub spoil: Option<Spoil>,
     pub blobs_asked: usize,
     pub check_ins: usize,
+    /// When the node is to call again; a minute when it does not say.
+    pub next_checkin_secs: Option<u64>,
+    pub stream_requested: bool,
     pub held: Option<Held>,
     pub facts: BTreeMap<u64, Fact>,
 }
@@ -86,13 +93,13 @@ impl Play {
         let seq = said.facts.last().map(|fact| fact.seq);
         self.facts.extend(said.facts.into_iter().map(|fact| (fact.seq, fact)));
         json(&Answer {
-            next_checkin_secs: 60,
+            next_checkin_secs: self.next_checkin_secs.unwrap_or(60),
             acked: seq.map(|seq| Cursor { incarnation: said.incarnation, seq }),
             offer: self.offer.clone().filter(|offer| {
                 self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
             }),
             push: None,
-            stream_requested: false,
+            stream_requested: self.stream_requested,
             want_traits: false,
         })
     }
@@ -175,4 +182,32 @@ pub fn make(plan: &Plan) -> Made {
     };
     let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
     Made { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
+}
+
+/// A host that joined this control plane, as `web-1`.
+pub fn join(control: &Control, state: &Path, root: &Path) {
+    let hostname: Hostname = "web-1".parse().unwrap();
+    let own = key(1);
+    let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));
+    let membership = Membership {
+        node_id: NodeId::of_key(own.public().as_bytes()),
+        servers: vec![control.url()],
+        ca_pem: control.ca().cert_pem().to_owned(),
+        cert_pem: control.certificate(&own, &hostname),
+        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
+        hostname,
+        key: KeySource::Own,
+        root: Some(root.to_owned()),
+        allow_exec: false,
+    };
+    StateDir::create(state).unwrap().save_membership(&membership).unwrap();
+    write_key(&state.join("identity.key"), &own);
+}
+
+fn write_key(path: &Path, key: &SigningKey) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all(key.to_file().as_bytes()).unwrap();
 }

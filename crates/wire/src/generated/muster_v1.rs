@@ -10,17 +10,17 @@ pub struct Event {
 /// How a push went.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PushSummary {
-    /// "ok", or the stable code of what stopped it.
+    /// "ok": anything else is a status of the call.
     #[prost(string, tag = "1")]
     pub result: ::prost::alloc::string::String,
-    /// How many events were read.
+    /// How many frames were read, the hello among them.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// How many of them are durable.
+    /// The highest sequence number that is durable.
     #[prost(uint64, tag = "3")]
     pub processed: u64,
 }
-/// A sign of incarnation.
+/// A sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PingRequest {
     /// Comes back with the answer.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use model::work::Work;
 use serde_json::{Map, Value};
+use server::api::work::{TaskNodeView, TaskView};
 
-use super::group::{Answers, Same};
+use super::answers::{Answers, SameAnswer, answers};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 use crate::whom::{nodes, some_of};
@@ -22,7 +24,7 @@ pub fn text(answers: &Answers, screen: Screen) -> String {
     };
     let mut out = format!("{}: {different}\n", nodes(*asked));
     if !answers.is_empty() && answers.iter().all(|same| inline(&same.answer).is_some()) {
-        let row = |same: &Same| {
+        let row = |same: &SameAnswer| {
             vec![
                 format!("{:>6}x", same.nodes.len()),
                 screen.mark(Mark::Bold, &inline(&same.answer).unwrap_or_default()),
@@ -48,6 +50,16 @@ pub fn text(answers: &Answers, screen: Screen) -> String {
         }
     }
     out
+}
+
+/// The answers to a task in words; `None` when it is no query, or nobody answered yet.
+pub fn answers_of(task: &TaskView, nodes: &[TaskNodeView], screen: Screen) -> Option<String> {
+    if !matches!(task.work, Work::Query { .. }) {
+        return None;
+    }
+    // Who did not answer stands with the task already.
+    let answers = Answers { without: Vec::new(), ..answers(&task.id, nodes, None) };
+    (!answers.answers.is_empty()).then(|| text(&answers, screen))
 }
 
 /// A value that fits on a line.

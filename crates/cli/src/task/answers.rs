@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use server::api::work::TaskNodeView;
 
-use crate::task::{Group, groups};
+use super::outcome::{Group, groups};
 
 /// What nodes answered.
 #[derive(Clone, Debug, Serialize)]
@@ -16,7 +16,7 @@ pub struct Answers {
     /// How many were asked.
     pub asked: usize,
     /// The answers, the most frequent first.
-    pub answers: Vec<Same>,
+    pub answers: Vec<SameAnswer>,
     /// Nodes without an answer, by why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<Group>,
@@ -24,7 +24,7 @@ pub struct Answers {
 
 /// Nodes with one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Same {
+pub struct SameAnswer {
     /// The answer; null where a node has nothing under the path asked for.
     pub answer: Value,
     /// The nodes.
@@ -33,7 +33,7 @@ pub struct Same {
 
 /// Puts the answers of a task's nodes together; of each only what is under a path.
 pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answers {
-    let mut same: BTreeMap<String, Same> = BTreeMap::new();
+    let mut same: BTreeMap<String, SameAnswer> = BTreeMap::new();
     let mut without = Vec::new();
     for node in nodes {
         let (NodeStage::Ended, Some(Outcome::Answered { result })) = (node.stage, &node.outcome) else {
@@ -44,10 +44,10 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
         let traits = result.get("traits").unwrap_or(result);
         let answer = path.map_or(Some(result), |path| within(traits, path)).cloned().unwrap_or_default();
         // Maps are in the order of their keys, so equal values have equal texts.
-        let here = same.entry(answer.to_string()).or_insert_with(|| Same { answer, nodes: Vec::new() });
+        let here = same.entry(answer.to_string()).or_insert_with(|| SameAnswer { answer, nodes: Vec::new() });
         here.nodes.push(node.hostname.as_ref().map_or_else(|| node.node.to_string(), ToString::to_string));
     }
-    let mut answers: Vec<Same> = same.into_values().collect();
+    let mut answers: Vec<SameAnswer> = same.into_values().collect();
     answers.iter_mut().for_each(|same| same.nodes.sort());
     answers.sort_by_key(|same| std::cmp::Reverse(same.nodes.len()));
     Answers { asked: nodes.len(), answers, without: groups(task, &without) }

@@ -1,22 +1,16 @@
 //! `muster query`: what nodes know of themselves now, with equal answers told once.
 
-mod group;
-mod text;
-
 use clap::{Args, Subcommand};
 use model::work::Work;
 use plane::work::{BEGIN_SECS, Share, TaskSpec};
-use server::api::work::{NewTask, TaskNodeView, TaskView};
+use server::api::work::NewTask;
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
-use crate::task::{Caller, OrderError, Outputs, exit, follow};
+use crate::task::{Caller, OrderError, Outputs, answers, answers_text, exit, follow};
 use crate::whom;
-
-pub use group::{Answers, Same, answers, within};
-pub use text::text;
 
 const AFTER: &str = "\
 A SELECTOR names nodes: `muster help selectors`. A node answers only what its release
@@ -39,7 +33,7 @@ pub struct QueryArgs {
     /// Which nodes
     selector: String,
     #[command(subcommand)]
-    what: What,
+    what: Question,
     /// How long nodes that are offline are waited for
     #[arg(long, global = true, value_name = "TIME", default_value = "0s", value_parser = catalog::duration::parse)]
     wait: u32,
@@ -49,13 +43,13 @@ pub struct QueryArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// What they observe of themselves, or one trait
+enum Question {
+    /// Question they observe of themselves, or one trait
     Traits {
         /// Only this one, such as os.version
         path: Option<String>,
     },
-    /// What a file is, and what is in it
+    /// Question a file is, and what is in it
     File {
         /// Its absolute path
         path: String,
@@ -68,27 +62,17 @@ enum What {
     Disks,
 }
 
-impl What {
+impl Question {
     fn work(&self) -> Work {
         let (what, path) = match self {
-            What::Traits { .. } => ("traits", None),
-            What::File { path } => ("file", Some(path.clone())),
-            What::Processes => ("processes", None),
-            What::Listeners => ("listeners", None),
-            What::Disks => ("disks", None),
+            Question::Traits { .. } => ("traits", None),
+            Question::File { path } => ("file", Some(path.clone())),
+            Question::Processes => ("processes", None),
+            Question::Listeners => ("listeners", None),
+            Question::Disks => ("disks", None),
         };
         Work::Query { what: what.to_owned(), path }
     }
-}
-
-/// The answers to a task in words; `None` when it is no query, or nobody answered yet.
-pub fn told(task: &TaskView, nodes: &[TaskNodeView], screen: Screen) -> Option<String> {
-    if !matches!(task.work, Work::Query { .. }) {
-        return None;
-    }
-    // Who did not answer stands with the task already.
-    let answers = Answers { without: Vec::new(), ..answers(&task.id, nodes, None) };
-    (!answers.answers.is_empty()).then(|| text(&answers, screen))
 }
 
 /// Does the verb.
@@ -123,10 +107,10 @@ pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
     let followed = follow(&mut caller, begun, Outputs::none(), true, screen).await?;
     let nodes = caller.operator().task_nodes(&followed.task.id).await?;
     let path = match &args.what {
-        What::Traits { path } => path.as_deref(),
+        Question::Traits { path } => path.as_deref(),
         _ => None,
     };
     let answers = answers(&followed.task.id, &nodes, path);
-    screen.result(&answers, || text(&answers, screen))?;
+    screen.result(&answers, || answers_text(&answers, screen))?;
     Ok(exit(&followed.task.summary.progress, &nodes))
 }

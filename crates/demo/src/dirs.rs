@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 use server::posture::{self, FoundError};
 
-use cli::failure::Told;
+use cli::failure::UserError;
 
 /// The example fleet beside the source that this program was built from.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet");
@@ -18,7 +18,7 @@ const OS_RELEASE: &str =
 
 /// Why the demo's directory cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum DemoDirError {
     /// A file or directory cannot be made.
     #[error("cannot make {}", path.display())]
     Make {
@@ -36,30 +36,30 @@ pub enum PlaceError {
     Random(#[source] FoundError),
 }
 
-impl Told for PlaceError {
+impl UserError for DemoDirError {
     fn hint(&self) -> Option<String> {
-        matches!(self, PlaceError::NoExample(_)).then(|| "name one with --fleet DIR".to_owned())
+        matches!(self, DemoDirError::NoExample(_)).then(|| "name one with --fleet DIR".to_owned())
     }
 }
 
 /// A directory of its own, removed at the end unless it is to be kept.
 #[derive(Debug)]
-pub struct Place {
+pub struct DemoDir {
     dir: PathBuf,
     keep: bool,
 }
 
-impl Place {
+impl DemoDir {
     /// Makes the directory, open to nobody else.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn make(keep: bool) -> Result<Place, PlaceError> {
-        let suffix: [u8; 4] = posture::random().map_err(PlaceError::Random)?;
+    pub fn make(keep: bool) -> Result<DemoDir, DemoDirError> {
+        let suffix: [u8; 4] = posture::random().map_err(DemoDirError::Random)?;
         let dir = std::env::temp_dir().join(format!("muster-demo-{}", HEXLOWER.encode(&suffix)));
         let made = fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(|source| PlaceError::Make { path: dir.clone(), source })?;
-        Ok(Place { dir, keep })
+        made.map_err(|source| DemoDirError::Make { path: dir.clone(), source })?;
+        Ok(DemoDir { dir, keep })
     }
 
     /// Where the control plane keeps everything.
@@ -86,10 +86,10 @@ impl Place {
     ///
     /// # Errors
     /// When it is not there, or cannot be copied.
-    pub fn copy_fleet(&self, from: Option<&Path>) -> Result<(), PlaceError> {
+    pub fn copy_fleet(&self, from: Option<&Path>) -> Result<(), DemoDirError> {
         let from = from.map_or_else(|| PathBuf::from(EXAMPLE), Path::to_owned);
         if !from.join("fleet.yaml").exists() {
-            return Err(PlaceError::NoExample(from));
+            return Err(DemoDirError::NoExample(from));
         }
         copy(&from, &self.fleet())
     }
@@ -98,9 +98,9 @@ impl Place {
     ///
     /// # Errors
     /// When they cannot be made.
-    pub fn host(&self, name: &str) -> Result<HostPlace, PlaceError> {
+    pub fn host(&self, name: &str) -> Result<HostDirs, DemoDirError> {
         let dir = self.dir.join("hosts").join(name);
-        let host = HostPlace { root: dir.join("root"), state: dir.join("state"), log: dir.join("agent.log") };
+        let host = HostDirs { root: dir.join("root"), state: dir.join("state"), log: dir.join("agent.log") };
         make_dir(&host.root.join("etc"))?;
         // Whoever runs the demo stands for root there, so that owners can be set.
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -112,13 +112,13 @@ impl Place {
         ];
         for (path, text) in files {
             let path = host.root.join(path);
-            fs::write(&path, text).map_err(|source| PlaceError::Make { path, source })?;
+            fs::write(&path, text).map_err(|source| DemoDirError::Make { path, source })?;
         }
         Ok(host)
     }
 }
 
-impl Drop for Place {
+impl Drop for DemoDir {
     fn drop(&mut self) {
         if !self.keep
             && let Err(error) = fs::remove_dir_all(&self.dir)
@@ -130,7 +130,7 @@ impl Drop for Place {
 
 /// Where a host lies.
 #[derive(Clone, Debug)]
-pub struct HostPlace {
+pub struct HostDirs {
     /// What its agent converges.
     pub root: PathBuf,
     /// What its agent remembers.
@@ -139,13 +139,13 @@ pub struct HostPlace {
     pub log: PathBuf,
 }
 
-fn make_dir(path: &Path) -> Result<(), PlaceError> {
-    fs::create_dir_all(path).map_err(|source| PlaceError::Make { path: path.to_owned(), source })
+fn make_dir(path: &Path) -> Result<(), DemoDirError> {
+    fs::create_dir_all(path).map_err(|source| DemoDirError::Make { path: path.to_owned(), source })
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), PlaceError> {
+fn copy(from: &Path, to: &Path) -> Result<(), DemoDirError> {
     make_dir(to)?;
-    let failed = |source| PlaceError::Make { path: to.to_owned(), source };
+    let failed = |source| DemoDirError::Make { path: to.to_owned(), source };
     for entry in fs::read_dir(from).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let target = to.join(entry.file_name());
@@ -153,7 +153,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), PlaceError> {
         if kind.is_dir() {
             copy(&entry.path(), &target)?;
         } else if kind.is_file() {
-            fs::copy(entry.path(), &target).map_err(|source| PlaceError::Make { path: target, source })?;
+            fs::copy(entry.path(), &target).map_err(|source| DemoDirError::Make { path: target, source })?;
         }
     }
     Ok(())

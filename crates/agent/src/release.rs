@@ -1,0 +1,106 @@
+//! [`HeldRelease`]: the release that this node holds, adopted durably and then observed by all who
+//! go by it.
+//!
+//! ```text
+//! check-in -> node::Node verifies -> Storage -> HeldRelease::adopt: durable -> observed
+//!                                                 watch of ReleaseTerms -> links, reconciler, work
+//!                                                 DelegationGate        -> work, at each action
+//! ```
+//!
+//! Invariants: nobody goes by a release that is not durable; what of it cannot be read allows
+//! nothing, and is named.
+
+use std::sync::Arc;
+
+use model::Timestamp;
+use model::policy::Policy;
+use model::replication::SyncPolicy;
+use model::work::Delegation;
+use node::Adoption;
+use tokio::sync::watch;
+
+use crate::delegated::DelegationGate;
+use crate::render::chain;
+use crate::state::{Durable, StateError};
+
+/// What the release that is held says.
+#[derive(Clone, Debug, Default)]
+pub struct ReleaseTerms {
+    /// The channel's settings.
+    pub policy: Policy,
+    /// The leave to synchronize; `None` when it gives none.
+    pub sync: Option<SyncPolicy>,
+    /// Why the leave to synchronize cannot be read.
+    pub sync_problem: Option<String>,
+    /// Why the delegations cannot be read.
+    pub delegations_problem: Option<String>,
+}
+
+/// The release that is held.
+pub struct HeldRelease {
+    terms: watch::Sender<ReleaseTerms>,
+    delegations: Arc<DelegationGate>,
+}
+
+impl HeldRelease {
+    /// The release that the state directory holds; terms that allow nothing when it holds none.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn open(durable: &Durable) -> Result<HeldRelease, StateError> {
+        let mut terms = ReleaseTerms::default();
+        let mut granted = (Vec::new(), Timestamp::default());
+        if let Some(adoption) = durable.adoption()? {
+            terms.policy = durable.policy(&adoption)?;
+            granted = terms.read(durable, &adoption);
+        }
+        let (delegations, newest) = granted;
+        let delegations = Arc::new(DelegationGate::new(delegations, newest));
+        Ok(HeldRelease { terms: watch::Sender::new(terms), delegations })
+    }
+
+    /// What the release says, and each one adopted after it.
+    pub fn terms(&self) -> watch::Receiver<ReleaseTerms> {
+        self.terms.subscribe()
+    }
+
+    /// What the control plane may ask for.
+    pub fn delegations(&self) -> &Arc<DelegationGate> {
+        &self.delegations
+    }
+
+    /// Adopts a release: from then on its terms count, and none of the one before. Waits for the
+    /// disk.
+    ///
+    /// # Errors
+    /// When it cannot be made durable; the one before counts still.
+    pub fn adopt(&self, durable: &Durable, adoption: &Adoption) -> Result<Policy, StateError> {
+        let mut terms = ReleaseTerms::default();
+        let policy = self.delegations.adopt(|| durable.adopt(adoption), || terms.read(durable, adoption))?;
+        terms.policy = policy.clone();
+        self.terms.send_replace(terms);
+        Ok(policy)
+    }
+}
+
+impl ReleaseTerms {
+    /// Reads all but the channel's settings; gives the delegations, and the newest signature that
+    /// was verified.
+    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> (Vec<Delegation>, Timestamp) {
+        match durable.sync_policy(adoption) {
+            Ok(sync) => self.sync = sync,
+            Err(error) => self.sync_problem = Some(unread(&error, "nothing is synchronized")),
+        }
+        let delegations = durable.delegations(adoption).unwrap_or_else(|error| {
+            self.delegations_problem = Some(unread(&error, "nothing is delegated"));
+            Vec::new()
+        });
+        (delegations, adoption.floor.newest_signature)
+    }
+}
+
+fn unread(error: &StateError, so: &str) -> String {
+    let problem = format!("{}; {so}", chain(error));
+    tracing::error!(problem, "the release held cannot be read");
+    problem
+}

@@ -1,0 +1,311 @@
+//! [`Storage`]: the thread that makes the node's state durable, so that nobody else of the daemon
+//! waits for the disk.
+//!
+//! ```text
+//! daemon, work, runs --command--> bounded channel --> storage thread, over and over:
+//!       ^                                               takes all that waits, then does one of
+//!       |                                               1. all facts:    one append, one fsync
+//!       +--- answer, after the fsync -----------------  2. all records:  one append, one fsync
+//!                                                       3. the oldest of the other operations
+//! ```
+//!
+//! Invariants: an answer is given after what it answers is durable (persist before acknowledge);
+//! however many facts wait, each is answered after the operation under way and one more; at most
+//! [`DEPTH`] commands wait in the channel and as many at the thread; no lock of the runtime's thread
+//! is held while the disk is written.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use converge::Record;
+use model::Incarnation;
+use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::now;
+use crate::render::chain;
+use crate::state::{Durable, StateError};
+
+/// The most commands that wait.
+const DEPTH: usize = 256;
+
+type Answer<T> = oneshot::Sender<Result<T, StateError>>;
+type Operation = Box<dyn FnOnce(&Durable) + Send>;
+
+enum Command {
+    Append { fact: FactBody, answer: Answer<()> },
+    Persist { record: Record, answer: Answer<()> },
+    Other(Operation),
+}
+
+/// The first facts that wait to be delivered: as many as one check-in carries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FactsWaiting {
+    /// The incarnation of the log.
+    pub incarnation: Incarnation,
+    /// Everything up to this number was acknowledged.
+    pub acked: u64,
+    /// The number of the newest fact.
+    pub last: u64,
+    /// The facts, from the first that was not acknowledged.
+    pub facts: Vec<Fact>,
+}
+
+impl FactsWaiting {
+    /// How many facts wait, those that one check-in cannot carry included.
+    pub fn count(&self) -> u64 {
+        self.last.saturating_sub(self.acked)
+    }
+
+    /// A fact after those that are here is one of the next check-in's.
+    fn has_room(&self) -> bool {
+        self.facts.last().map_or(self.acked, |fact| fact.seq) == self.last
+    }
+}
+
+/// The way to the storage thread, which ends with the last of them. Cheap to clone.
+#[derive(Clone)]
+pub struct Storage(Arc<Shared>);
+
+struct Shared {
+    durable: Arc<Durable>,
+    /// Locked for moments only.
+    facts: Arc<Mutex<FactsWaiting>>,
+    /// Both are there until the last handle goes.
+    commands: Option<mpsc::Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Shared {
+    /// Returns when all that was asked for is done, and the thread has let go of the state.
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Storage {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is none to be had, or the log of facts cannot be read.
+    pub fn start(durable: Arc<Durable>) -> Result<Storage, StateError> {
+        let (commands, inbox) = mpsc::channel(DEPTH);
+        let facts = Arc::new(Mutex::new(waiting(&durable)?));
+        let worker =
+            Worker { durable: durable.clone(), facts: facts.clone(), inbox, queue: Queue::default() };
+        let builder = std::thread::Builder::new().name("muster storage".to_owned());
+        let thread = builder.spawn(move || worker.run()).map_err(StateError::Thread)?;
+        Ok(Storage(Arc::new(Shared { durable, facts, commands: Some(commands), thread: Some(thread) })))
+    }
+
+    /// What is stored, for reading. What is written through it waits for the disk.
+    pub fn durable(&self) -> &Arc<Durable> {
+        &self.0.durable
+    }
+
+    /// The facts that the next check-in carries. Never waits for the disk.
+    pub fn facts(&self) -> FactsWaiting {
+        locked(&self.0.facts).clone()
+    }
+
+    /// How many facts wait. Never waits for the disk.
+    pub fn facts_waiting(&self) -> u64 {
+        locked(&self.0.facts).count()
+    }
+
+    /// Appends a fact; durable when it returns.
+    ///
+    /// # Errors
+    /// When the log is full or cannot be written.
+    pub async fn append(&self, fact: FactBody) -> Result<(), StateError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Append { fact, answer }).await?;
+        answered.await.map_err(|_| StateError::StorageEnded)?
+    }
+
+    /// As [`Storage::append`], from a thread outside the runtime.
+    ///
+    /// # Errors
+    /// As [`Storage::append`].
+    pub fn append_blocking(&self, fact: FactBody) -> Result<(), StateError> {
+        let (answer, answered) = oneshot::channel();
+        self.send_blocking(Command::Append { fact, answer })?;
+        answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
+    }
+
+    /// Makes a run's record durable, from a thread outside the runtime.
+    ///
+    /// # Errors
+    /// When it cannot be written; the host must not be touched then.
+    pub fn persist_blocking(&self, record: Record) -> Result<(), StateError> {
+        let (answer, answered) = oneshot::channel();
+        self.send_blocking(Command::Persist { record, answer })?;
+        answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
+    }
+
+    /// Facts up to a cursor are durable at the control plane; says whether more wait.
+    /// `acked_before`: how far they were acknowledged when those were sent that it answers.
+    ///
+    /// # Errors
+    /// As [`Durable::ack`].
+    pub async fn ack(&self, cursor: Cursor, acked_before: u64) -> Result<bool, StateError> {
+        let facts = self.0.facts.clone();
+        let ack = move |durable: &Durable| {
+            let acked = durable.ack(&cursor, acked_before);
+            refresh(durable, &facts);
+            acked
+        };
+        self.run(ack).await
+    }
+
+    /// Does something with the stored state on the thread, after what was asked for before.
+    ///
+    /// # Errors
+    /// Those of `operation`, and when the thread has ended.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
+    ) -> Result<T, StateError> {
+        let (answer, answered) = oneshot::channel();
+        let operation = move |durable: &Durable| {
+            // Nobody waits when the task that asked is gone.
+            let _ = answer.send(operation(durable));
+        };
+        self.send(Command::Other(Box::new(operation))).await?;
+        answered.await.map_err(|_| StateError::StorageEnded)?
+    }
+
+    async fn send(&self, command: Command) -> Result<(), StateError> {
+        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
+        commands.send(command).await.map_err(|_| StateError::StorageEnded)
+    }
+
+    fn send_blocking(&self, command: Command) -> Result<(), StateError> {
+        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
+        commands.blocking_send(command).map_err(|_| StateError::StorageEnded)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is in it is replaced as a whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the facts that wait.
+fn waiting(durable: &Durable) -> Result<FactsWaiting, StateError> {
+    let facts = durable.facts(MAX_FACTS, MAX_FACT_BYTES)?;
+    let cursors = durable.log_cursors();
+    Ok(FactsWaiting { incarnation: cursors.incarnation, acked: cursors.acked, last: cursors.last, facts })
+}
+
+fn refresh(durable: &Durable, facts: &Mutex<FactsWaiting>) {
+    match waiting(durable) {
+        Ok(waiting) => *locked(facts) = waiting,
+        Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
+    }
+}
+
+/// What the thread took from the channel.
+#[derive(Default)]
+struct Queue {
+    facts: Vec<(FactBody, Answer<()>)>,
+    records: Vec<(Record, Answer<()>)>,
+    others: VecDeque<Operation>,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.facts.len() + self.records.len() + self.others.len()
+    }
+
+    fn push(&mut self, command: Command) {
+        match command {
+            Command::Append { fact, answer } => self.facts.push((fact, answer)),
+            Command::Persist { record, answer } => self.records.push((record, answer)),
+            Command::Other(operation) => self.others.push_back(operation),
+        }
+    }
+}
+
+struct Worker {
+    durable: Arc<Durable>,
+    facts: Arc<Mutex<FactsWaiting>>,
+    inbox: mpsc::Receiver<Command>,
+    queue: Queue,
+}
+
+impl Worker {
+    fn run(mut self) {
+        loop {
+            if self.queue.len() == 0 {
+                let Some(command) = self.inbox.blocking_recv() else { return };
+                self.queue.push(command);
+            }
+            while self.queue.len() < DEPTH
+                && let Ok(command) = self.inbox.try_recv()
+            {
+                self.queue.push(command);
+            }
+            // A panic ends one operation, whose answer then says so, not the keeping of state.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.step()));
+        }
+    }
+
+    /// One operation of the disk. Logs come first: more of what waits is answered by it.
+    fn step(&mut self) {
+        if !self.queue.facts.is_empty() {
+            let (facts, answers): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.queue.facts).into_iter().unzip();
+            self.append(facts, answers);
+        } else if !self.queue.records.is_empty() {
+            let (records, answers) = std::mem::take(&mut self.queue.records).into_iter().unzip();
+            self.persist(&records, answers);
+        } else if let Some(operation) = self.queue.others.pop_front() {
+            operation(&self.durable);
+        }
+    }
+
+    fn append(&self, facts: Vec<FactBody>, answers: Vec<Answer<()>>) {
+        let has_room = locked(&self.facts).has_room();
+        let apart = (facts.len() > 1).then(|| facts.clone());
+        let together = self.durable.append_all(facts, now());
+        let done: Vec<Result<(), StateError>> = match (together, apart) {
+            (Ok(()), _) => answers.iter().map(|_| Ok(())).collect(),
+            (Err(error), None) => vec![Err(error)],
+            // One of them may be what does not fit.
+            (Err(_), Some(facts)) => {
+                facts.into_iter().map(|fact| self.durable.append_all(vec![fact], now())).collect()
+            }
+        };
+        if has_room {
+            refresh(&self.durable, &self.facts);
+        } else {
+            locked(&self.facts).last = self.durable.log_cursors().last;
+        }
+        answer(answers, done);
+    }
+
+    fn persist(&self, records: &Vec<Record>, answers: Vec<Answer<()>>) {
+        let done = match self.durable.persist(records) {
+            Ok(()) => answers.iter().map(|_| Ok(())).collect(),
+            Err(error) if records.len() == 1 => vec![Err(error)],
+            Err(_) => {
+                records.iter().map(|record| self.durable.persist(std::slice::from_ref(record))).collect()
+            }
+        };
+        answer(answers, done);
+    }
+}
+
+fn answer(answers: Vec<Answer<()>>, done: Vec<Result<(), StateError>>) {
+    for (answer, done) in answers.into_iter().zip(done) {
+        // Nobody waits when the task that asked is gone.
+        let _ = answer.send(done);
+    }
+}

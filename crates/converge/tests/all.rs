@@ -1,0 +1,14 @@
+//! Every test file of this crate in one program, which builds much faster than one each.
+//! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p converge --test all FILE::`.
+
+mod common;
+mod failed_dependency_skips;
+mod module_order;
+mod notifications;
+mod observe_touches_nothing;
+mod on_remove;
+mod pending_survives_a_crash;
+mod plan_predicts;
+mod run_follows_the_model;
+mod second_run_changes_nothing;
+mod verify_restores;

@@ -1,0 +1,18 @@
+//! Every test file of this crate in one program, which builds much faster than one each.
+//! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p muster --test all FILE::`.
+
+mod cli_errors;
+mod diff_groups;
+mod end_to_end;
+mod exit_codes;
+mod help_explains_every_code;
+mod logs_are_json_when_asked;
+mod network_namespaces;
+mod objects_are_applied_one_by_one;
+mod objects_survive_outages;
+mod publish_uploads_only_the_change;
+mod reference_is_current;
+mod tasks_run_once_for_real;
+mod tokens_are_minted_offline;
+mod verbs_ask_a_control_plane;
+mod work_is_asked_for_exactly;

@@ -1,0 +1,17 @@
+//! Every test file of this crate in one program, which builds much faster than one each.
+//! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p resolve --test all FILE::`.
+
+mod broken_tree_is_refused;
+mod classification;
+mod common;
+mod diagnostics;
+mod each_node_gets_its_own_grants;
+mod example_fleet;
+mod incremental_equals_full;
+mod module_shared_by_digest;
+mod no_input_panics;
+mod observed_traits_choose_no_role;
+mod precedence;
+mod release_holds_what_nodes_get;
+mod release_is_incremental;
+mod resource_type_examples;

@@ -1,0 +1,242 @@
+//! [`SyncIndex`]: the [`SyncSummary`] of every node that synchronizes, in the order of node ids.
+//!
+//! ```text
+//! link, feed, operator --update(node, ..)--> SyncSummary --> FleetIndex slot: work waits?
+//! status, metrics, listings <--read(node, ..)-- SyncSummary     --> wakes the node's long polls
+//! flush: take_acked, take_concluded --> store
+//! ```
+//!
+//! Invariants: a node that is not in the [`FleetIndex`] gets no summary, so the last words of a
+//! removed node's link do not bring it back. Locks are taken in the order index, slot. Nobody
+//! walks a set, reads a store or clones all summaries while the lock is held.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::NodeId;
+use model::condition::{SyncCause, SyncCondition};
+use model::replication::{Mode, TransportKind};
+use store::SyncHead;
+use sync::Feed;
+use sync::FeedCursor;
+
+use super::actions::Actions;
+use super::link::{NodeLink, Wants};
+use super::summary::{FeedChange, SyncSummary};
+use crate::index::FleetIndex;
+use crate::state::now;
+
+/// The fleet as it stands with synchronization, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Links by transport.
+    pub(crate) links: BTreeMap<TransportKind, u64>,
+    /// Nodes whose objects are behind.
+    pub(crate) nodes_behind: u64,
+    /// Changes that wait for their nodes, actions included.
+    pub(crate) behind: u64,
+    /// Of the node that is furthest behind.
+    pub(crate) most_behind: u64,
+    /// Nodes whose sets differ, and stay so without help.
+    pub(crate) out_of_sync: u64,
+    /// Objects that go down.
+    pub(crate) down: u64,
+    /// Objects that came up.
+    pub(crate) up: u64,
+}
+
+/// All nodes that have sets, links or wishes.
+pub(crate) struct SyncIndex {
+    index: Arc<FleetIndex>,
+    nodes: Mutex<BTreeMap<NodeId, SyncSummary>>,
+}
+
+impl SyncIndex {
+    pub(super) fn new(index: Arc<FleetIndex>) -> SyncIndex {
+        SyncIndex { index, nodes: Mutex::default() }
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, SyncSummary>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in how far every node is, and the actions in their feeds by the revisions of their
+    /// last changes.
+    pub(super) fn fill(&self, heads: Vec<(NodeId, SyncHead)>, mut actions: BTreeMap<NodeId, Vec<u64>>) {
+        let mut nodes = self.nodes();
+        for (node, head) in heads {
+            let actions = actions.remove(&node).unwrap_or_default();
+            let summary = SyncSummary::restored(head, actions);
+            self.show(&node, &summary);
+            nodes.insert(node, summary);
+        }
+    }
+
+    /// Puts into the node's entry whether a link is wanted.
+    fn show(&self, id: &NodeId, summary: &SyncSummary) {
+        let Some(slot) = self.index.get(id) else { return };
+        let (waits, revision) = (summary.wants_link(), summary.revision());
+        let mut entry = slot.lock();
+        let news = waits && (!entry.node.work_waits || entry.work_told != Some(revision));
+        entry.node.work_waits = waits;
+        entry.work_head = revision;
+        drop(entry);
+        if news {
+            slot.wake.notify_waiters();
+        }
+    }
+
+    /// Changes what is known of a node; of one that was removed nothing is kept.
+    pub(crate) fn update<T>(&self, id: &NodeId, change: impl FnOnce(&mut SyncSummary) -> T) -> T {
+        let mut nodes = self.nodes();
+        if self.index.get(id).is_none() {
+            return change(&mut SyncSummary::default());
+        }
+        let summary = nodes.entry(id.clone()).or_default();
+        let done = change(summary);
+        self.show(id, summary);
+        done
+    }
+
+    /// Looks at what is known of a node, briefly.
+    pub(crate) fn read<T>(&self, id: &NodeId, look: impl FnOnce(&SyncSummary) -> T) -> T {
+        match self.nodes().get(id) {
+            Some(summary) => look(summary),
+            None => look(&SyncSummary::default()),
+        }
+    }
+
+    /// The link that a node has.
+    pub(crate) fn link(&self, id: &NodeId) -> Option<Arc<NodeLink>> {
+        self.nodes().get(id)?.link().cloned()
+    }
+
+    /// The node has a link.
+    pub(crate) fn has_link(&self, id: &NodeId) -> bool {
+        self.nodes().get(id).is_some_and(|summary| summary.link().is_some())
+    }
+
+    /// Everything in numbers. Cost: the nodes that synchronize.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for summary in self.nodes().values() {
+            let behind = summary.behind();
+            totals.nodes_behind += u64::from(summary.objects_behind() > 0);
+            totals.behind += behind;
+            totals.most_behind = totals.most_behind.max(behind);
+            totals.out_of_sync += u64::from(summary.is_out_of_sync());
+            totals.down += summary.objects_down();
+            totals.up += summary.objects_up();
+            if let Some(link) = summary.link() {
+                *totals.links.entry(link.transport).or_default() += 1;
+            }
+        }
+        totals
+    }
+
+    /// The feed is loaded: now it is known which of its changes are of actions.
+    pub(super) fn feed_loaded(&self, id: &NodeId, feed: &Feed) {
+        let acked = self.read(id, |summary| summary.acked().cloned());
+        let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
+        // A feed may be long: other nodes do not wait for it.
+        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.revision));
+        if let Some(summary) = self.nodes().get_mut(id) {
+            summary.actions_known(actions);
+        }
+    }
+
+    /// The feed changed.
+    pub(super) fn feed_changed(&self, id: &NodeId, change: &FeedChange) {
+        self.update(id, |summary| summary.feed_changed(change, now()));
+    }
+
+    /// The node's link says how both sets stand. A link that synchronizes no objects says nothing
+    /// of them.
+    pub(crate) fn observed(&self, link: &Arc<NodeLink>, cause: SyncCause) {
+        let of_objects =
+            link.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off));
+        self.update(&link.node, |summary| {
+            if of_objects && summary.is_linked_by(link) {
+                summary.observed(&cause, now());
+            }
+        });
+        link.observed(cause);
+    }
+
+    /// The other side of a link said hello.
+    pub(crate) fn link_met(&self, link: &Arc<NodeLink>) {
+        self.update(&link.node, |summary| summary.link_met(link));
+    }
+
+    /// A second agent came under the node's identity (IDN-10).
+    pub(crate) fn duplicate_seen(&self, id: &NodeId) {
+        self.update(id, SyncSummary::duplicate_seen);
+    }
+
+    /// An operator asks for something of a node's link; `true` when it was told now, else it
+    /// is when there is one.
+    pub(crate) fn want(&self, id: &NodeId, wants: Wants) -> bool {
+        self.update(id, |summary| summary.want(wants))
+    }
+
+    /// A link takes the place of the one before, which is told to go away and returned; `false`
+    /// when there is no such node (any more).
+    pub(super) fn link_opened(&self, link: &Arc<NodeLink>) -> (bool, Option<Arc<NodeLink>>) {
+        let mut nodes = self.nodes();
+        // Whoever removes a node takes it out of the fleet's index first, then out of here.
+        if self.index.get(&link.node).is_none() {
+            return (false, None);
+        }
+        let summary = nodes.entry(link.node.clone()).or_default();
+        let before = summary.link_opened(link);
+        if let Some(before) = &before {
+            before.end("replaced", "the node opened another link");
+        }
+        self.show(&link.node, summary);
+        (true, before)
+    }
+
+    /// A link is gone; a newer one stays.
+    pub(super) fn link_closed(&self, link: &Arc<NodeLink>) {
+        let mut nodes = self.nodes();
+        // A node that was removed meanwhile does not come back by this.
+        let Some(summary) = nodes.get_mut(&link.node) else { return };
+        summary.link_closed(link, now());
+        self.show(&link.node, summary);
+    }
+
+    /// All links that are open.
+    pub(crate) fn links(&self) -> Vec<Arc<NodeLink>> {
+        self.nodes().values().filter_map(|summary| summary.link().cloned()).collect()
+    }
+
+    /// The node is removed.
+    pub(super) fn remove(&self, id: &NodeId) -> Option<SyncSummary> {
+        self.nodes().remove(id)
+    }
+
+    /// How far nodes acknowledged since the last time.
+    pub(super) fn take_acked(&self) -> Vec<(NodeId, FeedCursor)> {
+        let mut nodes = self.nodes();
+        let taken = nodes.iter_mut().filter_map(|(id, summary)| Some((id.clone(), summary.take_acked()?)));
+        taken.collect()
+    }
+
+    /// What comparisons came to since the last time.
+    pub(super) fn take_concluded(&self) -> Vec<(NodeId, Option<SyncCondition>)> {
+        let mut nodes = self.nodes();
+        let taken =
+            nodes.iter_mut().filter_map(|(id, summary)| Some((id.clone(), summary.take_concluded()?)));
+        taken.collect()
+    }
+
+    /// These outcomes could not be persisted: they are taken again.
+    pub(super) fn concluded_not_saved(&self, lost: &[(NodeId, Option<SyncCondition>)]) {
+        let mut nodes = self.nodes();
+        for (id, _) in lost {
+            if let Some(summary) = nodes.get_mut(id) {
+                summary.concluded_not_saved();
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+CREATE TABLE chunk (
+    no INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    height INTEGER NOT NULL,
+    touched INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE TABLE contact (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    last_seen INTEGER,
+    promised_secs INTEGER NOT NULL DEFAULT 0,
+    held_channel TEXT,
+    held_seq INTEGER,
+    held_header BLOB,
+    held_root BLOB,
+    run_at INTEGER,
+    run_outcome BLOB,
+    streak INTEGER NOT NULL DEFAULT 0,
+    last_run TEXT,
+    log INTEGER REFERENCES log ON DELETE SET NULL
+) STRICT;
+CREATE TABLE content (
+    no INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL,
+    touched INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE TABLE epoch (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    opened INTEGER NOT NULL
+) STRICT;
+CREATE TABLE fact (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    node INTEGER NOT NULL REFERENCES node ON DELETE CASCADE,
+    log INTEGER NOT NULL REFERENCES log ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    received INTEGER NOT NULL,
+    sort INTEGER NOT NULL,
+    body TEXT NOT NULL, action TEXT, ended INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (log, seq)
+) STRICT;
+CREATE TABLE fleet (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id TEXT NOT NULL,
+    created INTEGER NOT NULL
+) STRICT;
+CREATE TABLE head (
+    channel TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL REFERENCES release,
+    header TEXT NOT NULL,
+    beacon TEXT,
+    beacon_at INTEGER,
+    selection BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE log (
+    no INTEGER PRIMARY KEY,
+    node INTEGER NOT NULL REFERENCES node ON DELETE CASCADE,
+    incarnation TEXT NOT NULL,
+    cursor INTEGER NOT NULL,
+    UNIQUE (node, incarnation)
+) STRICT;
+CREATE TABLE migration (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
+CREATE TABLE node (
+    no INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    hostname TEXT NOT NULL,
+    public_key BLOB NOT NULL,
+    enrolled INTEGER NOT NULL,
+    removed INTEGER,
+    cert_not_before INTEGER NOT NULL,
+    cert_serial TEXT NOT NULL,
+    cert_used INTEGER NOT NULL,
+    key_confirmed INTEGER NOT NULL,
+    declared TEXT NOT NULL,
+    nonce TEXT NOT NULL
+) STRICT;
+CREATE TABLE nonce (
+    nonce TEXT PRIMARY KEY,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE object (
+    node INTEGER NOT NULL,
+    side INTEGER NOT NULL,
+    section INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    born INTEGER NOT NULL,
+    uid TEXT NOT NULL,
+    digest BLOB,
+    size INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    trace TEXT,
+    body INTEGER,
+    PRIMARY KEY (node, side, section, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE object_body (
+    no INTEGER PRIMARY KEY,
+    bytes BLOB NOT NULL
+) STRICT;
+CREATE TABLE push (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    asked INTEGER NOT NULL
+) STRICT;
+CREATE TABLE release (
+    seq INTEGER PRIMARY KEY,
+    ref_label TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    selection BLOB NOT NULL,
+    headers TEXT NOT NULL,
+    summary TEXT NOT NULL
+) STRICT;
+CREATE TABLE section (
+    no INTEGER PRIMARY KEY,
+    node INTEGER NOT NULL REFERENCES node ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    UNIQUE (node, kind, namespace)
+) STRICT;
+CREATE TABLE sync (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    incarnation TEXT,
+    head INTEGER NOT NULL,
+    compacted INTEGER NOT NULL,
+    theirs_life TEXT,
+    theirs_rev INTEGER NOT NULL,
+    acked_life TEXT,
+    acked_rev INTEGER NOT NULL,
+    our_objects INTEGER NOT NULL,
+    their_objects INTEGER NOT NULL,
+    changed INTEGER NOT NULL
+, verdict TEXT) STRICT;
+CREATE TABLE task (
+    no INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    by TEXT NOT NULL,
+    finished INTEGER,
+    document TEXT NOT NULL
+) STRICT;
+CREATE TABLE task_node (
+    task INTEGER NOT NULL REFERENCES task ON DELETE CASCADE,
+    node TEXT NOT NULL,
+    action TEXT NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (task, node)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE traits (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    digest BLOB NOT NULL,
+    received INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX contact_log ON contact (log);
+CREATE INDEX fact_of_action ON fact (node, action, id, ended) WHERE action IS NOT NULL;
+CREATE INDEX fact_of_node ON fact (node, id, sort);
+CREATE INDEX head_seq ON head (seq);
+CREATE UNIQUE INDEX node_active_hostname ON node (hostname) WHERE removed IS NULL;
+CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
+CREATE INDEX nonce_expiry ON nonce (expires_at);
+CREATE INDEX object_gone ON object (node, rev) WHERE body IS NULL;
+CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
+INSERT INTO migration VALUES (0, '0001_first', 'e4ef80f35b37a3e29aee74c85b869d25ad18f6ef4de90780cec46659286a1f30');
+INSERT INTO migration VALUES (1, '0002_sync', '5db190a4a018c8a2edc6d92ad13a134dc67f1615790f81e1f993fda79470cff9');
+INSERT INTO migration VALUES (2, '0003_verdict', '51e0ff86d34ffe4962659e6836c50d6e7547974ddf9708e4cbd4311ba082e470');
