@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use model::Hostname;
-use model::log::Cursor;
 use net::client::{ClientError, Http1};
 use streams::open::{self, StreamDialer};
 use streams::sse::SseReader;
@@ -140,7 +139,7 @@ impl Opener {
         &self,
         link: &str,
         instance: &str,
-        have: Option<&Cursor>,
+        have: Option<&sync::FeedCursor>,
     ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
         let session = self.beside().await;
         let signer = session.signer().clone();

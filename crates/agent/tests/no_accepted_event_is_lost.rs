@@ -85,7 +85,7 @@ fn the_cursor_is_never_ahead_of_what_is_durable() {
             let replica = &opened.saved.replica;
             let here: BTreeMap<ObjectKey, Digest> =
                 replica.objects.iter().map(|(key, stub, _)| (key.clone(), stub.digest)).collect();
-            let cursor = replica.cursor.as_ref().map_or(0, |cursor| cursor.seq);
+            let cursor = replica.cursor.as_ref().map_or(0, |cursor| cursor.revision);
             let newest = replica.objects.iter().map(|(_, _, rev)| *rev).max().unwrap_or(0).max(cursor);
             let wanted: Vec<_> = (cursor..=newest).map(set_at).collect();
             assert!(wanted.contains(&here), "point {point}: at {cursor} there is {here:?}");
@@ -117,7 +117,7 @@ async fn goes_on(dir: &Path, point: u64) {
         let here = node.sets.with(|_, replica| {
             replica.objects().map(|(key, stub)| (key.clone(), stub.digest)).collect::<BTreeMap<_, _>>()
         });
-        here == wanted && node.sets.with(|_, replica| replica.cursor().is_some_and(|at| at.seq == all))
+        here == wanted && node.sets.with(|_, replica| replica.cursor().is_some_and(|at| at.revision == all))
     })
     .await;
     link.end().await;

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::log::Cursor;
 use model::replication::Mode;
 use model::{Digest, Stub};
 use streams::LinkCommand;
 use streams::task::{LinkTransport, orders, run_link};
+use sync::FeedCursor;
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
 use sync::link::Link;
 use sync::{Frame, Role};
@@ -33,7 +33,7 @@ fn hello(mode: Mode, instance: &str) -> Hello {
         role: Role::Agent,
         mode,
         instance: instance.to_owned(),
-        head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
+        head: FeedCursor::at("n1".parse().unwrap(), 9),
         have: None,
         after: None,
     }
@@ -75,7 +75,7 @@ fn event(seq: u64, name: &str, uid: &str, content: &'static [u8], digest: Digest
     Frame::Event(Box::new(Event {
         seq,
         rev: seq,
-        upto: seq,
+        upto: sync::Position::at(seq),
         key: item(name),
         op: Op::Put { stub, content: content.into(), created: true },
         trace: None,

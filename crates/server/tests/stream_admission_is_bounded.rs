@@ -11,13 +11,14 @@ use std::time::Duration;
 use model::Digest;
 use model::condition::SyncState;
 use model::exchange::CheckIn;
-use model::log::{Cursor, Fact, FactBody};
+use model::log::{Fact, FactBody};
 use model::replication::Mode;
 use serde_json::json;
 use server::api::objects::{Resynced, SyncsView};
 use streams::LinkCommand;
 use streams::open::OpenError;
 use streams::task::LinkTransport;
+use sync::FeedCursor;
 use sync::Frame;
 use sync::frame::{GoAway, Have, Hello, Interop};
 use test_support::fleet::link::{Sse, grpc, handler, hello, item, linked, post, publish_mode};
@@ -141,7 +142,7 @@ async fn a_feed_begins_anew_once_an_hour_at_most() {
     let mut events = Sse::open(&node, "one").await.unwrap();
     let Frame::Hello(theirs) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
     let claim = |incarnation| {
-        let cursor = Cursor { incarnation: incarnation, seq: 1_000_000 };
+        let cursor = FeedCursor::at(incarnation, 1_000_000);
         Hello { have: Some(Have { cursor, root: Digest::of(b"more") }), ..hello(Mode::Managed, "one") }
     };
     let (met, away) = ended(&node, claim(theirs.head.incarnation.clone())).await;

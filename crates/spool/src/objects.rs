@@ -26,7 +26,7 @@ use sync::{Content, Saved, Side, Write};
 
 use self::compaction::Moving;
 use self::index::{Entry, Index};
-use self::record::{FeedHead, Gone, Heads, Name, Put, Record, ReplicaCursor};
+use self::record::{FeedHead, Gone, Heads, Name, Put, Record};
 use crate::Disk;
 use crate::error::{Result, SpoolError};
 use crate::segmented::{Batch, Location, SegmentedLog, frame};
@@ -262,7 +262,7 @@ impl Heads {
             self.cursor = None;
         }
         if let Some(cursor) = &write.cursor {
-            self.cursor = Some(ReplicaCursor::of(cursor));
+            self.cursor = Some(cursor.clone());
         }
     }
 }

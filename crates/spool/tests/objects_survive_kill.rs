@@ -71,7 +71,7 @@ fn check(directory: &Path, done: u64, when: &str) {
     assert!(there == after(done) || there == after(done + 1), "{when}: {done} were done, but {there:#?}");
     // And it goes on from there.
     let mut log = opened.log;
-    let next = there.cursor.as_ref().map_or(0, |cursor| cursor.seq) + 1;
+    let next = there.cursor.as_ref().map_or(0, |cursor| cursor.revision) + 1;
     log.write(&write(next)).unwrap();
     let opened = open(&Disk::new(), directory, "unused").unwrap();
     assert_eq!(Sets::of(&opened), after(next), "{when}");

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use model::chunk::Chunk;
 use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
-use model::log::{Cursor, Fact};
+use model::log::Fact;
 use model::{Channel, Digest, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
+use sync::FeedCursor;
 
 use crate::error::{CommitError, EnrollError, PutError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
@@ -126,7 +127,7 @@ pub trait Store: Send + Sync {
     async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>>;
     /// Keeps how far nodes said that they have our feed. One that is not active, and one
     /// of another incarnation of the feed, is left out.
-    async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()>;
+    async fn sync_acked(&self, acked: Vec<(NodeId, FeedCursor)>) -> Result<()>;
     /// Keeps what comparisons of nodes' sets came to; `None`: they were not compared to the end.
     /// One that is not active is left out.
     async fn sync_conditions(&self, conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()>;

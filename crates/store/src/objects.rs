@@ -1,19 +1,19 @@
 //! What is kept of synchronization, as status and listings show it.
 
 use model::condition::SyncCondition;
-use model::log::Cursor;
 use model::{Kind, NodeId, ObjectKey, Stub, Timestamp};
+use sync::FeedCursor;
 use sync::Side;
 
 /// How far the two sets of one node are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncHead {
     /// The feed that the control plane authors: its incarnation and its last change.
-    pub ours: Option<Cursor>,
+    pub ours: Option<FeedCursor>,
     /// How far the replica of what the node authors is complete.
-    pub theirs: Option<Cursor>,
+    pub theirs: Option<FeedCursor>,
     /// How far the node said that it has our feed.
-    pub acked: Option<Cursor>,
+    pub acked: Option<FeedCursor>,
     /// Objects of our feed.
     pub our_objects: u64,
     /// Objects of the replica.

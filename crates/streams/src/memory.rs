@@ -200,7 +200,7 @@ impl LinkHandler for MemoryLinkHandler {
         let mut state = self.state();
         state.counters = *link.counters();
         if let Some(acked) = link.acked() {
-            state.acked = acked.seq;
+            state.acked = acked.revision;
         }
         state.refused = link.refused_there();
         drop(state);

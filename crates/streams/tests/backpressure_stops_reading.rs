@@ -92,7 +92,7 @@ fn hello(instance: &str) -> Frame {
         role: Role::Agent,
         mode: Mode::Managed,
         instance: instance.to_owned(),
-        head: model::log::Cursor { incarnation: "a".parse().unwrap(), seq: 0 },
+        head: sync::FeedCursor::at("a".parse().unwrap(), 0),
         have: None,
         after: None,
     }))

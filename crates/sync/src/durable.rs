@@ -3,8 +3,8 @@
 //! The shell loads a [`Saved`] when a link or an operator needs it, and writes a [`Write`]
 //! whole, before anything of it is said.
 
+use crate::cursor::FeedCursor;
 use bytes::Bytes;
-use model::log::Cursor;
 use model::{ObjectKey, Stub};
 
 use crate::feed::{Change, SavedFeed, State};
@@ -31,7 +31,7 @@ pub struct Saved {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedReplica {
     /// How far it is complete.
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<FeedCursor>,
     /// Its objects, each with the revision of the source that it is of.
     pub objects: Vec<(ObjectKey, Stub, u64)>,
 }
@@ -62,7 +62,7 @@ pub struct Write {
     /// Objects of the replica: put with stub, revision and content, or removed.
     pub theirs: Vec<(ObjectKey, Option<Kept>)>,
     /// The replica's cursor from now on.
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<FeedCursor>,
     /// Forget the whole replica first.
     pub forget_theirs: bool,
 }

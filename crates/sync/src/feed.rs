@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use model::log::Cursor;
+use crate::cursor::{FeedCursor, Position};
 use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
@@ -81,12 +81,12 @@ pub struct TooManySections {
 /// Whether a replica can go on by changes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Yes: with the changes after this number.
-    From(u64),
+    /// Yes: with the changes after this position.
+    From(Position),
     /// No: tombstones after its cursor are forgotten.
     Behind,
     /// No: its cursor is of another incarnation of the feed.
-    OtherLife,
+    OtherIncarnation,
     /// No: it has more than the feed knows; the feed was restored from an old backup.
     AheadOfHead,
 }
@@ -284,8 +284,8 @@ impl Feed {
     }
 
     /// Where the feed stands.
-    pub fn cursor(&self) -> Cursor {
-        Cursor { incarnation: self.incarnation.clone(), seq: self.head }
+    pub fn cursor(&self) -> FeedCursor {
+        FeedCursor::at(self.incarnation.clone(), self.head)
     }
 
     /// How many objects there are.
@@ -374,15 +374,15 @@ impl Feed {
     }
 
     /// Whether a replica that stands at a cursor can go on by changes alone.
-    pub fn can_resume(&self, cursor: &Cursor) -> Resume {
+    pub fn can_resume(&self, cursor: &FeedCursor) -> Resume {
         if cursor.incarnation != self.incarnation {
-            Resume::OtherLife
-        } else if cursor.seq > self.head {
+            Resume::OtherIncarnation
+        } else if cursor.position().highest() > self.head {
             Resume::AheadOfHead
-        } else if cursor.seq < self.compacted {
+        } else if cursor.position().needs_deletes_after() < self.compacted {
             Resume::Behind
         } else {
-            Resume::From(cursor.seq)
+            Resume::From(cursor.position())
         }
     }
 

@@ -5,9 +5,9 @@
 //! Transports deliver in order or end: a number that is not the next one ends the link, and the
 //! next link goes on from the replica's durable cursor, never from the memory of either side.
 
+use crate::cursor::{FeedCursor, Position};
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
-use model::log::Cursor;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use serde::{Deserialize, Serialize};
 
@@ -96,19 +96,19 @@ pub struct Hello {
     /// One instance of the sender's process: two at once under one identity are two agents.
     pub instance: String,
     /// Where its own feed stands.
-    pub head: Cursor,
+    pub head: FeedCursor,
     /// How far it has the other side's feed, durably; `None` when it has nothing of it.
     pub have: Option<Have>,
     /// The sender's events begin after this cursor without waiting for the other side's hello:
     /// a receiver whose replica stands elsewhere ends the link. `None`: they wait.
-    pub after: Option<Cursor>,
+    pub after: Option<FeedCursor>,
 }
 
 /// A replica, in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Have {
     /// Everything up to here is in it.
-    pub cursor: Cursor,
+    pub cursor: FeedCursor,
     /// Its root.
     pub root: Digest,
 }
@@ -141,7 +141,7 @@ pub struct Event {
     /// The number of the change in the feed.
     pub rev: u64,
     /// Once this event and all before it are durable, the replica has everything up to here.
-    pub upto: u64,
+    pub upto: Position,
     /// Which object.
     pub key: ObjectKey,
     /// What happened to it.
@@ -159,7 +159,7 @@ pub struct Ack {
     /// after a temporary error; then the cursor stays below them.
     pub seq: u64,
     /// The replica's cursor after them; `None` before the first.
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<FeedCursor>,
     /// How many objects the receiver holds otherwise than the feed says: could not be taken, or
     /// gone at the source and kept until an operator confirms their removal.
     pub refused: u64,
@@ -184,7 +184,7 @@ pub struct Checkpoint {
     /// The number of the last event before it on this link; 0 before the first.
     pub seq: u64,
     /// The feed's incarnation and number.
-    pub cursor: Cursor,
+    pub cursor: FeedCursor,
     /// The root of its set there.
     pub root: Digest,
 }
@@ -207,7 +207,7 @@ pub enum ResyncRequest {
     /// of a resync by inventory.
     Done {
         /// The snapshot's place in the feed.
-        from: Cursor,
+        from: FeedCursor,
     },
 }
 
@@ -217,7 +217,7 @@ pub enum ResyncResponse {
     /// The snapshot's place in the feed, and its sections with their roots.
     Sections {
         /// Where the feed stood.
-        cursor: Cursor,
+        cursor: FeedCursor,
         /// Section, root.
         sections: Vec<(SectionKey, Digest)>,
     },

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod backoff;
+pub mod cursor;
 pub mod durable;
 pub mod events;
 pub mod feed;
@@ -20,6 +21,7 @@ pub mod object;
 pub mod refusal;
 pub mod replica;
 
+pub use cursor::{FeedCursor, PassPosition, Position};
 pub use durable::{Content, Saved, SavedReplica, Side, Write};
 pub use feed::{Change, Feed, SavedFeed};
 pub use frame::Frame;

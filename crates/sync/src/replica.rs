@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::log::Cursor;
+use crate::cursor::FeedCursor;
 use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
@@ -41,7 +41,7 @@ pub struct RejectedObject {
 /// A replica of the other side's feed.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
-    cursor: Option<Cursor>,
+    cursor: Option<FeedCursor>,
     /// The incarnation of the feed whose changes are taken as they come.
     incarnation: Option<Incarnation>,
     objects: BTreeMap<ObjectKey, (Stub, u64)>,
@@ -84,7 +84,7 @@ impl Replica {
     }
 
     /// Everything of the source up to here is in it, durably.
-    pub fn cursor(&self) -> Option<&Cursor> {
+    pub fn cursor(&self) -> Option<&FeedCursor> {
         self.cursor.as_ref()
     }
 
@@ -166,7 +166,7 @@ impl Replica {
         self.incarnation = Some(incarnation.clone());
     }
 
-    pub(crate) fn set_cursor(&mut self, cursor: Cursor) {
+    pub(crate) fn set_cursor(&mut self, cursor: FeedCursor) {
         self.cursor = Some(cursor);
     }
 

@@ -157,7 +157,7 @@ fn a_resync_of_thousands_loses_none() {
         pair.connect();
         let mut saved = pair.sides[AGENT].replica.saved();
         saved.objects.truncate(400);
-        saved.cursor = Some(model::log::Cursor { incarnation: "other".parse().unwrap(), seq: 7 });
+        saved.cursor = Some(sync::FeedCursor::at("other".parse().unwrap(), 7));
         pair.disconnect();
         pair.sides[AGENT].replica = sync::Replica::restore(saved);
         pair.connect();
@@ -256,7 +256,7 @@ fn one_slow_object_stalls_no_other() {
     pair.connect();
     assert_eq!(pair.sides[AGENT].replica.len(), 8999, "all others, beyond any window");
     assert_eq!(pair.link(PRINCIPAL).in_flight(), 0);
-    assert_eq!(pair.sides[AGENT].replica.cursor().unwrap().seq, 0, "the cursor stays below it");
+    assert_eq!(pair.sides[AGENT].replica.cursor().unwrap().revision, 0, "the cursor stays below it");
     pair.sides[AGENT].outcome = |_, _| Outcome::Done;
     pair.pass(3);
     assert_eq!(pair.sides[AGENT].replica.len(), 9000);

@@ -18,7 +18,7 @@ fn event(kind: &str, op: &str) -> Frame {
     Frame::Event(Box::new(Event {
         seq: 1,
         rev: 1,
-        upto: 1,
+        upto: sync::Position::at(1),
         key: ObjectKey::of(kind, "x"),
         op,
         trace: None,

@@ -9,10 +9,10 @@ mod pair;
 use std::time::Duration;
 
 use model::condition::SetCondition;
-use model::log::Cursor;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
+use sync::FeedCursor;
 use sync::frame::{Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest};
 use sync::link::Note;
 use sync::replica::MAX_UNFIT;
@@ -102,7 +102,8 @@ fn sets_have_only_so_many_sections() {
     for n in 0..=MAX_SECTIONS {
         let op = Op::Put { stub: stub(n), content: b"x".as_slice().into(), created: true };
         let rev = n as u64 + 1;
-        let event = Event { seq: rev, rev, upto: rev, key: section(n), op, trace: None, at: 1 };
+        let event =
+            Event { seq: rev, rev, upto: sync::Position::at(rev), key: section(n), op, trace: None, at: 1 };
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
     }
     pair.run();
@@ -132,7 +133,7 @@ fn what_is_refused_is_remembered_only_so_far() {
 fn a_walk_and_a_list_have_an_end() {
     let mut pair = filled(500);
     pair.sides[AGENT].config.limits.objects = 8;
-    let cursor = Some(Cursor { incarnation: "other".parse().unwrap(), seq: 7 });
+    let cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
     let objects = vec![(key(APP, "old"), Stub { uid: "o".into(), ..Stub::of(b"") }, 1)];
     pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
     pair.connect();
@@ -195,7 +196,7 @@ fn contents_are_loaded_once_at_a_time() {
     for _ in 0..60 {
         pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Sections))));
         pair.give(PRINCIPAL, Input::Admitted);
-        let from = Cursor { incarnation: "p".parse().unwrap(), seq: 0 };
+        let from = FeedCursor::at("p".parse().unwrap(), 0);
         pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Done { from }))));
     }
     assert_eq!(closed(&pair, PRINCIPAL), None);
@@ -230,7 +231,7 @@ fn a_new_life_is_not_begun_on_demand() {
     pair.disconnect();
     let incarnation = pair.sides[PRINCIPAL].feed.incarnation().clone();
     let mut saved = pair.sides[AGENT].replica.saved();
-    saved.cursor = Some(Cursor { incarnation: incarnation.clone(), seq: i64::MAX as u64 });
+    saved.cursor = Some(FeedCursor::at(incarnation.clone(), i64::MAX as u64));
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.sides[PRINCIPAL].refound_again = Some(Duration::from_secs(u64::MAX));
     pair.connect();
@@ -242,13 +243,10 @@ fn a_new_life_is_not_begun_on_demand() {
 
 #[test]
 fn numbers_of_the_other_side_overflow_nothing() {
-    let mark = || Checkpoint {
-        seq: u64::MAX,
-        cursor: Cursor { incarnation: "p".parse().unwrap(), seq: 1 },
-        root: Digest::ZERO,
-    };
+    let mark =
+        || Checkpoint { seq: u64::MAX, cursor: FeedCursor::at("p".parse().unwrap(), 1), root: Digest::ZERO };
     let event = || {
-        let (seq, rev, upto) = (u64::MAX, u64::MAX, u64::MAX);
+        let (seq, rev, upto) = (u64::MAX, u64::MAX, sync::Position::at(u64::MAX));
         let op = Op::Delete { uid: "u".into() };
         Event { seq, rev, upto, key: key(APP, "a"), op, trace: None, at: i64::MIN }
     };

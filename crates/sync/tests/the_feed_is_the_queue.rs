@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-use model::log::Cursor;
 use model::{Kind, ObjectKey, ObjectSet, Stub};
 use proptest::prelude::*;
+use sync::FeedCursor;
 use sync::feed::{Resume, State};
 use sync::{Change, Feed};
 
@@ -70,13 +70,12 @@ fn where_a_replica_stands() {
         horizons.extend(feed.commit(gone).unwrap());
     }
     assert_eq!((horizons, feed.tombstones()), (vec![4], 7), "an eighth goes at once");
-    let at =
-        |incarnation: &str, seq| feed.can_resume(&Cursor { incarnation: incarnation.parse().unwrap(), seq });
-    assert_eq!(at("l", 18), Resume::From(18));
-    assert_eq!(at("l", 4), Resume::From(4));
+    let at = |incarnation: &str, seq| feed.can_resume(&FeedCursor::at(incarnation.parse().unwrap(), seq));
+    assert_eq!(at("l", 18), Resume::From(sync::Position::at(18)));
+    assert_eq!(at("l", 4), Resume::From(sync::Position::at(4)));
     assert_eq!(at("l", 3), Resume::Behind);
     assert_eq!(at("l", 19), Resume::AheadOfHead);
-    assert_eq!(at("m", 18), Resume::OtherLife);
+    assert_eq!(at("m", 18), Resume::OtherIncarnation);
 }
 
 proptest! {

@@ -1,13 +1,12 @@
 //! Server-sent events: frames as JSON, each with the cursor to go on from (SYN-11).
 //!
 //! `data:` is the event as JSON in one line; its type is in there, so there is no `event:`
-//! and every client's plain message handler gets it. `id:` is `incarnation.rev` of the
-//! control plane's feed: once the event and all before it are durable at the node, it has
+//! and every client's plain message handler gets it. `id:` is a cursor in the control plane's
+//! feed, `INCARNATION.REVISION` or within a pass `INCARNATION.REVISION/PASS`: once the event and all before it are durable at the node, it has
 //! everything up to there. A client that comes back with it in `Last-Event-ID` misses nothing.
 
 use bytes::Bytes;
-use model::log::Cursor;
-use sync::Frame;
+use sync::{FeedCursor, Frame};
 
 use crate::cloudevents::{Origin, WriteFrameError, json};
 
@@ -21,15 +20,23 @@ const MAX_FIELD: usize = 16;
 const MAX_ID: usize = 256;
 
 /// The text of a cursor, for `id:` and `Last-Event-ID`.
-pub fn cursor_text(cursor: &Cursor) -> String {
-    format!("{}.{}", cursor.incarnation, cursor.seq)
+pub fn cursor_text(cursor: &FeedCursor) -> String {
+    let FeedCursor { incarnation, revision, pass } = cursor;
+    match pass {
+        Some(pass) => format!("{incarnation}.{revision}/{pass}"),
+        None => format!("{incarnation}.{revision}"),
+    }
 }
 
 /// Reads what [`cursor_text`] writes; `None` when it is something else.
-pub fn read_cursor(text: &str) -> Option<Cursor> {
+pub fn read_cursor(text: &str) -> Option<FeedCursor> {
+    let (text, pass) = match text.split_once('/') {
+        Some((text, pass)) => (text, Some(pass.parse().ok()?)),
+        None => (text, None),
+    };
     let (incarnation, rev) = text.rsplit_once('.')?;
-    let seq = rev.bytes().all(|b| b.is_ascii_digit()).then(|| rev.parse().ok())??;
-    Some(Cursor { incarnation: incarnation.parse().ok()?, seq })
+    let revision = rev.bytes().all(|b| b.is_ascii_digit()).then(|| rev.parse().ok())??;
+    Some(FeedCursor { incarnation: incarnation.parse().ok()?, revision, pass })
 }
 
 /// Appends a frame to `out` as one event. Only a numbered change of the feed has an `id:`.
@@ -41,7 +48,7 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
     if let (Frame::Event(event), Some(incarnation)) = (frame, origin.incarnation())
         && event.seq > 0
     {
-        let cursor = Cursor { incarnation: incarnation.clone(), seq: event.upto };
+        let cursor = FeedCursor::new(incarnation.clone(), event.upto);
         line("id", cursor_text(&cursor).as_bytes(), out);
     }
     out.extend_from_slice(b"data: ");

@@ -174,7 +174,7 @@ fn reading_is_liberal() {
     event.data = Some(Data::TextData("{}".to_owned()));
     let bytes = muster_v1::Event { event: Some(event) }.encode_to_vec();
     let mut want = put("index", b"{}");
-    want.upto = want.rev;
+    want.upto = sync::Position::at(want.rev);
     assert_eq!(protobuf::decode(&bytes.into(), None, MAX_UP).unwrap(), Frame::Event(Box::new(want)));
     let text = String::from_utf8(json_of(&frame).to_vec()).unwrap();
     let text = text.replace(r#""seq":"1""#, r#""seq":1,"newer":{"a":[null]},"traceparent":null"#);

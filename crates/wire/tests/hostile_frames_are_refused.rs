@@ -155,7 +155,7 @@ fn numbers_that_overflow_are_not_read() {
         assert_eq!(read(text.replace(from, to)), Err(ReadFrameError::Attribute(name)));
     }
     let hello = json_of(&support::hello(sync::Role::Agent));
-    let high = hello.replace(r#""seq":9"#, r#""seq":18446744073709551615"#);
+    let high = hello.replace(r#""revision":9"#, r#""revision":18446744073709551615"#);
     assert!(high != hello && matches!(read(high), Err(ReadFrameError::Payload { name: "hello", .. })));
     // A wait is at most an hour, whatever is asked for.
     let away =

@@ -46,7 +46,7 @@ fn stream() -> Vec<Said> {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned();
     let status = |event: &mut Event| {
         event.key = sync::object::status_key(&event.key);
-        (event.rev, event.upto) = (4, 4);
+        (event.rev, event.upto) = (4, sync::Position::at(4));
     };
     vec![
         (
@@ -70,7 +70,7 @@ fn stream() -> Vec<Said> {
             Role::Principal,
             "An object came into being.",
             changed(put("index", SITE), |event| {
-                (event.rev, event.upto) = (7, 7);
+                (event.rev, event.upto) = (7, sync::Position::at(7));
                 event.trace = Some(trace);
                 let Op::Put { created, .. } = &mut event.op else { unreachable!() };
                 *created = true;
@@ -80,14 +80,14 @@ fn stream() -> Vec<Said> {
             Role::Principal,
             "An object is like this; its content is no JSON.",
             changed(put("motd", b"Hello.\n"), |event| {
-                (event.seq, event.rev, event.upto) = (2, 8, 8);
+                (event.seq, event.rev, event.upto) = (2, 8, sync::Position::at(8));
             }),
         ),
         (
             Role::Principal,
             "An object is gone.",
             changed(put("old", b""), |event| {
-                (event.seq, event.rev, event.upto) = (3, 9, 9);
+                (event.seq, event.rev, event.upto) = (3, 9, sync::Position::at(9));
                 event.op = Op::Delete { uid: "u-0".into() };
             }),
         ),
@@ -100,6 +100,11 @@ fn stream() -> Vec<Said> {
             Role::Agent,
             "All three are durable.",
             Frame::Ack(Ack { seq: 3, cursor: Some(cursor("i1", 9)), refused: 1 }),
+        ),
+        (
+            Role::Agent,
+            "Or two of three, in the middle of a pass.",
+            Frame::Ack(Ack { seq: 2, cursor: Some(in_pass()), refused: 0 }),
         ),
         (
             Role::Agent,
@@ -122,7 +127,7 @@ fn stream() -> Vec<Said> {
             "Work for the node.",
             changed(put("restart-1", br#"{"do":"restart"}"#), |event| {
                 event.key = ObjectKey::of("Action", "restart-1");
-                (event.seq, event.rev, event.upto) = (4, 10, 10);
+                (event.seq, event.rev, event.upto) = (4, 10, sync::Position::at(10));
             }),
         ),
         (Role::Agent, "Are you there?", Frame::Ping(Ping { number: 1, head: 4, order: PingOrder::Any })),
@@ -165,6 +170,13 @@ fn stream() -> Vec<Said> {
             }),
         ),
     ]
+}
+
+/// Everything up to 6 is durable, and of the pass from 6 to 9 all up to change 8 of rank 0.
+fn in_pass() -> sync::FeedCursor {
+    let order = sync::cursor::KindOrder::of(&[model::Kind::new("Site")]);
+    let pass = sync::PassPosition { to: 9, rank: 0, revision: 8, order };
+    sync::FeedCursor { pass: Some(pass), ..cursor("i1", 6) }
 }
 
 /// The replica's root differs: it walks the trie, and asks for what it lacks.

@@ -42,8 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn cursors_come_back(incarnation in "[a-z0-9][a-z0-9_-]{0,40}", rev in any::<u64>()) {
-        let cursor = cursor(&incarnation, rev);
+    fn cursors_come_back(cursor in support::cursors()) {
         prop_assert_eq!(read_cursor(&cursor_text(&cursor)), Some(cursor));
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::condition::{Evidence, SetCondition};
 use model::exchange::Answer;
-use model::log::Cursor;
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
+use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::{Content, Feed, Frame, Replica, Side};
@@ -40,7 +40,7 @@ struct State {
     both: Option<Capabilities>,
     /// Who waits for the answer to a check-in.
     asker: Option<oneshot::Sender<Answer>>,
-    acked: Option<Cursor>,
+    acked: Option<FeedCursor>,
     /// The instance of the control plane.
     peer: String,
     /// The sets were found equal then, and that is not yet part of the evidence.
@@ -85,7 +85,7 @@ impl AgentLinkHandler {
     }
 
     /// How far the other side has the own set.
-    pub fn acked(&self) -> Option<Cursor> {
+    pub fn acked(&self) -> Option<FeedCursor> {
         self.state().acked.clone()
     }
 
@@ -183,14 +183,15 @@ impl LinkHandler for AgentLinkHandler {
         let mut state = self.state();
         let (cause, settled, own, theirs, depth) = self.sets.with(|feed, replica| {
             if let Some(at) = state.compared.take() {
-                let (down, up) = (replica.cursor().cloned(), link.acked().cloned());
+                let (down, up) = (replica.cursor(), link.acked());
+                let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
                 state.evidence = Some(Evidence { at, instance: state.peer.clone(), down, up });
             }
             let cause = link.cause(feed, replica, state.evidence.clone());
             let (ours, other) = (link.own_condition(feed), link.their_condition(replica));
             let settled = AgentLinkHandler::is_settled(&ours, &other);
             let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
-            let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.seq));
+            let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.revision));
             (cause, settled, feed.len(), replica.len(), depth)
         });
         state.acked = link.acked().cloned();

@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, Stub};
 use spool::objects::MAX_OBJECT_WRITE;
 use spool::{ObjectLog, SpoolError};
+use sync::FeedCursor;
 use sync::feed::{State, TooManySections};
 use sync::{Content, Feed, Replica, Saved, Side, Write};
 use tokio::sync::watch;
@@ -111,7 +111,7 @@ impl Sets {
     }
 
     /// Where the own set stands.
-    pub fn own_cursor(&self) -> Cursor {
+    pub fn own_cursor(&self) -> FeedCursor {
         locked(&self.memory).feed.cursor()
     }
 

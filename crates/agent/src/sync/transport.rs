@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
-use model::log::Cursor;
 use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
 use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
 use streams::{TransportError, run_link};
+use sync::FeedCursor;
 use sync::backoff::{ReconnectPolicy, poll_at};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
@@ -205,7 +205,7 @@ struct Manager {
     /// The control plane asked for a stream.
     requested: bool,
     /// How far the control plane has the own set.
-    acked: Option<Cursor>,
+    acked: Option<FeedCursor>,
     count: u64,
 }
 
@@ -293,7 +293,7 @@ impl Manager {
     /// Something is to go one way or the other.
     fn is_needed(&self) -> bool {
         let own = self.sets.own_cursor();
-        self.requested || (own.seq > 0 && self.acked.as_ref() != Some(&own))
+        self.requested || (own.revision > 0 && self.acked.as_ref() != Some(&own))
     }
 
     /// Which link is to be opened next, and when.

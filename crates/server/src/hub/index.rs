@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::NodeId;
 use model::condition::{SyncCause, SyncCondition};
-use model::log::Cursor;
 use model::replication::{Mode, TransportKind};
 use store::SyncHead;
 use sync::Feed;
+use sync::FeedCursor;
 
 use super::actions::Actions;
 use super::link::{NodeLink, Wants};
@@ -139,7 +139,7 @@ impl SyncIndex {
         let acked = self.read(id, |summary| summary.acked().cloned());
         let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
         // A feed may be long: other nodes do not wait for it.
-        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.seq));
+        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.revision));
         if let Some(summary) = self.nodes().get_mut(id) {
             summary.actions_known(actions);
         }
@@ -216,7 +216,7 @@ impl SyncIndex {
     }
 
     /// How far nodes acknowledged since the last time.
-    pub(super) fn take_acked(&self) -> Vec<(NodeId, Cursor)> {
+    pub(super) fn take_acked(&self) -> Vec<(NodeId, FeedCursor)> {
         let mut nodes = self.nodes();
         let taken = nodes.iter_mut().filter_map(|(id, summary)| Some((id.clone(), summary.take_acked()?)));
         taken.collect()

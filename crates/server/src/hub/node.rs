@@ -193,7 +193,7 @@ impl NodeSync {
             actions_deleted: actions(EditOutcome::Deleted) as u64,
         };
         self.sync_index.feed_changed(&self.id, &change);
-        self.head.send_replace(cursor.seq);
+        self.head.send_replace(cursor.revision);
         Ok(came)
     }
 
@@ -241,7 +241,7 @@ impl NodeSync {
         let (head, objects) = (cursor.clone(), objects as u64);
         let change = FeedChange { head, objects, keys: Vec::new(), actions_created: 0, actions_deleted: 0 };
         self.sync_index.feed_changed(&self.id, &change);
-        self.head.send_replace(cursor.seq);
+        self.head.send_replace(cursor.revision);
         Ok(())
     }
 

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
-use model::log::Cursor;
 use model::{Kind, ObjectKey, Timestamp};
 use store::SyncHead;
+use sync::FeedCursor;
 use tokio::time::Instant;
 
 use super::actions::Actions;
@@ -37,9 +37,9 @@ const DUPLICATE_SHOWN: Duration = Duration::from_secs(900);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncSummary {
     /// The end of the feed that the control plane authors.
-    head: Option<Cursor>,
+    head: Option<FeedCursor>,
     /// How far the node acknowledged it.
-    acked: Option<Cursor>,
+    acked: Option<FeedCursor>,
     /// What is in the feed: objects, and actions.
     down: u64,
     /// Which of it is actions.
@@ -88,7 +88,7 @@ impl SyncSummary {
         match (&self.head, &self.acked) {
             (None, _) => 0,
             (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                head.seq.saturating_sub(acked.seq)
+                head.revision.saturating_sub(acked.revision)
             }
             (Some(_), _) => self.down,
         }
@@ -99,7 +99,7 @@ impl SyncSummary {
         match (&self.head, &self.acked) {
             (None, _) => 0,
             (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                self.actions.after(acked.seq)
+                self.actions.after(acked.revision)
             }
             (Some(_), _) => self.actions.live(),
         }
@@ -136,7 +136,7 @@ impl SyncSummary {
     /// The node has our change of this revision.
     pub(crate) fn has(&self, revision: u64) -> bool {
         let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
-        head.incarnation == acked.incarnation && acked.seq >= revision
+        head.incarnation == acked.incarnation && acked.revision >= revision
     }
 
     /// The link that the node has.
@@ -182,11 +182,11 @@ impl SyncSummary {
 
     /// The last revision of the feed.
     pub(super) fn revision(&self) -> u64 {
-        self.head.as_ref().map_or(0, |head| head.seq)
+        self.head.as_ref().map_or(0, |head| head.revision)
     }
 
     /// How far the node acknowledged our feed.
-    pub(super) fn acked(&self) -> Option<&Cursor> {
+    pub(super) fn acked(&self) -> Option<&FeedCursor> {
         self.acked.as_ref()
     }
 
@@ -198,7 +198,7 @@ impl SyncSummary {
     /// The feed changed.
     pub(super) fn feed_changed(&mut self, change: &FeedChange, now: Timestamp) {
         let head = &change.head;
-        let before = head.seq.saturating_sub(change.keys.len() as u64);
+        let before = head.revision.saturating_sub(change.keys.len() as u64);
         for (revision, _) in (before + 1..).zip(&change.keys).filter(|(_, key)| is_action(key)) {
             self.actions.note(revision..=revision);
         }
@@ -213,12 +213,12 @@ impl SyncSummary {
     }
 
     /// The node has our feed durably up to here.
-    pub(crate) fn acknowledged(&mut self, cursor: Cursor) {
+    pub(crate) fn acknowledged(&mut self, cursor: FeedCursor) {
         if self.acked.as_ref() == Some(&cursor) {
             return;
         }
         if self.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
-            self.actions.forget(cursor.seq);
+            self.actions.forget(cursor.revision);
         }
         (self.acked, self.acked_unsaved) = (Some(cursor), true);
         if self.behind() == 0 {
@@ -335,7 +335,7 @@ impl SyncSummary {
     }
 
     /// How far the node acknowledged, when the store does not have that yet.
-    pub(super) fn take_acked(&mut self) -> Option<Cursor> {
+    pub(super) fn take_acked(&mut self) -> Option<FeedCursor> {
         std::mem::take(&mut self.acked_unsaved).then(|| self.acked.clone()).flatten()
     }
 
@@ -354,7 +354,7 @@ impl SyncSummary {
 #[derive(Clone, Debug)]
 pub(super) struct FeedChange {
     /// The feed's end.
-    pub(super) head: Cursor,
+    pub(super) head: FeedCursor,
     /// Objects and actions in it.
     pub(super) objects: u64,
     /// What changed, one change each, up to its end.

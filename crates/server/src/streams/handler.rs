@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_key};
-use model::log::Cursor;
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
+use sync::FeedCursor;
 use sync::frame::Hello;
 use sync::link::{Batch, Counters, ItemChange, Link, Note, Outcome};
 use sync::replica::Replica;
@@ -52,7 +52,7 @@ struct Said {
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
     evidence: Option<Evidence>,
-    acked: Option<Cursor>,
+    acked: Option<FeedCursor>,
     objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
@@ -318,13 +318,15 @@ impl LinkHandler for PlaneLinkHandler {
         let (cause, objects, acked) = {
             let sets = self.sets.sets();
             if let Some(at) = said.compared.take() {
-                let (instance, down) = (self.plane.boot().to_owned(), link.acked().cloned());
-                said.evidence = Some(Evidence { at, instance, down, up: sets.replica.cursor().cloned() });
+                let (instance, down) =
+                    (self.plane.boot().to_owned(), link.acked().map(FeedCursor::checkpoint));
+                let up = sets.replica.cursor().map(FeedCursor::checkpoint);
+                said.evidence = Some(Evidence { at, instance, down, up });
             }
             let cause = link.cause(&sets.feed, &sets.replica, said.evidence.clone());
             // What a node claims to have beyond our feed is no progress.
-            let ours = |cursor: &&Cursor| {
-                cursor.incarnation == *sets.feed.incarnation() && cursor.seq <= sets.feed.head()
+            let ours = |cursor: &&FeedCursor| {
+                cursor.incarnation == *sets.feed.incarnation() && cursor.revision <= sets.feed.head()
             };
             let acked = link.acked().filter(ours).cloned();
             (cause, sets.replica.len(), acked)

@@ -57,7 +57,7 @@ pub(super) struct Opening {
     pub(super) transport: TransportKind,
     pub(super) number: u64,
     /// Where the node says that it has our feed, before it says hello.
-    pub(super) assumed: Option<model::log::Cursor>,
+    pub(super) assumed: Option<sync::FeedCursor>,
     /// The instance of the agent, where the opening says it; never empty.
     pub(super) instance: Option<String>,
 }

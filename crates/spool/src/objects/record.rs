@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use model::log::Cursor;
 use model::object::SectionKey;
 use model::{Incarnation, Kind, ObjectKey, Stub};
 use serde::{Deserialize, Serialize};
+use sync::FeedCursor;
 use sync::{Content, Side};
 
 use crate::error::Result;
@@ -81,7 +81,7 @@ pub(super) struct Heads {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) feed: Option<FeedHead>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cursor: Option<ReplicaCursor>,
+    pub(super) cursor: Option<FeedCursor>,
 }
 
 /// How far the own feed is.
@@ -90,23 +90,6 @@ pub(super) struct FeedHead {
     pub(super) incarnation: Incarnation,
     pub(super) head: u64,
     pub(super) compacted: u64,
-}
-
-/// How far the replica is, as it lies on disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ReplicaCursor {
-    incarnation: Incarnation,
-    revision: u64,
-}
-
-impl ReplicaCursor {
-    pub(super) fn of(cursor: &Cursor) -> ReplicaCursor {
-        ReplicaCursor { incarnation: cursor.incarnation.clone(), revision: cursor.seq }
-    }
-
-    pub(super) fn cursor(&self) -> Cursor {
-        Cursor { incarnation: self.incarnation.clone(), seq: self.revision }
-    }
 }
 
 impl<'a> Name<'a> {

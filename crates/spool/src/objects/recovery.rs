@@ -9,7 +9,7 @@ use sync::{Change, Saved, SavedFeed, SavedReplica, Side};
 
 use super::compaction::Moving;
 use super::index::{Entry, Index};
-use super::record::{self, FeedHead, Heads, Record, ReplicaCursor};
+use super::record::{self, FeedHead, Heads, Record};
 use super::{Changes, ObjectLimits, ObjectLog, Opened};
 use crate::Disk;
 use crate::error::Result;
@@ -104,7 +104,7 @@ impl ObjectLog {
             compacted: feed.compacted,
             changes: objects.ours,
         });
-        let cursor = cursor.as_ref().map(ReplicaCursor::cursor);
+        let cursor = cursor.clone();
         Saved { feed, replica: SavedReplica { cursor, objects: objects.theirs } }
     }
 

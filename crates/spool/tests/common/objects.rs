@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use model::log::Cursor;
 use model::{ObjectKey, Stub};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog, Opened};
 use sync::feed::State;
-use sync::{Change, Content, Saved, SavedFeed, Side, Write};
+use sync::{Change, Content, FeedCursor, Saved, SavedFeed, Side, Write};
 
 use super::incarnation;
 
@@ -50,15 +49,17 @@ pub fn their(rev: u64, name: &str, text: &str) -> (ObjectKey, Option<(Stub, u64,
     (theirs(name), Some((stub("s", text), rev, content(text))))
 }
 
-pub fn cursor(name: &str, seq: u64) -> Option<Cursor> {
-    Some(Cursor { incarnation: incarnation(name), seq })
+pub fn cursor(name: &str, revision: u64) -> Option<FeedCursor> {
+    let order = sync::cursor::KindOrder(7);
+    let pass = sync::PassPosition { to: revision + 3, rank: 2, revision: revision + 1, order };
+    Some(FeedCursor { pass: Some(pass), ..FeedCursor::at(incarnation(name), revision) })
 }
 
 /// Both sets with their contents, as plain maps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sets {
     pub feed: Option<SavedFeed>,
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<FeedCursor>,
     pub ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
     pub theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
 }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use model::condition::{Difference, Direction, Evidence, SyncCause, SyncCondition};
-use model::log::Cursor;
 use model::object::SectionKey;
 use model::{Kind, NodeId, ObjectKey, Stub};
+use sync::FeedCursor;
 use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
@@ -40,8 +40,15 @@ fn put(name: &str, rev: u64, text: &str) -> (ObjectKey, Option<(Stub, u64, Conte
     (key("Job:status", "b", name), Some((stub("s", text), rev, content(text))))
 }
 
-fn cursor(name: &str, seq: u64) -> Option<Cursor> {
-    Some(Cursor { incarnation: incarnation(name), seq })
+fn cursor(name: &str, seq: u64) -> Option<FeedCursor> {
+    Some(FeedCursor::at(incarnation(name), seq))
+}
+
+/// The same in the middle of a pass.
+fn in_pass(name: &str, revision: u64) -> Option<FeedCursor> {
+    let order = ::sync::cursor::KindOrder(0xfeed);
+    let pass = ::sync::PassPosition { to: revision + 9, rank: 3, revision: revision + 2, order };
+    Some(FeedCursor { pass: Some(pass), ..cursor(name, revision)? })
 }
 
 fn sorted(mut saved: Saved) -> Saved {
@@ -64,7 +71,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
         found: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
         theirs: vec![put("x", 7, "xx"), put("y", 8, "yy")],
-        cursor: cursor("t1", 8),
+        cursor: in_pass("t1", 8),
         ..Write::default()
     };
     store.sync_write(&node, first.clone(), at(1)).await.unwrap();
@@ -76,7 +83,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
             changes: vec![live(3, 1, "a", "two").0, gone(4, "b").0],
         }),
         replica: SavedReplica {
-            cursor: cursor("t1", 8),
+            cursor: in_pass("t1", 8),
             objects: vec![
                 (key("Job:status", "b", "x"), stub("s", "xx"), 7),
                 (key("Job:status", "b", "y"), stub("s", "yy"), 8),
@@ -104,7 +111,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
     let feed = saved.feed.unwrap();
     assert_eq!((feed.head, feed.compacted), (6, 4));
     assert_eq!(feed.changes, [gone(6, "a").0, live(5, 5, "b", "again").0]);
-    assert_eq!(saved.replica.cursor, cursor("t1", 8), "a write without one leaves it");
+    assert_eq!(saved.replica.cursor, in_pass("t1", 8), "a write without one leaves it");
     assert_eq!(saved.replica.objects, [(key("Job:status", "b", "y"), stub("s", ""), 9)]);
     let empty = store.sync_contents(&node, Side::Theirs, vec![key("Job:status", "b", "y")]).await.unwrap();
     assert_eq!(empty, [Some(content(""))]);
@@ -121,7 +128,7 @@ pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
         found: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), gone(2, "b")],
         theirs: vec![put("x", 7, "xx")],
-        cursor: cursor("t1", 8),
+        cursor: in_pass("t1", 8),
         ..Write::default()
     };
     store.sync_write(&node, first, at(1)).await.unwrap();
@@ -133,7 +140,7 @@ pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
     let feed = saved.feed.unwrap();
     assert_eq!((feed.incarnation, feed.head, feed.compacted), (incarnation("f2"), 1, 0));
     assert_eq!(feed.changes, [live(1, 1, "c", "new").0]);
-    assert_eq!((saved.replica.cursor, saved.replica.objects.len()), (cursor("t1", 8), 1));
+    assert_eq!((saved.replica.cursor, saved.replica.objects.len()), (in_pass("t1", 8), 1));
     assert_eq!(store.sync_heads().await.unwrap()[0].1.acked, None, "that was another incarnation");
 
     let forget = Write { forget_theirs: true, theirs: vec![put("z", 1, "zz")], ..Write::default() };
@@ -217,7 +224,12 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     let found = |cause| Some(SyncCondition::new(cause, Some(at(5))));
     let difference = Difference::DeletionsUnconfirmed { kept: 3, of: 4 };
     let out_of_sync = found(SyncCause::OutOfSync { direction: Direction::Up, difference });
-    let evidence = Evidence { at: at(4), instance: "i1".to_owned(), down: cursor("f1", 3), up: None };
+    let evidence = Evidence {
+        at: at(4),
+        instance: "i1".to_owned(),
+        down: cursor("f1", 3).map(|cursor| cursor.checkpoint()),
+        up: None,
+    };
     let in_sync = found(SyncCause::InSync(evidence));
     let unknown = new_node(9).node_id;
     let conditions = [

@@ -11,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ::sync::FeedCursor;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
-use model::log::{Cursor, Fact};
+use model::log::Fact;
 use model::{Channel, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 
 use crate::api::Store;
@@ -228,7 +229,7 @@ impl Store for MemoryStore {
         Ok(self.state().sync_heads())
     }
 
-    async fn sync_acked(&self, acked: Vec<(NodeId, Cursor)>) -> Result<()> {
+    async fn sync_acked(&self, acked: Vec<(NodeId, FeedCursor)>) -> Result<()> {
         let mut state = self.state();
         acked.into_iter().for_each(|(node, cursor)| state.sync_acked(&node, cursor));
         Ok(())

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use model::condition::SyncCondition;
-use model::log::Cursor;
 use model::{Incarnation, NodeId, ObjectKey, Stub, Timestamp};
+use sync::FeedCursor;
 use sync::feed::{Change, SavedFeed, State as Now};
 use sync::{Content, Saved, SavedReplica, Side, Write};
 
@@ -21,8 +21,8 @@ pub(super) struct Sets {
     compacted: u64,
     ours: BTreeMap<ObjectKey, (u64, Now, Option<Content>)>,
     theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
-    cursor: Option<Cursor>,
-    acked: Option<Cursor>,
+    cursor: Option<FeedCursor>,
+    acked: Option<FeedCursor>,
     condition: Option<SyncCondition>,
     changed: Timestamp,
 }
@@ -76,7 +76,7 @@ impl Sets {
     fn head(&self) -> SyncHead {
         let live = |(_, now, _): &&(u64, Now, _)| matches!(now, Now::Live { .. });
         SyncHead {
-            ours: self.incarnation.clone().map(|incarnation| Cursor { incarnation, seq: self.head }),
+            ours: self.incarnation.clone().map(|incarnation| FeedCursor::at(incarnation, self.head)),
             theirs: self.cursor.clone(),
             acked: self.acked.clone(),
             condition: self.condition.clone(),
@@ -159,7 +159,7 @@ impl State {
         active.map(|(node, sets)| (node.clone(), sets.head())).collect()
     }
 
-    pub(super) fn sync_acked(&mut self, node: &NodeId, cursor: Cursor) {
+    pub(super) fn sync_acked(&mut self, node: &NodeId, cursor: FeedCursor) {
         if !self.is_active(node) {
             return;
         }

@@ -22,12 +22,13 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
+use ::sync::FeedCursor;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
-use model::log::{Cursor, Fact};
+use model::log::Fact;
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
@@ -251,7 +252,7 @@ impl Store for SqliteStore {
         self.read(objects::heads).await
     }
 
-    async fn sync_acked(&self, mut acked: Vec<(NodeId, Cursor)>) -> Result<()> {
+    async fn sync_acked(&self, mut acked: Vec<(NodeId, FeedCursor)>) -> Result<()> {
         while !acked.is_empty() {
             let batch: Vec<_> = acked.drain(..acked.len().min(TOUCHES_IN_BATCH)).collect();
             let note = move |s: &mut Session| {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use model::log::Cursor;
 use model::object::SectionKey;
 use model::{Digest, Kind, NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{Connection, Row, params};
+use sync::FeedCursor;
 use sync::feed::{Change, SavedFeed, State};
 use sync::{Content, Saved, SavedReplica, Side};
 
@@ -61,10 +61,10 @@ pub(super) fn load(db: &Connection, node: &NodeId) -> Result<Saved> {
     if !read().or_fail(LOAD)? {
         return Err(no_section());
     }
-    let theirs = cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?;
+    let theirs = theirs(&kept)?;
     let feed = match cursor(kept.incarnation.as_deref(), kept.head)? {
         None => None,
-        Some(Cursor { incarnation, seq: head }) => {
+        Some(FeedCursor { incarnation, revision: head, .. }) => {
             Some(SavedFeed { incarnation, head, compacted: kept.compacted, changes })
         }
     };
@@ -75,10 +75,18 @@ fn no_section() -> StoreError {
     StoreError::Corrupt("an object without its section".into())
 }
 
-fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<Cursor>> {
+fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<FeedCursor>> {
     let parsed = incarnation.map(str::parse).transpose();
     let incarnation = parsed.map_err(|error| StoreError::Corrupt(format!("an incarnation: {error}")))?;
-    Ok(incarnation.map(|incarnation| Cursor { incarnation, seq }))
+    Ok(incarnation.map(|incarnation| FeedCursor::at(incarnation, seq)))
+}
+
+/// How far the replica is.
+fn theirs(kept: &StoredSync) -> Result<Option<FeedCursor>> {
+    let cursor = cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?;
+    let corrupt = |error| StoreError::Corrupt(format!("a place in a pass: {error}"));
+    let pass = kept.theirs_pass.as_deref().map(str::parse).transpose().map_err(corrupt)?;
+    Ok(cursor.map(|cursor| FeedCursor { pass, ..cursor }))
 }
 
 /// A node's sections in the order of their names.
@@ -115,7 +123,7 @@ pub(super) fn contents(
 pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
     const SQL: &str =
         "SELECT id, incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
-            our_objects, their_objects, changed, condition
+            our_objects, their_objects, changed, condition, theirs_pass
         FROM sync JOIN node ON node.no = sync.node WHERE removed IS NULL ORDER BY id";
     let row = |row: &Row<'_>| Ok((row.get::<_, Text<NodeId>>(0)?.0, row_at(row, 1)?));
     let rows: Vec<(NodeId, StoredSync)> = query::all(db, "read how far the nodes are", SQL, [], row)?;
@@ -126,7 +134,7 @@ fn head(kept: &StoredSync) -> Result<SyncHead> {
     let [our_objects, their_objects] = kept.objects;
     Ok(SyncHead {
         ours: cursor(kept.incarnation.as_deref(), kept.head)?,
-        theirs: cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?,
+        theirs: theirs(kept)?,
         acked: cursor(kept.acked_life.as_deref(), kept.acked_rev)?,
         // What cannot be read is no comparison.
         condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use model::condition::SyncCondition;
-use model::log::Cursor;
 use model::object::SectionKey;
 use model::{NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use sync::Content;
+use sync::FeedCursor;
 use sync::feed::State;
 
 use super::cell::{OrFail, dig, int, uint};
@@ -32,6 +32,7 @@ pub(super) struct StoredSync {
     pub(super) compacted: u64,
     pub(super) theirs_life: Option<String>,
     pub(super) theirs_rev: u64,
+    pub(super) theirs_pass: Option<String>,
     pub(super) acked_life: Option<String>,
     pub(super) acked_rev: u64,
     /// Objects by side.
@@ -43,7 +44,7 @@ pub(super) struct StoredSync {
 
 pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<StoredSync>> {
     const SQL: &str = "SELECT incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
-        our_objects, their_objects, changed, condition FROM sync WHERE node = ?1";
+        our_objects, their_objects, changed, condition, theirs_pass FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
 
@@ -60,6 +61,7 @@ pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredSync
         objects: [uint(row.get(first + 7)?), uint(row.get(first + 8)?)],
         changed: Timestamp(row.get(first + 9)?),
         condition: row.get(first + 10)?,
+        theirs_pass: row.get(first + 11)?,
     })
 }
 
@@ -80,7 +82,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     }
     if write.forget_theirs {
         forget_side(&session.db, node, THEIRS)?;
-        (row.theirs_life, row.theirs_rev) = (None, 0);
+        (row.theirs_life, row.theirs_rev, row.theirs_pass) = (None, 0, None);
         row.objects[THEIRS as usize] = 0;
     }
     row.head = head.unwrap_or(0);
@@ -97,8 +99,9 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     pen.sections_left()?;
     (session.next_body, row.objects) = (Some(pen.next_body), pen.objects);
     drop(pen);
-    if let Some(Cursor { incarnation, seq }) = &write.cursor {
-        (row.theirs_life, row.theirs_rev) = (Some(incarnation.to_string()), *seq);
+    if let Some(FeedCursor { incarnation, revision, pass }) = &write.cursor {
+        (row.theirs_life, row.theirs_rev) = (Some(incarnation.to_string()), *revision);
+        row.theirs_pass = pass.as_ref().map(ToString::to_string);
     }
     row.changed = now;
     keep(&session.db, node, &row)
@@ -107,8 +110,8 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
 fn keep(db: &Connection, node: i64, row: &StoredSync) -> Result<()> {
     const SQL: &str =
         "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_life, theirs_rev,
-        acked_life, acked_rev, our_objects, their_objects, changed, condition)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        acked_life, acked_rev, our_objects, their_objects, changed, condition, theirs_pass)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     let [ours, theirs] = row.objects;
     let row = params![
         node,
@@ -122,7 +125,8 @@ fn keep(db: &Connection, node: i64, row: &StoredSync) -> Result<()> {
         int(ours),
         int(theirs),
         row.changed.0,
-        row.condition
+        row.condition,
+        row.theirs_pass
     ];
     change(db, WRITE, SQL, row).map(|_| ())
 }
@@ -179,10 +183,10 @@ pub(super) fn forget_some(db: &Connection, node: i64, most: usize) -> Result<(u6
     Ok((gone, all))
 }
 
-pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &Cursor) -> Result<()> {
+pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &FeedCursor) -> Result<()> {
     const SQL: &str = "UPDATE sync SET acked_life = incarnation, acked_rev = ?3 WHERE incarnation = ?2
         AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
-    let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.seq)];
+    let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
     change(db, "note how far a node is", SQL, row).map(|_| ())
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::cursor::FeedCursor;
 use bytes::Bytes;
-use model::log::Cursor;
 use model::{ObjectKey, Stub};
 
 use crate::durable::{Content, Write};
@@ -78,14 +78,14 @@ pub struct Batch {
     /// The first place outside the batch that is not settled.
     pub(super) barrier: u64,
     /// Cursors, each good once all places up to its own are settled.
-    pub(super) uptos: Vec<(u64, Cursor)>,
+    pub(super) uptos: Vec<(u64, FeedCursor)>,
     /// The cursor when none of those is good.
-    pub(super) base: Option<Cursor>,
+    pub(super) base: Option<FeedCursor>,
 }
 
 impl Batch {
     /// The cursor that is good with these outcomes; `None` when it does not move.
-    pub fn cursor(&self, outcomes: &[Outcome]) -> Option<Cursor> {
+    pub fn cursor(&self, outcomes: &[Outcome]) -> Option<FeedCursor> {
         let stuck = self.items.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_settled());
         let block = stuck.map_or(self.barrier, |(item, _)| item.place.min(self.barrier));
         let good = self.uptos.iter().rev().find(|(place, _)| *place < block);

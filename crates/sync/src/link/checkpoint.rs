@@ -14,7 +14,7 @@ impl Link {
             return self.out_of_order(mark.seq, cx);
         }
         if self.peer_incarnation() == Some(&mark.cursor.incarnation) {
-            self.peer_head = self.peer_head.max(mark.cursor.seq);
+            self.peer_head = self.peer_head.max(mark.cursor.revision);
         }
         if !self.resync.stops_stream() {
             self.inbox.mark = Some(mark);

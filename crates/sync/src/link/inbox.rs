@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use model::log::Cursor;
+use crate::cursor::{FeedCursor, Position};
 use model::set::MAX_SECTIONS;
 use model::{ObjectKey, SectionKey, Timestamp};
 
@@ -65,7 +65,7 @@ pub(super) struct Inbox {
     pub seq: u64,
     place: u64,
     open: BTreeSet<u64>,
-    uptos: VecDeque<(u64, Cursor)>,
+    uptos: VecDeque<(u64, FeedCursor)>,
     pub waiting: BTreeMap<ObjectKey, Pending>,
     ready: BTreeMap<u64, ObjectKey>,
     pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
@@ -77,7 +77,7 @@ pub(super) struct Inbox {
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
     acked: u64,
-    acked_cursor: Option<Cursor>,
+    acked_cursor: Option<FeedCursor>,
     pub ack_due: bool,
     ack_at: Timestamp,
     pub mark: Option<Checkpoint>,
@@ -115,18 +115,19 @@ impl Inbox {
     }
 
     /// The newest cursor that no open place holds back.
-    fn reached(&self) -> Option<&Cursor> {
+    fn reached(&self) -> Option<&FeedCursor> {
         let block = self.open.first().copied().unwrap_or(u64::MAX);
         self.uptos.iter().rev().find(|(place, _)| *place < block).map(|(_, cursor)| cursor)
     }
 
     /// Once everything accepted so far is settled, the replica is complete up to here.
-    pub fn complete_to(&mut self, cursor: Cursor, durable: Option<&Cursor>) {
-        if durable.is_some_and(|old| old.incarnation == cursor.incarnation && old.seq >= cursor.seq) {
+    pub fn complete_to(&mut self, cursor: FeedCursor, durable: Option<&FeedCursor>) {
+        let known = |old: &FeedCursor| old.incarnation == cursor.incarnation && !cursor.is_ahead_of(old);
+        if durable.is_some_and(known) {
             return;
         }
         if let Some((place, last)) = self.uptos.back_mut() {
-            if last.incarnation == cursor.incarnation && last.seq >= cursor.seq {
+            if last.incarnation == cursor.incarnation && !cursor.is_ahead_of(last) {
                 return;
             }
             // With nothing open in between the older says nothing any more.
@@ -211,7 +212,7 @@ impl Link {
         self.peer_head = self.peer_head.max(event.rev);
         self.inbox.mark = None;
         self.inbox.verified = false;
-        let upto = Cursor { incarnation, seq: event.upto };
+        let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;
         self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
@@ -270,7 +271,8 @@ impl Link {
     pub(super) fn delete_orphan(&mut self, key: ObjectKey, rev: u64, cx: &mut Cx<'_>) {
         let uid = cx.replica.get(&key).map_or_else(|| "".into(), |(stub, _)| stub.uid.clone());
         self.counters.orphans += 1;
-        let event = Event { seq: 0, rev, upto: 0, key, op: Op::Delete { uid }, trace: None, at: 0 };
+        let event =
+            Event { seq: 0, rev, upto: Position::default(), key, op: Op::Delete { uid }, trace: None, at: 0 };
         self.accept(event, 0, cx);
     }
 
@@ -303,9 +305,7 @@ impl Link {
         inbox.batches += 1;
         let base = match cx.replica.cursor() {
             Some(_) => None,
-            None => {
-                self.peer.as_ref().map(|hello| Cursor { incarnation: hello.head.incarnation.clone(), seq: 0 })
-            }
+            None => self.peer.as_ref().map(|hello| FeedCursor::at(hello.head.incarnation.clone(), 0)),
         };
         let uptos = inbox.uptos.iter().filter(|(place, _)| *place < barrier).cloned().collect();
         let batch = Arc::new(Batch { id: inbox.batches, items, barrier, uptos, base });

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use model::log::Cursor;
+use crate::cursor::FeedCursor;
 use model::{Digest, Kind, ObjectKey, SectionKey};
 
 use super::trie_resync::Stage;
@@ -39,7 +39,7 @@ enum Part {
 pub(super) struct InventoryResync {
     part: Part,
     /// The source's place when it began.
-    start: Option<Cursor>,
+    start: Option<FeedCursor>,
     queue: VecDeque<ObjectKey>,
     asked: Vec<ObjectKey>,
     listed: BTreeSet<ObjectKey>,
@@ -166,7 +166,7 @@ impl Link {
         let most = self.config.limits.asked.min(MAX_REQUESTED);
         match inventory.part {
             Part::Begin => {
-                inventory.start = Some(Cursor { incarnation: incarnation.clone(), seq: pong.head });
+                inventory.start = Some(FeedCursor::at(incarnation.clone(), pong.head));
                 cx.replica.begin_incarnation(&incarnation);
                 inventory.queue = cx.replica.objects().map(|(key, _)| key.clone()).collect();
                 inventory.part = Part::Compare;
@@ -193,7 +193,7 @@ impl Link {
         let Some(start) = inventory.start else { return };
         let here = |key: &ObjectKey| cx.replica.get(key).is_some();
         let orphans = inventory.orphans.into_iter().filter(here).collect();
-        self.take_orphans(orphans, start.seq, cx);
+        self.take_orphans(orphans, start.revision, cx);
         self.inbox.complete_to(start.clone(), cx.replica.cursor());
         self.end_resync(start, cx);
     }

@@ -18,7 +18,7 @@ mod status;
 mod trie_resync;
 mod types;
 
-use model::log::Cursor;
+use crate::cursor::{FeedCursor, KindOrder};
 use model::{Incarnation, ObjectSet, Timestamp};
 
 use crate::backoff;
@@ -45,6 +45,8 @@ pub struct Link {
     config: LinkConfig,
     peer: Option<Box<Hello>>,
     both: Capabilities,
+    /// The order of kinds in which this side sends.
+    order: KindOrder,
     out: Outbox,
     inbox: Inbox,
     resync: Resync,
@@ -112,6 +114,7 @@ impl Link {
     pub fn new(config: LinkConfig, now: Timestamp) -> Link {
         Link {
             both: config.capabilities,
+            order: KindOrder::of(&config.kinds),
             config,
             peer: None,
             out: Outbox::new(now),
@@ -221,12 +224,12 @@ impl Link {
         self.feed_incarnation = Some(cx.feed.incarnation().clone());
         cx.replica.forget_failing();
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
-        let nowhere = || Cursor { incarnation: cx.feed.incarnation().clone(), seq: 0 };
+        let nowhere = || FeedCursor::at(cx.feed.incarnation().clone(), 0);
         let have = match cx.replica.cursor().cloned() {
             None if !known => None,
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
         };
-        let can_resume = |cursor: &Cursor| matches!(cx.feed.can_resume(cursor), Resume::From(1..));
+        let can_resume = |cursor: &FeedCursor| matches!(cx.feed.can_resume(cursor), Resume::From(_));
         let assumed = self.config.assumed.take().filter(can_resume);
         cx.send(Frame::Hello(Box::new(Hello {
             versions: self.config.versions,
@@ -267,7 +270,7 @@ impl Link {
         }
         cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
-        self.peer_head = hello.head.seq;
+        self.peer_head = hello.head.revision;
         self.peer = Some(hello);
         if after.is_some() && after.as_ref() != cx.replica.cursor() {
             self.out.acked = have.map(|have| have.cursor);
@@ -483,7 +486,7 @@ impl Link {
 
     /// How far the other side has our feed, durably: in its present incarnation, and never beyond
     /// its end.
-    pub fn acked(&self) -> Option<&Cursor> {
+    pub fn acked(&self) -> Option<&FeedCursor> {
         self.out.acked.as_ref().filter(|cursor| Some(&cursor.incarnation) == self.feed_incarnation.as_ref())
     }
 

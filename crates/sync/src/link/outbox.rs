@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Changes are sent in *passes*: all that the feed changed up to some head, puts kind by kind
-//! in the declared order, then deletes in the opposite order. Only the last event of a pass
-//! moves the other side's cursor. A change that is overtaken during its pass is left to the
-//! next one.
+//! in the declared order, then deletes in the opposite order. Every event says where the other
+//! side stands once it is durable, so that a link that is cut costs what was in flight. A change
+//! that is overtaken during its pass is left to the next one. When deletes that the other side
+//! lacks are forgotten, the flow is stuck.
 //!
 //! Invariants: events are numbered 1, 2, 3 over the whole link; at most a window of them is not
 //! acknowledged; nothing is sent twice; a peer that acknowledges nothing for
@@ -19,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use model::log::Cursor;
+use crate::cursor::{FeedCursor, KindOrder, PassPosition, Position};
 use model::{Kind, ObjectKey, Timestamp};
 
 use super::{Cx, Link};
@@ -41,37 +42,85 @@ pub(super) enum Flow {
     TrieResync,
 }
 
-/// One way through the changes of the feed.
+/// One way through the changes of the feed up to some head.
 #[derive(Debug)]
 struct Pass {
     from: u64,
     to: u64,
-    stages: Vec<(Kind, bool)>,
+    stages: Vec<Stage>,
     stage: usize,
     at: u64,
     said: u64,
 }
 
+/// Changes of one rank: of a declared kind, of its statuses, or of all other kinds.
+#[derive(Debug)]
+struct Stage {
+    rank: u32,
+    kinds: Vec<Kind>,
+    live: bool,
+}
+
 impl Pass {
-    fn begin(feed: &Feed, from: u64, rank: impl Fn(&Kind) -> (usize, Kind)) -> Pass {
-        let mut kinds: Vec<Kind> = feed.kinds().cloned().collect();
-        kinds.sort_by_key(|kind| rank(kind));
-        let puts = kinds.iter().cloned().map(|kind| (kind, true));
-        let stages = puts.chain(kinds.iter().rev().cloned().map(|kind| (kind, false))).collect();
-        Pass { from, to: feed.head(), stages, stage: 0, at: from, said: 0 }
+    fn begin(feed: &Feed, from: u64, to: u64, declared: &[Kind]) -> Pass {
+        let mut puts: Vec<(u32, &Kind)> = feed.kinds().map(|kind| (put_rank(kind, declared), kind)).collect();
+        puts.sort();
+        let mut stages: Vec<Stage> = Vec::new();
+        for (rank, kind) in puts {
+            match stages.last_mut().filter(|stage| stage.rank == rank) {
+                Some(stage) => stage.kinds.push(kind.clone()),
+                None => stages.push(Stage { rank, kinds: vec![kind.clone()], live: true }),
+            }
+        }
+        let last = 2 * put_ranks(declared) - 1;
+        let gone = |stage: &Stage| Stage { rank: last - stage.rank, kinds: stage.kinds.clone(), live: false };
+        let deletes: Vec<Stage> = stages.iter().rev().map(gone).collect();
+        stages.extend(deletes);
+        Pass { from, to, stages, stage: 0, at: from, said: 0 }
+    }
+
+    /// Goes on behind a place.
+    fn skip_to(&mut self, place: &PassPosition) {
+        self.stage = self.stages.partition_point(|stage| stage.rank < place.rank);
+        if self.stages.get(self.stage).is_some_and(|stage| stage.rank == place.rank) {
+            self.at = place.revision.max(self.from);
+        }
     }
 
     /// The next change, without taking it; moves over stages that are through.
     fn peek<'f>(&mut self, feed: &'f Feed) -> Option<(u64, &'f ObjectKey)> {
-        while let Some((kind, live)) = self.stages.get(self.stage) {
-            if let Some(next) = feed.by_kind_after(kind, *live, self.at, self.to) {
-                return Some(next);
+        while let Some(stage) = self.stages.get(self.stage) {
+            let next = |kind| feed.by_kind_after(kind, stage.live, self.at, self.to);
+            if let Some(first) = stage.kinds.iter().filter_map(next).min_by_key(|(rev, _)| *rev) {
+                return Some(first);
             }
             self.stage += 1;
             self.at = self.from;
         }
         None
     }
+
+    /// Takes the change that was looked at; where a replica stands once it is durable.
+    fn take(&mut self, rev: u64, feed: &Feed, order: KindOrder) -> Position {
+        let rank = self.stages.get(self.stage).map_or(0, |stage| stage.rank);
+        self.at = rev;
+        self.said += 1;
+        if self.peek(feed).is_none() {
+            return Position::at(self.to);
+        }
+        Position { revision: self.from, pass: Some(PassPosition { to: self.to, rank, revision: rev, order }) }
+    }
+}
+
+/// How many ranks puts have.
+fn put_ranks(declared: &[Kind]) -> u32 {
+    u32::try_from(2 * declared.len() + 1).unwrap_or(u32::MAX / 4)
+}
+
+/// The rank of puts of a kind: declared kinds in their order, their statuses, all others.
+fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
+    let (place, _) = rank(kind, declared);
+    u32::try_from(place).unwrap_or(u32::MAX).min(put_ranks(declared) - 1)
 }
 
 /// An event before it has its content.
@@ -80,7 +129,7 @@ struct Planned {
     key: ObjectKey,
     rev: u64,
     state: State,
-    upto: u64,
+    upto: Position,
     created: bool,
 }
 
@@ -92,12 +141,16 @@ pub(super) struct Outbox {
     seq: u64,
     /// Everything up to here was sent, or passed over by what comes later.
     done: u64,
+    /// Where the other side stood in a pass, until that is begun again there.
+    resumes: Option<PassPosition>,
+    /// The other side needs all deletes after this.
+    deletes_after: u64,
     pass: Option<Pass>,
     /// Events in flight: number, bytes of content.
     window: VecDeque<(u64, u64)>,
     window_bytes: u64,
     /// The other side's durable cursor in our feed.
-    pub acked: Option<Cursor>,
+    pub acked: Option<FeedCursor>,
     /// Since when an acknowledgement is waited for; meaningless with an empty window.
     waits_since: Timestamp,
     /// Contents that the shell was asked for; without a plan they are of no use any more,
@@ -116,6 +169,8 @@ impl Outbox {
             flow: Flow::Unknown,
             seq: 0,
             done: 0,
+            resumes: None,
+            deletes_after: 0,
             pass: None,
             window: VecDeque::new(),
             window_bytes: 0,
@@ -129,10 +184,12 @@ impl Outbox {
         }
     }
 
-    /// Sends the changes after `rev` from now on.
-    fn go_on_after(&mut self, rev: u64) {
+    /// Sends the changes after a position from now on.
+    fn go_on_after(&mut self, position: Position) {
         self.stop(Flow::Open);
-        (self.done, self.marked) = (rev, false);
+        (self.done, self.marked) = (position.revision, false);
+        self.deletes_after = position.needs_deletes_after();
+        self.resumes = position.pass;
     }
 
     /// What was planned is not sent.
@@ -169,24 +226,25 @@ impl Outbox {
 
 impl Link {
     /// The other side says where it stands in our feed.
-    pub(super) fn resume(&mut self, have: Option<(Cursor, bool)>, cx: &mut Cx<'_>) {
+    pub(super) fn resume(&mut self, have: Option<(FeedCursor, bool)>, cx: &mut Cx<'_>) {
         if self.reincarnating {
             return;
         }
         let resume = match &have {
             // Who has nothing needs no tombstones.
-            None | Some((_, true)) => Resume::From(0),
+            None | Some((_, true)) => Resume::From(Position::default()),
             Some((cursor, false)) => cx.feed.can_resume(cursor),
         };
         let ahead = resume == Resume::AheadOfHead;
         self.out.acked = have.filter(|(_, empty)| !empty && !ahead).map(|(cursor, _)| cursor);
         match resume {
-            // It got a part of the first pass: the trie resync brings just the rest.
-            Resume::From(0) if self.out.acked.is_some() && self.both.walk && cx.feed.head() > 0 => {
-                self.stuck(cx);
+            Resume::From(position) => {
+                self.out.go_on_after(position);
+                if self.out.acked.is_none() {
+                    self.out.deletes_after = cx.feed.head();
+                }
             }
-            Resume::From(rev) => self.out.go_on_after(rev),
-            Resume::Behind | Resume::OtherLife => self.stuck(cx),
+            Resume::Behind | Resume::OtherIncarnation => self.stuck(cx),
             Resume::AheadOfHead => {
                 // With the new incarnation the link goes away.
                 self.reincarnating = true;
@@ -219,13 +277,13 @@ impl Link {
     }
 
     /// The other side's resync is done: the changes after `from` follow.
-    pub(super) fn resync_done(&mut self, from: &Cursor, cx: &mut Cx<'_>) {
+    pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
         self.stop_serving(cx);
         if !matches!(self.out.flow, Flow::Stuck | Flow::TrieResync) {
             return;
         }
         match cx.feed.can_resume(from) {
-            Resume::From(rev) => self.out.go_on_after(rev),
+            Resume::From(position) => self.out.go_on_after(position),
             _ => self.stuck(cx),
         }
     }
@@ -234,6 +292,10 @@ impl Link {
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
         if self.closing.is_some() || self.peer.is_none() && self.out.flow != Flow::Open {
             return;
+        }
+        if self.out.flow == Flow::Open && self.out.deletes_after < cx.feed.compacted() {
+            // Deletes that the other side has not are forgotten.
+            self.stuck(cx);
         }
         while self.out.flow == Flow::Open && self.out.load.is_none() {
             let planned = self.plan(cx);
@@ -257,7 +319,7 @@ impl Link {
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) -> Vec<Planned> {
-        let limits = &self.config.limits;
+        let limits = self.config.limits;
         let mut planned = Vec::new();
         let mut bytes = self.out.window_bytes;
         loop {
@@ -269,13 +331,13 @@ impl Link {
                 if cx.feed.head() <= self.out.done {
                     return planned;
                 }
-                let kinds = &self.config.kinds;
-                self.out.pass = Some(Pass::begin(cx.feed, self.out.done, |kind| rank(kind, kinds)));
+                self.begin_pass(cx.feed);
             }
             let Some(pass) = self.out.pass.as_mut() else { return planned };
             let Some((rev, key)) = pass.peek(cx.feed) else {
                 self.counters.coalesced += (pass.to - pass.from).saturating_sub(pass.said);
                 self.out.done = pass.to;
+                self.out.deletes_after = self.out.deletes_after.max(pass.to);
                 self.out.pass = None;
                 continue;
             };
@@ -287,11 +349,21 @@ impl Link {
             bytes = bytes.saturating_add(size);
             let created = matches!(state, State::Live { born, .. } if *born > pass.from);
             let (key, state) = (key.clone(), state.clone());
-            pass.at = rev;
-            pass.said += 1;
-            let upto = if pass.peek(cx.feed).is_some() { pass.from } else { pass.to };
+            let upto = pass.take(rev, cx.feed, self.order);
             planned.push(Planned { key, rev, state, upto, created });
         }
+    }
+
+    /// Begins a pass, or the one again in which the other side stands.
+    fn begin_pass(&mut self, feed: &Feed) {
+        let kinds = &self.config.kinds;
+        let place = self.out.resumes.take().filter(|place| place.order == self.order);
+        let to = place.map_or(feed.head(), |place| place.to);
+        let mut pass = Pass::begin(feed, self.out.done, to, kinds);
+        if let Some(place) = place {
+            pass.skip_to(&place);
+        }
+        self.out.pass = Some(pass);
     }
 
     /// Contents came: sends what is still the newest.
@@ -350,8 +422,9 @@ impl Link {
     /// The other side acknowledges.
     pub(super) fn take_ack(&mut self, ack: Ack, cx: &mut Cx<'_>) {
         self.counters.acks_received += 1;
-        let ahead =
-            |cursor: &Cursor| cursor.incarnation == *cx.feed.incarnation() && cursor.seq > cx.feed.head();
+        let ahead = |cursor: &FeedCursor| {
+            cursor.incarnation == *cx.feed.incarnation() && cursor.position().highest() > cx.feed.head()
+        };
         if ack.seq > self.out.seq || ack.cursor.as_ref().is_some_and(ahead) {
             self.go_away("ack-of-unsent", "what was never sent was acknowledged", None, cx);
             return;
@@ -365,18 +438,14 @@ impl Link {
             }
         }
         if let Some(cursor) = ack.cursor
-            && let Resume::From(rev) = cx.feed.can_resume(&cursor)
+            && let Resume::From(position) = cx.feed.can_resume(&cursor)
         {
-            let newer = self
-                .out
-                .acked
-                .as_ref()
-                .is_none_or(|old| old.incarnation != cursor.incarnation || old.seq < cursor.seq);
-            if newer {
+            let old = self.out.acked.as_ref();
+            if old.is_none_or(|old| old.incarnation != cursor.incarnation || cursor.is_ahead_of(old)) {
                 self.out.acked = Some(cursor);
             }
             if self.out.flow == Flow::Stuck {
-                self.out.go_on_after(rev);
+                self.out.go_on_after(position);
             }
         }
     }
@@ -414,7 +483,7 @@ pub(super) fn event_of(
     rev: u64,
     state: &State,
     content: Option<Content>,
-    upto: u64,
+    upto: Position,
     created: bool,
 ) -> Option<Event> {
     let (op, trace, at) = match (state, content) {

@@ -11,11 +11,10 @@ use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
+use crate::cursor::Position;
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{
-    Event, Frame, Interop, MAX_REQUESTED, Op, Ping, Pong, ResyncRequest, ResyncResponse, Top,
-};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse, Top};
 use crate::interop;
 use crate::mode::Role;
 
@@ -361,7 +360,7 @@ impl Link {
                 again.push(Answer::Object { key, uid: String::new() });
                 continue;
             }
-            let Some(event) = event_of(&key, rev, &state, content, 0, false) else {
+            let Some(event) = event_of(&key, rev, &state, content, Position::default(), false) else {
                 cx.note(Note::Missing(key));
                 continue;
             };
@@ -373,7 +372,7 @@ impl Link {
     }
 
     fn send_answer(&mut self, event: Event, cx: &mut Cx<'_>) {
-        debug_assert!(event.seq == 0 && (event.upto == 0 || matches!(event.op, Op::Delete { .. })));
+        debug_assert!(event.seq == 0 && event.upto == Position::default());
         self.counters.sent += 1;
         self.counters.sent_bytes += content_len(&event);
         cx.send(Frame::Event(Box::new(event)));

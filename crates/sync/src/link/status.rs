@@ -38,7 +38,7 @@ impl Link {
             Flow::Open => {
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
                 // Counting the objects in between would cost what is behind.
-                match feed.head().saturating_sub(from.map_or(0, |cursor| cursor.seq)) {
+                match feed.head().saturating_sub(from.map_or(0, |cursor| cursor.revision)) {
                     0 if self.out.is_through(feed) => SetCondition::InSync,
                     behind => SetCondition::Behind(behind.max(1)),
                 }
@@ -87,7 +87,7 @@ impl Link {
     fn by_numbers(&self, replica: &Replica) -> SetCondition {
         let incarnation = self.peer_incarnation();
         let at = match replica.cursor() {
-            Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.seq,
+            Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.revision,
             Some(_) => return SetCondition::Behind(1),
             None if replica.is_empty() => 0,
             None => return SetCondition::Behind(1),

@@ -15,7 +15,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use model::log::Cursor;
+use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
@@ -132,7 +132,7 @@ impl Resync {
 /// A walk over a snapshot of the source.
 #[derive(Debug)]
 pub(super) struct TrieResync {
-    cursor: Cursor,
+    cursor: FeedCursor,
     /// The source's sections; compared once what came before is applied.
     sections: Option<Vec<(SectionKey, Digest)>>,
     mine: ObjectSet,
@@ -420,7 +420,7 @@ impl Link {
 
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
         let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
-        self.take_orphans(walk.orphans, walk.cursor.seq, cx);
+        self.take_orphans(walk.orphans, walk.cursor.revision, cx);
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
         self.end_resync(walk.cursor, cx);
     }
@@ -461,7 +461,7 @@ impl Link {
     }
 
     /// The source goes on with the changes after `from`.
-    pub(super) fn end_resync(&mut self, from: Cursor, cx: &mut Cx<'_>) {
+    pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
         self.ask(ResyncRequest::Done { from }, cx);
         self.resync.stage = Stage::Idle;
         // Until a mark says that it helped.

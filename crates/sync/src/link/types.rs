@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::log::Cursor;
+use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
@@ -34,7 +34,7 @@ pub struct LinkConfig {
     /// Where the other side stands in our feed, if that is known before it says so: a poll
     /// then sends events with its first request. Where the other side's hello says otherwise,
     /// the link ends.
-    pub assumed: Option<Cursor>,
+    pub assumed: Option<FeedCursor>,
     /// Bounds and waits.
     pub limits: Limits,
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::log::Cursor;
 use model::{Incarnation, ObjectKey, Stub};
+use sync::FeedCursor;
 use sync::durable::{Content, SavedReplica, Write};
 use sync::feed::{Change, SavedFeed, State};
 use sync::{Feed, Replica};
@@ -17,7 +17,7 @@ pub struct Disk {
     pub compacted: u64,
     pub ours: BTreeMap<ObjectKey, (Change, Option<Content>)>,
     pub theirs: BTreeMap<ObjectKey, (Stub, u64, Content)>,
-    pub cursor: Option<Cursor>,
+    pub cursor: Option<FeedCursor>,
 }
 
 impl Disk {

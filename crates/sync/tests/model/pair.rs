@@ -53,11 +53,6 @@ pub fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { section: SectionKey { kind: Kind::new(kind), namespace: "ns".into() }, name: name.into() }
 }
 
-/// A cursor in another feed.
-pub fn foreign(incarnation: Incarnation) -> model::log::Cursor {
-    model::log::Cursor { incarnation, seq: 7 }
-}
-
 impl Pair {
     pub fn new(mode: Mode) -> Pair {
         let side = |role, incarnation: &str| Side {

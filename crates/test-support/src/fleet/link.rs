@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
-use model::log::Cursor;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Timestamp};
 use net::client::{Client, Http1};
@@ -14,6 +13,7 @@ use streams::open::{OpenError, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, LinkCommand, MemoryLinkHandler};
+use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{Link, LinkConfig};
 use sync::{Frame, Role};
@@ -129,7 +129,7 @@ pub fn hello(mode: Mode, instance: &str) -> Hello {
         role: Role::Agent,
         mode,
         instance: instance.to_owned(),
-        head: Cursor { incarnation: "n1".parse().unwrap(), seq: 9 },
+        head: FeedCursor::at("n1".parse().unwrap(), 9),
         have: None,
         after: None,
     }

@@ -2,19 +2,18 @@
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use model::log::Cursor;
 use model::{Digest, ObjectKey};
-use sync::Frame;
 use sync::events;
 use sync::frame::{Event, Op, PingOrder};
 use sync::object::MAX_CONTENT;
+use sync::{FeedCursor, Frame, PassPosition};
 
 use super::envelope::Ext;
 use super::names::Name;
 use super::{Origin, WriteFrameError, payload};
 
 /// The most extension attributes of one frame, its event id apart.
-const MAX_EXT: usize = 8;
+const MAX_EXT: usize = 9;
 
 /// The value of an attribute.
 #[derive(Clone, Copy)]
@@ -23,6 +22,7 @@ pub(super) enum Text<'a> {
     Number(u64),
     Millis(i64),
     Digest(&'a Digest),
+    Pass(&'a PassPosition),
 }
 
 /// Room for a number or a digest as text.
@@ -30,6 +30,7 @@ pub(super) enum Text<'a> {
 pub(super) struct Room {
     number: itoa::Buffer,
     digest: Hex,
+    pass: String,
 }
 
 struct Hex([u8; 64]);
@@ -47,6 +48,10 @@ impl<'a> Text<'a> {
     {
         match self {
             Text::Str(text) => text,
+            Text::Pass(pass) => {
+                room.pass = pass.to_string();
+                &room.pass
+            }
             Text::Number(number) => room.number.format(number),
             Text::Millis(number) => room.number.format(number),
             Text::Digest(digest) => {
@@ -107,8 +112,18 @@ impl<'a> Draft<'a> {
         self
     }
 
-    fn cursor(self, cursor: &'a Cursor) -> Draft<'a> {
-        self.with(Ext::Life, Text::Str(cursor.incarnation.as_str())).with(Ext::Rev, Text::Number(cursor.seq))
+    fn cursor(self, cursor: &'a FeedCursor) -> Draft<'a> {
+        let incarnation = Text::Str(cursor.incarnation.as_str());
+        self.with(Ext::Life, incarnation)
+            .with(Ext::Rev, Text::Number(cursor.revision))
+            .pass(cursor.pass.as_ref())
+    }
+
+    fn pass(self, pass: Option<&'a PassPosition>) -> Draft<'a> {
+        match pass {
+            Some(pass) => self.with(Ext::Pass, Text::Pass(pass)),
+            None => self,
+        }
     }
 
     /// The extension attributes, the event id apart.
@@ -182,7 +197,8 @@ fn of_event(event: &Event) -> Result<Draft<'_>, WriteFrameError> {
         .with(Ext::ResourceId, Text::Str(uid))
         .with(Ext::Seq, Text::Number(event.seq))
         .with(Ext::Rev, Text::Number(event.rev))
-        .with(Ext::Upto, Text::Number(event.upto))
+        .with(Ext::Upto, Text::Number(event.upto.revision))
+        .pass(event.upto.pass.as_ref())
         .with(Ext::At, Text::Millis(event.at));
     draft.rev = Some(event.rev);
     if let Some(trace) = &event.trace {

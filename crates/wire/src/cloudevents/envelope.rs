@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::log::Cursor;
 use model::{Digest, ObjectKey, SectionKey, Stub};
-use sync::Frame;
 use sync::frame::{Ack, Checkpoint, Event, Op, Ping, PingOrder, Pong, Refused};
 use sync::object::{MAX_CONTENT, is_status};
+use sync::{FeedCursor, Frame, PassPosition, Position};
 
 use super::draft::said_by;
 use super::names::{MAX_NAME, Name, bare, kind_of};
@@ -49,6 +48,7 @@ extensions! {
     Seq "seq"
     Rev "rev"
     Upto "upto"
+    Pass "pass"
     Digest "digest"
     Created "created"
     Gone "gone"
@@ -192,7 +192,7 @@ impl<'a> Envelope<'a> {
             None => 0,
         };
         let (seq, rev) = (self.number(Ext::Seq)?, self.number(Ext::Rev)?);
-        let upto = self.number_or(Ext::Upto, rev)?;
+        let upto = Position { revision: self.number_or(Ext::Upto, rev)?, pass: self.pass()? };
         let (gone, created) = said_by(name.as_str());
         let op = if gone || self.text(Ext::Gone) == Some("true") {
             Op::Delete { uid }
@@ -239,11 +239,19 @@ impl<'a> Envelope<'a> {
         self.text(ext).map(parse).transpose()
     }
 
-    /// A cursor, in two attributes: both or none.
-    fn cursor(&self) -> Result<Option<Cursor>, ReadFrameError> {
+    /// A place in a pass: `TO.RANK.REVISION.ORDER`.
+    fn pass(&self) -> Result<Option<PassPosition>, ReadFrameError> {
+        let wrong = ReadFrameError::Attribute(Ext::Pass.as_str());
+        let Some(text) = self.text(Ext::Pass) else { return Ok(None) };
+        let pass: Option<PassPosition> = text.parse().ok();
+        pass.filter(|pass| pass.to.max(pass.revision) <= MAX_NUMBER).map(Some).ok_or(wrong)
+    }
+
+    /// A cursor: the incarnation and the revision, both or none, and a place in a pass.
+    fn cursor(&self) -> Result<Option<FeedCursor>, ReadFrameError> {
         let Some(incarnation) = self.text(Ext::Life) else { return Ok(None) };
         let incarnation = incarnation.parse().map_err(|_| ReadFrameError::Attribute("incarnation"))?;
-        Ok(Some(Cursor { incarnation, seq: self.number(Ext::Rev)? }))
+        Ok(Some(FeedCursor { incarnation, revision: self.number(Ext::Rev)?, pass: self.pass()? }))
     }
 
     /// `dataschema` and `subject`. The first slash of the subject ends the namespace.

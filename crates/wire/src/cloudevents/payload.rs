@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
-use model::log::Cursor;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use sync::frame::{
     Capabilities, GoAway, Have, Hello, Interop, MAX_REQUESTED, Resource, ResyncRequest, ResyncResponse, Top,
 };
 use sync::object::MAX_CONTENT;
-use sync::{Frame, Mode, Role, backoff, events};
+use sync::{FeedCursor, Frame, Mode, Role, backoff, events};
 
 use super::names::Name;
 use super::{MAX_ATTRIBUTE, MAX_NUMBER, ReadFrameError, WriteFrameError};
@@ -52,8 +51,8 @@ fn short_section(name: &'static str, section: &SectionKey) -> Result<(), ReadFra
     short(name, &section.namespace)
 }
 
-fn counted(name: &'static str, cursor: &Cursor) -> Result<(), ReadFrameError> {
-    if cursor.seq > MAX_NUMBER { Err(wrong(name, "a number is too high")) } else { Ok(()) }
+fn counted(name: &'static str, cursor: &FeedCursor) -> Result<(), ReadFrameError> {
+    if cursor.position().highest() > MAX_NUMBER { Err(wrong(name, "a number is too high")) } else { Ok(()) }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,16 +64,16 @@ struct HelloData {
     role: Role,
     mode: Mode,
     instance: String,
-    head: Cursor,
+    head: FeedCursor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     have: Option<HaveData>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    after: Option<Cursor>,
+    after: Option<FeedCursor>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct HaveData {
-    cursor: Cursor,
+    cursor: FeedCursor,
     root: Digest,
 }
 
@@ -198,7 +197,7 @@ enum AskData {
     Sections,
     Tops { section: SectionData, paths: Vec<String> },
     Objects { keys: Vec<ObjectKey> },
-    Done { from: Cursor },
+    Done { from: FeedCursor },
 }
 
 pub(super) fn write_ask(ask: &ResyncRequest) -> Result<Vec<u8>, WriteFrameError> {
@@ -253,7 +252,7 @@ fn path(name: &'static str, text: &str) -> Result<Vec<u8>, ReadFrameError> {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "camelCase")]
 enum TellData {
-    Sections { cursor: Cursor, sections: Vec<SectionRoot> },
+    Sections { cursor: FeedCursor, sections: Vec<SectionRoot> },
     Tops { section: SectionData, tops: Vec<TopData> },
     Objects { count: u64 },
     Wait { seconds: u64 },

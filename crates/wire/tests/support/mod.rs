@@ -15,12 +15,12 @@ use sync::frame::{
     Resource, ResyncRequest, ResyncResponse, Top,
 };
 use sync::object::MAX_CONTENT;
-use sync::{Frame, Mode, Role};
+use sync::{FeedCursor, Frame, Mode, PassPosition, Position, Role};
 use wire::cloudevents::MAX_NUMBER;
 use wire::cloudevents::names::Name;
 
-pub fn cursor(incarnation: &str, seq: u64) -> Cursor {
-    Cursor { incarnation: incarnation.parse().unwrap(), seq }
+pub fn cursor(incarnation: &str, revision: u64) -> FeedCursor {
+    FeedCursor::at(incarnation.parse().unwrap(), revision)
 }
 
 pub fn put(name: &str, content: &[u8]) -> Event {
@@ -28,7 +28,7 @@ pub fn put(name: &str, content: &[u8]) -> Event {
     Event {
         seq: 1,
         rev: 7,
-        upto: 9,
+        upto: Position::at(9),
         key: ObjectKey {
             section: SectionKey { kind: Kind::new("Site"), namespace: "web".into() },
             name: name.into(),
@@ -61,8 +61,20 @@ fn numbers() -> impl Strategy<Value = u64> + Clone {
     0..=MAX_NUMBER
 }
 
-fn cursors() -> impl Strategy<Value = Cursor> {
-    ("[a-z0-9][a-z0-9_-]{0,20}", numbers()).prop_map(|(incarnation, seq)| cursor(&incarnation, seq))
+fn positions() -> impl Strategy<Value = Position> {
+    let place = (numbers(), any::<u32>(), numbers(), any::<u32>()).prop_map(|(to, rank, revision, order)| {
+        PassPosition { to, rank, revision, order: sync::cursor::KindOrder(order) }
+    });
+    (numbers(), option::of(place)).prop_map(|(revision, pass)| Position { revision, pass })
+}
+
+pub fn cursors() -> impl Strategy<Value = FeedCursor> {
+    (log_cursors(), positions()).prop_map(|(cursor, position)| FeedCursor::new(cursor.incarnation, position))
+}
+
+fn log_cursors() -> impl Strategy<Value = Cursor> {
+    ("[a-z0-9][a-z0-9_-]{0,20}", numbers())
+        .prop_map(|(incarnation, seq)| Cursor { incarnation: incarnation.parse().unwrap(), seq })
 }
 
 /// Texts without a slash, of any characters that JSON and protobuf have.
@@ -137,7 +149,7 @@ fn events() -> impl Strategy<Value = Frame> {
         1 => texts().prop_map(|uid| Op::Delete { uid: uid.into() }),
     ];
     let trace = option::of("00-[0-9a-f]{32}-[0-9a-f]{16}-01");
-    (numbers(), numbers(), numbers(), keys(), op, trace, any::<i64>()).prop_map(
+    (numbers(), numbers(), positions(), keys(), op, trace, any::<i64>()).prop_map(
         |(seq, rev, upto, key, op, trace, at)| {
             Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at }))
         },
@@ -251,8 +263,8 @@ fn signed(number: u64) -> Signed {
 }
 
 fn answers() -> impl Strategy<Value = Frame> {
-    (any::<u64>(), option::of(cursors()), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
-        |(next_checkin_secs, acked, push, stream_requested, want_traits)| {
+    (any::<u64>(), option::of(log_cursors()), option::of(any::<u64>()), any::<bool>(), any::<bool>())
+        .prop_map(|(next_checkin_secs, acked, push, stream_requested, want_traits)| {
             let offer = None;
             Frame::Answer(Box::new(Answer {
                 next_checkin_secs,
@@ -263,8 +275,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 want_traits,
                 want_seen: !want_traits,
             }))
-        },
-    )
+        })
 }
 
 /// Every sort of frame.

@@ -12,6 +12,8 @@ CREATE TABLE sync (
     compacted INTEGER NOT NULL,
     theirs_life TEXT,
     theirs_rev INTEGER NOT NULL,
+    -- Where the replica stands within a pass of the source.
+    theirs_pass TEXT,
     acked_life TEXT,
     acked_rev INTEGER NOT NULL,
     our_objects INTEGER NOT NULL,

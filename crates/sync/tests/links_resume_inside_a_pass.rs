@@ -1,0 +1,149 @@
+//! SYN-4, SYN-6, SYN-11: a link that is cut in the middle of a pass costs what was in flight and
+//! no more: the next link goes on behind what is durable.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "model/pair.rs"]
+mod pair;
+
+use std::time::Duration;
+
+use model::ObjectKey;
+use pair::{AGENT, PRINCIPAL, Pair, key};
+use sync::frame::Frame;
+use sync::{FeedCursor, Input, Link, Mode, Replica};
+
+const OBJECTS: usize = 10_000;
+const WINDOW: usize = 24;
+/// Kinds in an order that is not the one in which they change: a pass has stages.
+const KINDS: [&str; 4] = ["Repository", "Application", "AppProject", "Application:status"];
+
+fn name(n: usize) -> ObjectKey {
+    key(KINDS[n % 3], &format!("a{n:05}"))
+}
+
+fn filled(objects: usize) -> Pair {
+    let mut pair = Pair::new(Mode::Managed);
+    for n in 0..objects {
+        pair.put(PRINCIPAL, &name(n), &format!("u{n}"), "content");
+    }
+    for side in &mut pair.sides {
+        side.config.limits.window_events = WINDOW;
+        side.config.limits.batch_events = 8;
+    }
+    pair
+}
+
+/// One link over an ordered wire that is cut once the agent took `cut` frames with changes.
+/// What it took is made durable, as a link that ends does (SYN-14). Whether it was cut.
+fn link(pair: &mut Pair, cut: usize) -> bool {
+    pair.wires.iter_mut().for_each(std::collections::VecDeque::clear);
+    for side in &mut pair.sides {
+        side.link = Some(Link::new(side.config.clone(), pair.now));
+        side.frames = Vec::new();
+    }
+    pair.give(AGENT, Input::Open);
+    pair.give(PRINCIPAL, Input::Open);
+    let mut taken = 0;
+    loop {
+        let mut busy = false;
+        for at in [PRINCIPAL, AGENT] {
+            if let Some(input) = pair.sides[at].held.pop_front() {
+                pair.give(at, input);
+                busy = true;
+            }
+            if pair.link(at).wants_input()
+                && let Some(frame) = pair.wires[at].pop_front()
+            {
+                taken += usize::from(at == AGENT && matches!(frame, Frame::Event(_)));
+                pair.give(at, Input::Frame(frame));
+                busy = true;
+            }
+        }
+        if taken >= cut || !busy {
+            break;
+        }
+    }
+    for at in [PRINCIPAL, AGENT] {
+        pair.give(at, Input::Disconnected);
+        while let Some(input) = pair.sides[at].held.pop_front() {
+            pair.give(at, input);
+        }
+        assert_eq!(pair.link(at).under_way(), 0, "what came is processed to the end");
+    }
+    taken >= cut
+}
+
+/// Cuts links after `cut` frames until all is there; how often, and how many events were sent.
+fn until_equal(pair: &mut Pair, cut: usize, advances: bool) -> (usize, usize) {
+    let (mut cuts, mut sent) = (0, 0);
+    loop {
+        let before = pair.sides[AGENT].replica.cursor().cloned();
+        let was_cut = link(pair, cut);
+        sent += usize::try_from(pair.link(PRINCIPAL).counters().sent).unwrap();
+        pair.now = pair.now.plus(Duration::from_secs(1));
+        if !was_cut {
+            return (cuts, sent);
+        }
+        cuts += 1;
+        let now = pair.sides[AGENT].replica.cursor();
+        assert!(
+            !advances || now.is_some_and(|now| before.as_ref().is_none_or(|before| now.is_ahead_of(before))),
+            "the durable cursor advances: {before:?}, {now:?}"
+        );
+        assert!(cuts <= 2 * OBJECTS, "the sets do not become equal");
+    }
+}
+
+#[test]
+fn a_cut_costs_a_window() {
+    for trie in [true, false] {
+        let mut pair = filled(OBJECTS);
+        pair.sides[AGENT].config.capabilities.walk = trie;
+        // Where no pass is resynced both are the same: without a trie some cuts will do.
+        for cut in (1..200).step_by(if trie { 1 } else { 19 }) {
+            pair.sides[AGENT].replica = Replica::new();
+            let (cuts, sent) = until_equal(&mut pair, cut, true);
+            assert!(cuts >= OBJECTS / cut - 1, "{cuts} cuts after {cut} frames");
+            assert!(sent <= OBJECTS + cuts * WINDOW, "{sent} events, {cuts} cuts after {cut} frames");
+            assert!(pair.is_equal(PRINCIPAL), "after {cut} frames");
+            assert_eq!(pair.link(AGENT).counters().resyncs, 0, "after {cut} frames");
+        }
+    }
+}
+
+#[test]
+fn what_changes_between_links_is_in_the_next_pass() {
+    for trie in [true, false] {
+        let mut pair = filled(2000);
+        pair.sides[AGENT].config.capabilities.walk = trie;
+        for round in 0..40 {
+            link(&mut pair, 10 + round);
+            // Some were sent already, some not.
+            for n in (round * 7..2000).step_by(191) {
+                if round % 3 == 0 {
+                    pair.remove(PRINCIPAL, &name(n));
+                } else {
+                    pair.put(PRINCIPAL, &name(n), &format!("u{n}"), &format!("content {round}"));
+                }
+            }
+        }
+        until_equal(&mut pair, 97, true);
+        assert!(pair.is_equal(PRINCIPAL));
+        assert_eq!(pair.link(AGENT).counters().resyncs, 0);
+    }
+}
+
+#[test]
+fn a_trie_resync_that_is_cut_keeps_what_it_brought() {
+    for cut in [1, 5, 40, 199] {
+        let mut pair = filled(2000);
+        let cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
+        let objects =
+            vec![(key("Application", "old"), model::Stub { uid: "o".into(), ..model::Stub::of(b"") }, 1)];
+        pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
+        let (cuts, sent) = until_equal(&mut pair, cut, false);
+        assert!(sent <= 2000 + cuts * 256, "{sent} events, {cuts} cuts after {cut} frames");
+        assert!(pair.is_equal(PRINCIPAL), "after {cut} frames");
+    }
+}
