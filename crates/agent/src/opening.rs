@@ -92,12 +92,12 @@ impl Opener {
     }
 
     /// A session with a connection of its own.
-    pub async fn beside(&self) -> Session {
+    pub fn beside(&self) -> Session {
         self.session.beside()
     }
 
     /// The control planes in turn: the next try goes to the next one.
-    pub async fn next_url(&self) {
+    pub fn next_url(&self) {
         self.session.next_url();
     }
 
@@ -141,7 +141,7 @@ impl Opener {
         instance: &str,
         have: Option<&sync::FeedCursor>,
     ) -> Result<(SseReader, HeaderValue, Session), OpenError> {
-        let session = self.beside().await;
+        let session = self.beside();
         let signer = session.signer().clone();
         let mut client = session.client().await?;
         let last = have.map(cursor_text);

@@ -264,7 +264,8 @@ impl Worker {
                 std::mem::take(&mut self.queue.facts).into_iter().unzip();
             self.append(facts, answers);
         } else if !self.queue.records.is_empty() {
-            let (records, answers) = std::mem::take(&mut self.queue.records).into_iter().unzip();
+            let (records, answers): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.queue.records).into_iter().unzip();
             self.persist(&records, answers);
         } else if let Some(operation) = self.queue.others.pop_front() {
             operation(&self.durable);
@@ -285,7 +286,7 @@ impl Worker {
         answer(answers, done);
     }
 
-    fn persist(&self, records: &Vec<Record>, answers: Vec<Answer<()>>) {
+    fn persist(&self, records: &[Record], answers: Vec<Answer<()>>) {
         let done = match self.durable.persist(records) {
             Ok(()) => answers.iter().map(|_| Ok(())).collect(),
             Err(error) if records.len() == 1 => vec![Err(error)],

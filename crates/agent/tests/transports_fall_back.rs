@@ -52,7 +52,7 @@ impl Deaf {
 fn is_of_the_session(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
     let peer = connection.peer.as_ref().expect("the certificate of the node");
-    assert!(matches!(&peer.role, Role::Node { key: own, .. } if *own == key(1).public()));
+    assert!(matches!(&peer.role, Role::Node { key: own, .. } if **own == key(1).public()));
     assert!(signature::parse(&head.headers).is_err(), "nothing is signed");
 }
 

@@ -2,6 +2,8 @@
 //! is green) a next step; green carries the comparison that it rests on; and what is kept or sent
 //! is read back as it was.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeSet;
 
 use model::Timestamp;

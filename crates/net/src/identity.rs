@@ -28,7 +28,7 @@ pub enum Role {
         /// Its hostname.
         hostname: Hostname,
         /// Its public key, which the certificate carries.
-        key: PublicKey,
+        key: Box<PublicKey>,
     },
     /// An operator, by name.
     Operator(String),
@@ -74,7 +74,7 @@ fn role(certificate: &X509Certificate<'_>) -> Option<Role> {
     let key = public_key(certificate.public_key())?;
     // The id is derived from the key, so a certificate cannot join one to another.
     (key.node_id() == id).then_some(())?;
-    Some(Role::Node { id, hostname: name.parse().ok()?, key })
+    Some(Role::Node { id, hostname: name.parse().ok()?, key: Box::new(key) })
 }
 
 /// The key in a SubjectPublicKeyInfo; the algorithm is the one that it names, never guessed.

@@ -248,7 +248,7 @@ impl Manager {
                     tokio::select! {
                         opened = self.open(transport_kind) => match opened {
                             Ok((ends, name)) => self.link(ends, transport_kind, &name).await,
-                            Err(error) => self.not_opened(transport_kind, &error).await,
+                            Err(error) => self.not_opened(transport_kind, &error),
                         },
                         () = net::accept::stopped(&mut stopped_open) => return,
                     }
@@ -330,7 +330,7 @@ impl Manager {
             }
             TransportKind::Poll => {
                 self.last_poll = Some(Instant::now());
-                let session = self.opener.beside().await;
+                let session = self.opener.beside();
                 let (reader, writer) = posts::polled(session, self.opener.origin(&name));
                 LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
             }
@@ -338,13 +338,13 @@ impl Manager {
         Ok((ends, name))
     }
 
-    async fn not_opened(&mut self, transport_kind: TransportKind, error: &OpenError) {
+    fn not_opened(&mut self, transport_kind: TransportKind, error: &OpenError) {
         let why = chain(error);
         tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
         self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
         let unreached = matches!(error, OpenError::Reach(_));
         if unreached && transport_kind == TransportKind::Websocket {
-            self.opener.next_url().await;
+            self.opener.next_url();
         }
         let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
         self.wait(other && !self.policy.transport.names_one(), error.retry_after(), unreached);

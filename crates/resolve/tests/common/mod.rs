@@ -1,5 +1,5 @@
 //! Small fleets for tests.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use catalog::module::Params;
 use resolve::{Fleet, Tree, check, render};

@@ -34,7 +34,7 @@ impl Caller {
             return Err(Code::CertificateRequired.into());
         };
         let slot = plane.index.get(id).ok_or(Code::UnknownNode)?;
-        if slot.lock().node.key != *key {
+        if slot.lock().node.key != **key {
             return Err(Code::UnknownNode.into());
         }
         Ok(Caller { id: id.clone(), slot })

@@ -175,7 +175,7 @@ impl Fleet {
         hostname: &str,
         key: &SigningKey,
     ) -> Result<EnrollAnswer, Problem> {
-        let csr_pem = net::issue::node_request(&key, &hostname.parse().unwrap()).unwrap();
+        let csr_pem = net::issue::node_request(key, &hostname.parse().unwrap()).unwrap();
         self.enroll_with(token, hostname, &csr_pem).await
     }
 
