@@ -65,6 +65,10 @@ fn is_signed(head: &Head) {
 }
 
 async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+    links_in(Mode::Managed, transport).await
+}
+
+async fn links_in(mode: Mode, transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
     let deaf = Deaf::default();
     let answers = deaf.clone();
     let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
@@ -75,7 +79,7 @@ async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempf
     let id = own.public().node_id();
     let session = Arc::new(Session::new(vec![control.url()], tls, id, own));
     let temp = tempfile::tempdir().unwrap();
-    let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
+    let node = Node::start(temp.path(), Disk::new(), policy(mode, None), Vec::new());
     let policy = Policy { transport, ..Policy::default() };
     let links = Links::start(LinksSetup {
         opener: Opener::new(session, hostname),
@@ -115,10 +119,18 @@ async fn one_that_is_named_is_tried_alone_with_growing_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_opened_without_need() {
-    let (deaf, node, links, _control, _temp) = links(TransportPolicy::Auto).await;
-    eventually("the node knows its rules", || node.view.shown().mode == Mode::Managed).await;
+    let (deaf, node, links, _control, _temp) = links_in(Mode::Off, TransportPolicy::Auto).await;
+    eventually("the node knows its rules", || node.reconciler.rules().borrow().number > 0).await;
     assert_eq!(deaf.asked(), Vec::<String>::new());
     links.requested();
     eventually("a stream is tried when it is asked for", || !deaf.asked().is_empty()).await;
+    links.stop().await;
+}
+
+/// CNV-3: after a start nothing is known to be in sync before a link compared it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_a_need_where_objects_are_synchronized() {
+    let (deaf, _node, links, _control, _temp) = links(TransportPolicy::Auto).await;
+    eventually("a stream is tried", || !deaf.asked().is_empty()).await;
     links.stop().await;
 }

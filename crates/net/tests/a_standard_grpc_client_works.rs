@@ -154,9 +154,9 @@ async fn version_and_ping() {
     let channel = channel(&server).await;
     let mut version = VersionClient::new(channel.clone());
     let spoken = soon(version.version(VersionRequest { lowest: 1, highest: 7 })).await.unwrap().into_inner();
-    assert_eq!((spoken.version.as_str(), spoken.lowest, spoken.highest), ("1.2.3", 1, 1));
+    assert_eq!((spoken.version.as_str(), spoken.lowest, spoken.highest), ("1.2.3", 2, 2));
     assert_eq!(spoken.capabilities, ["walk", "gzip", "checkin"]);
-    let refused = soon(version.version(VersionRequest { lowest: 2, highest: 7 })).await.unwrap_err();
+    let refused = soon(version.version(VersionRequest { lowest: 3, highest: 7 })).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     assert!(refused.message().ends_with("50 % too new"), "{}", refused.message());
     assert!(refused.metadata().get("muster-problem").is_some());

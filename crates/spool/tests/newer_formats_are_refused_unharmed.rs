@@ -111,13 +111,13 @@ fn a_newer_segment_that_this_version_can_read_is_read() {
     let opened = Journal::<String, u32>::open(&Disk::new(), &directory.path().join("journal")).unwrap();
     assert_eq!((opened.journal.get(&"a".to_owned()), opened.repairs), (Some(&1), vec![]));
 
-    let state = r#"{"cursor":{"incarnation":"t","revision":5,"pass":{"to":9}}}"#;
+    let state = r#"{"cursor":{"incarnation":"t","revision":5,"later":{"to":9}}}"#;
     let records = [object("hello"), skipped, commit(state)];
     put(&directory.path().join("objects"), &segment("objects", 2, 1, &records));
     let opened = common::objects::open(&Disk::new(), &directory.path().join("objects"), "fresh").unwrap();
     assert_eq!(opened.repairs, Vec::<String>::new());
     let sets = Sets::of(&opened);
-    assert_eq!(sets.cursor, common::objects::cursor("t", 5));
+    assert_eq!(sets.cursor.unwrap(), sync::FeedCursor::at("t".parse().unwrap(), 5));
     assert_eq!(sets.theirs.into_values().next().unwrap().2.bytes, "hello");
 }
 

@@ -61,3 +61,24 @@ async fn the_schema_is_the_golden_one_and_opens() {
     let refused = SqliteStore::open(&path).err().unwrap();
     assert!(refused.to_string().contains("newer version"), "{refused}");
 }
+
+#[test]
+fn a_database_of_the_version_before_is_left_as_it_is_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("earlier.db");
+    let earlier = Connection::open(&path).unwrap();
+    let checksum = "e4ef80f35b37a3e29aee74c85b869d25ad18f6ef4de90780cec46659286a1f30";
+    let sql = format!(
+        "CREATE TABLE migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;
+         INSERT INTO migration VALUES (0, '0001_first', '{checksum}');"
+    );
+    earlier.execute_batch(&sql).unwrap();
+    drop(earlier);
+    let refused = SqliteStore::open(&path).err().unwrap().to_string();
+    assert!(refused.contains("Move it away") && refused.contains("join anew"), "{refused}");
+    let tables: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, 1, "nothing was written");
+}

@@ -18,7 +18,7 @@ use agent::sync::view::View;
 use agent::work::{self, WorkSetup};
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::replication::{Mode, SyncPolicy};
+use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::work::Delegation;
 use model::{Kind, ObjectKey, Timestamp};
 use spool::{Disk, FaultAction, Faults, Point};
@@ -140,6 +140,7 @@ impl Node {
             self.reconciler.clone(),
             self.view.clone(),
             self.daemon.clone(),
+            TransportKind::Grpc,
             number,
         );
         let (up, from_node) = mpsc::channel(4);

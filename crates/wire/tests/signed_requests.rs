@@ -118,7 +118,7 @@ fn every_parameter_counts() {
         ("nonce", change("2a\"", "2b\""), SignatureError::Signature),
         ("node", change("keyid=\"n-", "keyid=\"m-"), SignatureError::Signature),
         ("algorithm", change("ed25519", "hmac-sha256"), SignatureError::Form),
-        ("fewer parts", change(" \"content-digest\"", ""), SignatureError::Form),
+        ("fewer parts", change(" \"content-digest\"", ""), SignatureError::Coverage),
         ("other parts", change("@query", "@target-uri"), SignatureError::Form),
         ("another label", change("muster=", "sig1="), SignatureError::Form),
         ("short nonce", change("000000000000002a", "2a"), SignatureError::Form),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::condition::{Evidence, SetCondition};
 use model::exchange::Answer;
+use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
@@ -28,6 +29,8 @@ pub struct AgentLinkHandler {
     reconciler: ObjectReconciler,
     view: Arc<View>,
     daemon: DaemonHandle,
+    /// What carries the link.
+    transport: TransportKind,
     /// The rules that the link was opened under.
     rules: u64,
     state: Mutex<State>,
@@ -52,15 +55,16 @@ struct State {
 }
 
 impl AgentLinkHandler {
-    /// The end of a link that is opened under rules of this number.
+    /// The end of a link over this transport that is opened under rules of this number.
     pub fn new(
         sets: Arc<Sets>,
         reconciler: ObjectReconciler,
         view: Arc<View>,
         daemon: DaemonHandle,
+        transport: TransportKind,
         rules: u64,
     ) -> AgentLinkHandler {
-        AgentLinkHandler { sets, reconciler, view, daemon, rules, state: Mutex::default() }
+        AgentLinkHandler { sets, reconciler, view, daemon, transport, rules, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -149,6 +153,10 @@ impl LinkHandler for AgentLinkHandler {
         state.peer.clone_from(&hello.instance);
         drop(state);
         tracing::debug!(instance = hello.instance, "the link is up");
+        if self.transport.is_stream() {
+            // A publish while there was no stream was announced to nobody (SYN-11).
+            self.daemon.contact();
+        }
     }
 
     fn note(&self, note: &Note) {

@@ -371,8 +371,14 @@ impl Manager {
     async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind, name: &str) {
         let rules = self.rules.borrow_and_update().clone();
         let (sets, daemon) = (self.sets.clone(), self.daemon.clone());
-        let handler =
-            AgentLinkHandler::new(sets, self.reconciler.clone(), self.view.clone(), daemon, rules.number);
+        let handler = AgentLinkHandler::new(
+            sets,
+            self.reconciler.clone(),
+            self.view.clone(),
+            daemon,
+            transport_kind,
+            rules.number,
+        );
         let handler = Arc::new(handler);
         let link = Box::new(Link::new(self.config(transport_kind, &rules), Timestamp(0)));
         let (orders, taken) = task::orders();

@@ -14,6 +14,12 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0003_condition", include_str!("migrations/0003_condition.sql")),
 ];
 
+/// Checksum of the first migration of the version before durable formats had numbers.
+const UNNUMBERED_FIRST: &str = "e4ef80f35b37a3e29aee74c85b869d25ad18f6ef4de90780cec46659286a1f30";
+/// The way out for a database of that version.
+const UNNUMBERED: &str = "it was written by the version before formats had numbers, and is left as it is. Move it \
+    away (the keys beside it stay), start again, publish again, and let the nodes join anew";
+
 /// Applies what is missing, each in a transaction of its own.
 ///
 /// # Errors
@@ -31,6 +37,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
         let checksum = Digest::of(sql.as_bytes()).to_string();
         match applied.get(number) {
             Some(known) if *known == checksum => {}
+            Some(known) if known == UNNUMBERED_FIRST => return Err(StoreError::Schema(UNNUMBERED.into())),
             Some(_) => return Err(StoreError::Schema(format!("migration {name} is not the one applied"))),
             None => apply(connection, number, name, sql, &checksum)?,
         }

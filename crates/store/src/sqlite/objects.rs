@@ -83,7 +83,7 @@ fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<FeedCursor>> {
 
 /// How far the replica is.
 fn theirs(kept: &StoredSync) -> Result<Option<FeedCursor>> {
-    let cursor = cursor(kept.theirs_life.as_deref(), kept.theirs_rev)?;
+    let cursor = cursor(kept.theirs_incarnation.as_deref(), kept.theirs_rev)?;
     let corrupt = |error| StoreError::Corrupt(format!("a place in a pass: {error}"));
     let pass = kept.theirs_pass.as_deref().map(str::parse).transpose().map_err(corrupt)?;
     Ok(cursor.map(|cursor| FeedCursor { pass, ..cursor }))
@@ -122,7 +122,7 @@ pub(super) fn contents(
 
 pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
     const SQL: &str =
-        "SELECT id, incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
+        "SELECT id, incarnation, head, compacted, theirs_incarnation, theirs_rev, acked_incarnation, acked_rev,
             our_objects, their_objects, changed, condition, theirs_pass
         FROM sync JOIN node ON node.no = sync.node WHERE removed IS NULL ORDER BY id";
     let row = |row: &Row<'_>| Ok((row.get::<_, Text<NodeId>>(0)?.0, row_at(row, 1)?));
@@ -135,7 +135,7 @@ fn head(kept: &StoredSync) -> Result<SyncHead> {
     Ok(SyncHead {
         ours: cursor(kept.incarnation.as_deref(), kept.head)?,
         theirs: theirs(kept)?,
-        acked: cursor(kept.acked_life.as_deref(), kept.acked_rev)?,
+        acked: cursor(kept.acked_incarnation.as_deref(), kept.acked_rev)?,
         // What cannot be read is no comparison.
         condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),
         our_objects,

@@ -30,10 +30,10 @@ pub(super) struct StoredSync {
     pub(super) incarnation: Option<String>,
     pub(super) head: u64,
     pub(super) compacted: u64,
-    pub(super) theirs_life: Option<String>,
+    pub(super) theirs_incarnation: Option<String>,
     pub(super) theirs_rev: u64,
     pub(super) theirs_pass: Option<String>,
-    pub(super) acked_life: Option<String>,
+    pub(super) acked_incarnation: Option<String>,
     pub(super) acked_rev: u64,
     /// Objects by side.
     pub(super) objects: [u64; 2],
@@ -43,7 +43,8 @@ pub(super) struct StoredSync {
 }
 
 pub(super) fn row_of(db: &Connection, node: i64) -> Result<Option<StoredSync>> {
-    const SQL: &str = "SELECT incarnation, head, compacted, theirs_life, theirs_rev, acked_life, acked_rev,
+    const SQL: &str =
+        "SELECT incarnation, head, compacted, theirs_incarnation, theirs_rev, acked_incarnation, acked_rev,
         our_objects, their_objects, changed, condition, theirs_pass FROM sync WHERE node = ?1";
     query::one(db, "read how far a node is", SQL, [node], |row| row_at(row, 0))
 }
@@ -54,9 +55,9 @@ pub(super) fn row_at(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredSync
         incarnation: row.get(first)?,
         head: uint(row.get(first + 1)?),
         compacted: uint(row.get(first + 2)?),
-        theirs_life: row.get(first + 3)?,
+        theirs_incarnation: row.get(first + 3)?,
         theirs_rev: uint(row.get(first + 4)?),
-        acked_life: row.get(first + 5)?,
+        acked_incarnation: row.get(first + 5)?,
         acked_rev: uint(row.get(first + 6)?),
         objects: [uint(row.get(first + 7)?), uint(row.get(first + 8)?)],
         changed: Timestamp(row.get(first + 9)?),
@@ -74,7 +75,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
         row = StoredSync {
             incarnation: Some(incarnation.to_string()),
             compacted: 0,
-            acked_life: None,
+            acked_incarnation: None,
             acked_rev: 0,
             ..row
         };
@@ -82,7 +83,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     }
     if write.forget_theirs {
         forget_side(&session.db, node, THEIRS)?;
-        (row.theirs_life, row.theirs_rev, row.theirs_pass) = (None, 0, None);
+        (row.theirs_incarnation, row.theirs_rev, row.theirs_pass) = (None, 0, None);
         row.objects[THEIRS as usize] = 0;
     }
     row.head = head.unwrap_or(0);
@@ -100,7 +101,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     (session.next_body, row.objects) = (Some(pen.next_body), pen.objects);
     drop(pen);
     if let Some(FeedCursor { incarnation, revision, pass }) = &write.cursor {
-        (row.theirs_life, row.theirs_rev) = (Some(incarnation.to_string()), *revision);
+        (row.theirs_incarnation, row.theirs_rev) = (Some(incarnation.to_string()), *revision);
         row.theirs_pass = pass.as_ref().map(ToString::to_string);
     }
     row.changed = now;
@@ -109,8 +110,8 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
 
 fn keep(db: &Connection, node: i64, row: &StoredSync) -> Result<()> {
     const SQL: &str =
-        "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_life, theirs_rev,
-        acked_life, acked_rev, our_objects, their_objects, changed, condition, theirs_pass)
+        "INSERT OR REPLACE INTO sync (node, incarnation, head, compacted, theirs_incarnation, theirs_rev,
+        acked_incarnation, acked_rev, our_objects, their_objects, changed, condition, theirs_pass)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     let [ours, theirs] = row.objects;
     let row = params![
@@ -118,9 +119,9 @@ fn keep(db: &Connection, node: i64, row: &StoredSync) -> Result<()> {
         row.incarnation,
         int(row.head),
         int(row.compacted),
-        row.theirs_life,
+        row.theirs_incarnation,
         int(row.theirs_rev),
-        row.acked_life,
+        row.acked_incarnation,
         int(row.acked_rev),
         int(ours),
         int(theirs),
@@ -184,7 +185,7 @@ pub(super) fn forget_some(db: &Connection, node: i64, most: usize) -> Result<(u6
 }
 
 pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &FeedCursor) -> Result<()> {
-    const SQL: &str = "UPDATE sync SET acked_life = incarnation, acked_rev = ?3 WHERE incarnation = ?2
+    const SQL: &str = "UPDATE sync SET acked_incarnation = incarnation, acked_rev = ?3 WHERE incarnation = ?2
         AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
     let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
     change(db, "note how far a node is", SQL, row).map(|_| ())

@@ -130,14 +130,16 @@ CREATE TABLE sync (
     incarnation TEXT,
     head INTEGER NOT NULL,
     compacted INTEGER NOT NULL,
-    theirs_life TEXT,
+    theirs_incarnation TEXT,
     theirs_rev INTEGER NOT NULL,
-    acked_life TEXT,
+    -- Where the replica stands within a pass of the source.
+    theirs_pass TEXT,
+    acked_incarnation TEXT,
     acked_rev INTEGER NOT NULL,
     our_objects INTEGER NOT NULL,
     their_objects INTEGER NOT NULL,
     changed INTEGER NOT NULL
-, verdict TEXT) STRICT;
+, condition TEXT) STRICT;
 CREATE TABLE task (
     no INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -170,5 +172,5 @@ CREATE INDEX nonce_expiry ON nonce (expires_at);
 CREATE INDEX object_gone ON object (node, rev) WHERE body IS NULL;
 CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
 INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a64b576fdb0448df8bd98b86f112e455c3');
-INSERT INTO migration VALUES (1, '0002_sync', '5db190a4a018c8a2edc6d92ad13a134dc67f1615790f81e1f993fda79470cff9');
-INSERT INTO migration VALUES (2, '0003_verdict', '51e0ff86d34ffe4962659e6836c50d6e7547974ddf9708e4cbd4311ba082e470');
+INSERT INTO migration VALUES (1, '0002_sync', '3a41b46f483f81e19cf4bab5159e0e260ddfca3bb86580a66be84afa68d7afec');
+INSERT INTO migration VALUES (2, '0003_condition', '38067f8dded53f5bd2ce86c2ee0105a545334a7d9c40407cc77a454f26be474d');

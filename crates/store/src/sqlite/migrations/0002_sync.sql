@@ -10,11 +10,11 @@ CREATE TABLE sync (
     incarnation TEXT,
     head INTEGER NOT NULL,
     compacted INTEGER NOT NULL,
-    theirs_life TEXT,
+    theirs_incarnation TEXT,
     theirs_rev INTEGER NOT NULL,
     -- Where the replica stands within a pass of the source.
     theirs_pass TEXT,
-    acked_life TEXT,
+    acked_incarnation TEXT,
     acked_rev INTEGER NOT NULL,
     our_objects INTEGER NOT NULL,
     their_objects INTEGER NOT NULL,
