@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
 use server::{Config, LinkConfig, LogControl, Posture, Running, StartError};
+use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connect::Connect;
@@ -127,7 +128,7 @@ impl UserError for ServerError {
             ServerError::Start(StartError::Listen { .. }) => Some(
                 "another control plane may run here; choose with --listen and --operator-listen".to_owned(),
             ),
-            ServerError::Start(StartError::Database { .. }) => {
+            ServerError::Start(StartError::Database { source: StoreError::InUse, .. }) => {
                 Some("one control plane at a time may use a directory; choose with --data".to_owned())
             }
             ServerError::Start(StartError::Certificate { .. }) => {
