@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use model::condition::SyncState;
-use server::api::objects::{Apply, Became, Mapping, ObjectName};
+use server::api::objects::{Apply, ApplyOutcome, Mapping, ObjectName};
 
 use crate::steps::{Demo, OBSERVER, StepError};
 use cli::object::{self, Source};
@@ -40,7 +40,7 @@ impl Demo<'_> {
                 trace: None,
             };
             let results = operator.apply(&apply).await?.results;
-            if results.iter().any(|done| done.outcome != Became::Created) {
+            if results.iter().any(|done| done.outcome != ApplyOutcome::Created) {
                 let so_far = object::results_text(&results, false, Screen::of_process(false));
                 return Err(StepError::NotSeen { step: "the object was applied".to_owned(), so_far });
             }

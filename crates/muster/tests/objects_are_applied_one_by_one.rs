@@ -9,17 +9,18 @@ use cli::screen::Screen;
 use model::Timestamp;
 use model::delta::render;
 use serde_json::{Value, json};
-use server::api::objects::{Became, Done, ObjectName, ObjectView, Way};
+use server::api::objects::{ApplyOutcome, Done, ObjectName, ObjectView, Way};
 use test_support::programs::repo::{code, err, muster, out, write};
 
-fn done(name: &str, outcome: Became) -> Done {
+fn done(name: &str, outcome: ApplyOutcome) -> Done {
     let object = ObjectName {
         node: "web-1.test".to_owned(),
         kind: "App".to_owned(),
         namespace: "web-1.test".to_owned(),
         name: name.to_owned(),
     };
-    let why = (outcome == Became::Refused).then(|| "its release does not synchronize this kind".to_owned());
+    let why =
+        (outcome == ApplyOutcome::Refused).then(|| "its release does not synchronize this kind".to_owned());
     Done { object, outcome, why, before: None, after: None }
 }
 
@@ -27,10 +28,10 @@ fn done(name: &str, outcome: Became) -> Done {
 fn each_object_is_told_and_all_are_counted() {
     let screen = Screen::of_process(false);
     let results = [
-        done("new", Became::Created),
-        done("other", Became::Changed),
-        done("same", Became::Unchanged),
-        done("no", Became::Refused),
+        done("new", ApplyOutcome::Created),
+        done("other", ApplyOutcome::Changed),
+        done("same", ApplyOutcome::Unchanged),
+        done("no", ApplyOutcome::Refused),
     ];
     let want = "\
 created    web-1.test  App/web-1.test/new
@@ -48,8 +49,11 @@ refused    web-1.test  App/web-1.test/no  its release does not synchronize this 
 
 #[test]
 fn exit_codes_say_what_became_of_objects() {
-    let (good, same, bad) =
-        (done("a", Became::Created), done("b", Became::Unchanged), done("c", Became::Refused));
+    let (good, same, bad) = (
+        done("a", ApplyOutcome::Created),
+        done("b", ApplyOutcome::Unchanged),
+        done("c", ApplyOutcome::Refused),
+    );
     let of = |results: &[&Done], dry_run| {
         exit(&results.iter().map(|done| (*done).clone()).collect::<Vec<_>>(), dry_run)
     };
@@ -64,16 +68,16 @@ fn exit_codes_say_what_became_of_objects() {
 #[test]
 fn a_difference_is_shown_field_by_field() {
     let app = |image: &str| json!({"kind": "App", "spec": {"image": image, "ports": [80]}});
-    let mut changed = done("shop", Became::Changed);
+    let mut changed = done("shop", ApplyOutcome::Changed);
     (changed.before, changed.after) = (Some(app("shop:1")), Some(app("shop:2")));
-    let mut gone = done("old", Became::Deleted);
+    let mut gone = done("old", ApplyOutcome::Deleted);
     gone.before = Some(app("old:1"));
     let want = "\
 - web-1.test  App/web-1.test/old
 ~ web-1.test  App/web-1.test/shop
     spec.image: shop:1 -> shop:2
 ";
-    assert_eq!(render(&changes(&[changed, gone, done("same", Became::Unchanged)])), want);
+    assert_eq!(render(&changes(&[changed, gone, done("same", ApplyOutcome::Unchanged)])), want);
 }
 
 fn view(way: Way) -> ObjectView {

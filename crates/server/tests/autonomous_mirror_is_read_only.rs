@@ -6,7 +6,7 @@
 use model::condition::SyncState;
 use model::replication::Mode;
 use serde_json::json;
-use server::api::objects::{Became, Results, SyncsView};
+use server::api::objects::{ApplyOutcome, Results, SyncsView};
 use test_support::fleet::Fleet;
 use test_support::fleet::release::params;
 use test_support::fleet::synced::{managed, manifest, publish, sync_object};
@@ -26,7 +26,7 @@ async fn fleet_of_modes() -> (Fleet, test_support::fleet::Operator) {
 
 fn refused(results: &Results, code: Code) -> &str {
     let [done] = results.results.as_slice() else { panic!("{results:?}") };
-    assert_eq!(done.outcome, Became::Refused, "{done:?}");
+    assert_eq!(done.outcome, ApplyOutcome::Refused, "{done:?}");
     let why = done.why.as_deref().unwrap();
     assert!(why.starts_with(&format!("{}: ", code.as_str())), "{why}");
     why
@@ -51,7 +51,7 @@ async fn an_unknown_kind_is_refused() {
         unknown["kind"] = json!(kind);
         let results = operator.apply(vec![unknown]).await;
         let why = results.results[0].why.clone().unwrap_or_default();
-        assert_eq!(results.results[0].outcome, Became::Refused, "{kind}");
+        assert_eq!(results.results[0].outcome, ApplyOutcome::Refused, "{kind}");
         assert!(
             why.starts_with(Code::UnknownKind.as_str()) || why.starts_with(Code::BadBody.as_str()),
             "{why}"

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use serde_json::json;
-use server::api::objects::{Apply, Became, Mapping, Results};
+use server::api::objects::{Apply, ApplyOutcome, Mapping, Results};
 use test_support::fleet::Fleet;
 use test_support::fleet::synced::{apply, managed, manifest, publish};
 use wire::Code;
@@ -32,10 +32,14 @@ async fn each_mapping_finds_its_node() {
         let [done] = results.results.as_slice() else { panic!("{results:?}") };
         match wanted {
             Some(node) => {
-                assert_eq!((done.outcome, done.object.node.as_str()), (Became::Created, node), "{asked:?}");
+                assert_eq!(
+                    (done.outcome, done.object.node.as_str()),
+                    (ApplyOutcome::Created, node),
+                    "{asked:?}"
+                );
             }
             None => {
-                assert_eq!(done.outcome, Became::Refused, "{asked:?}");
+                assert_eq!(done.outcome, ApplyOutcome::Refused, "{asked:?}");
                 assert!(done.why.as_deref().unwrap().starts_with(Code::NotFound.as_str()), "{done:?}");
             }
         }

@@ -5,7 +5,7 @@
 
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Apply, Became, ObjectView, Results, Way};
+use server::api::objects::{Apply, ApplyOutcome, ObjectView, Results, Way};
 use test_support::fleet::synced::{apply, manifest, one_managed};
 use wire::Code;
 
@@ -13,7 +13,7 @@ use wire::Code;
 async fn an_accepted_object_is_there_after_a_restart_with_the_same_uid() {
     let (mut fleet, mut operator, _node) = one_managed().await;
     let results = operator.apply(vec![manifest("web-1", "shop", 1)]).await;
-    assert_eq!(results.results[0].outcome, Became::Created, "{results:?}");
+    assert_eq!(results.results[0].outcome, ApplyOutcome::Created, "{results:?}");
     let before = operator.objects("").await;
     let [object] = before.as_slice() else { panic!("{before:?}") };
     assert_eq!((object.way, object.kind.as_str(), object.name.as_str()), (Way::Down, "Application", "shop"));
@@ -24,8 +24,8 @@ async fn an_accepted_object_is_there_after_a_restart_with_the_same_uid() {
     fleet.start_again().await;
     let mut operator = fleet.operator().await;
     let results = operator.apply(vec![manifest("web-1", "shop", 1), manifest("web-1", "shop", 2)]).await;
-    let outcomes: Vec<Became> = results.results.iter().map(|done| done.outcome).collect();
-    assert_eq!(outcomes, [Became::Unchanged, Became::Changed]);
+    let outcomes: Vec<ApplyOutcome> = results.results.iter().map(|done| done.outcome).collect();
+    assert_eq!(outcomes, [ApplyOutcome::Unchanged, ApplyOutcome::Changed]);
     let after: ObjectView = operator.get("/v1/objects/web-1/Application/web-1/shop").await.unwrap();
     assert_eq!(after.uid, object.uid, "the uid is kept over updates and restarts");
     assert!(after.rev > object.rev);
@@ -42,7 +42,7 @@ async fn only_what_is_said_counts() {
     same["status"] = json!({"health": "fine"});
     same["metadata"]["resourceVersion"] = json!("17");
     let results = operator.apply(vec![same]).await;
-    assert_eq!(results.results[0].outcome, Became::Unchanged, "{results:?}");
+    assert_eq!(results.results[0].outcome, ApplyOutcome::Unchanged, "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,11 +53,11 @@ async fn what_is_not_stored_is_refused_and_not_there() {
     held.execute_batch("BEGIN IMMEDIATE").unwrap();
     let results = operator.apply(vec![manifest("web-1", "shop", 1)]).await;
     held.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(results.results[0].outcome, Became::Refused);
+    assert_eq!(results.results[0].outcome, ApplyOutcome::Refused);
     assert!(results.results[0].why.is_some());
     assert!(operator.objects("").await.is_empty());
     let results = operator.apply(vec![manifest("web-1", "shop", 1)]).await;
-    assert_eq!(results.results[0].outcome, Became::Created);
+    assert_eq!(results.results[0].outcome, ApplyOutcome::Created);
 }
 
 #[tokio::test]
@@ -70,12 +70,12 @@ async fn a_dry_run_says_what_would_be_and_changes_nothing() {
     };
     let results: Results = operator.post("/v1/objects", &asked).await.unwrap();
     let [changed, created, refused] = results.results.as_slice() else { panic!("{results:?}") };
-    assert_eq!(changed.outcome, Became::Changed);
+    assert_eq!(changed.outcome, ApplyOutcome::Changed);
     assert_eq!(changed.before.as_ref().unwrap()["spec"]["value"], 1);
     assert_eq!(changed.after.as_ref().unwrap()["spec"]["value"], 2);
-    assert_eq!(created.outcome, Became::Created);
+    assert_eq!(created.outcome, ApplyOutcome::Created);
     assert!(created.before.is_none() && created.after.is_some());
-    assert_eq!(refused.outcome, Became::Refused);
+    assert_eq!(refused.outcome, ApplyOutcome::Refused);
     assert_eq!(operator.objects("").await.len(), 1);
 }
 
@@ -87,8 +87,8 @@ async fn a_deleted_object_is_gone_and_comes_back_as_another_life() {
     let name = json!({"node": "web-1", "kind": "Application", "namespace": "web-1", "name": "shop"});
     let delete = json!({"objects": [name, name]});
     let results: Results = operator.post("/v1/objects-delete", &delete).await.unwrap();
-    let outcomes: Vec<Became> = results.results.iter().map(|done| done.outcome).collect();
-    assert_eq!(outcomes, [Became::Deleted, Became::Absent]);
+    let outcomes: Vec<ApplyOutcome> = results.results.iter().map(|done| done.outcome).collect();
+    assert_eq!(outcomes, [ApplyOutcome::Deleted, ApplyOutcome::Absent]);
     assert!(operator.objects("").await.is_empty());
     operator.apply(vec![manifest("web-1", "shop", 1)]).await;
     assert_ne!(operator.objects("").await[0].uid, first);
@@ -103,7 +103,7 @@ async fn a_large_object_is_refused_by_name_and_the_others_are_taken() {
     let [refused, taken] = results.results.as_slice() else { panic!("{results:?}") };
     let why = refused.why.as_deref().unwrap();
     assert!(why.starts_with(Code::ObjectTooLarge.as_str()), "{why}");
-    assert_eq!(taken.outcome, Became::Created);
+    assert_eq!(taken.outcome, ApplyOutcome::Created);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use model::replication::Mode;
 use net::ServerUrl;
 use serde_json::Value;
-use server::api::objects::{Apply, Became, Mapping};
+use server::api::objects::{Apply, ApplyOutcome, Mapping};
 use streams::MemoryLinkHandler;
 use tokio::task::JoinSet;
 
@@ -160,9 +160,10 @@ pub(super) async fn post_some(
         trace: None,
     };
     let results = operator.apply(&apply).await?.results;
-    if let Some(refused) = results.iter().find(|done| done.outcome == Became::Refused) {
+    if let Some(refused) = results.iter().find(|done| done.outcome == ApplyOutcome::Refused) {
         return Err(format!("an object was refused: {}", refused.why.as_deref().unwrap_or("?")).into());
     }
-    let changed = results.iter().filter(|done| matches!(done.outcome, Became::Created | Became::Changed));
+    let changed =
+        results.iter().filter(|done| matches!(done.outcome, ApplyOutcome::Created | ApplyOutcome::Changed));
     Ok(changed.count() as u64)
 }

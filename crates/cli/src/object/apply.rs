@@ -2,7 +2,7 @@
 
 use model::delta::render;
 use serde::Serialize;
-use server::api::objects::{Apply, Became, Done, MAX_APPLY};
+use server::api::objects::{Apply, ApplyOutcome, Done, MAX_APPLY};
 
 use super::fields::{changes, title};
 use super::read::{ReadManifest, Source, read};
@@ -106,8 +106,10 @@ fn batches(given: &[ReadManifest]) -> Vec<&[ReadManifest]> {
 
 /// What became of objects means for scripts: refused ones come first.
 pub fn exit(results: &[Done], dry_run: bool) -> Exit {
-    let refused = results.iter().filter(|done| done.outcome == Became::Refused).count();
-    let differs = |done: &Done| matches!(done.outcome, Became::Created | Became::Changed | Became::Deleted);
+    let refused = results.iter().filter(|done| done.outcome == ApplyOutcome::Refused).count();
+    let differs = |done: &Done| {
+        matches!(done.outcome, ApplyOutcome::Created | ApplyOutcome::Changed | ApplyOutcome::Deleted)
+    };
     match refused {
         0 if dry_run && results.iter().any(differs) => Exit::Differences,
         0 => Exit::Ok,
@@ -119,7 +121,7 @@ pub fn exit(results: &[Done], dry_run: bool) -> Exit {
 /// What became of objects, one a line, and the totals.
 pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
     let mut out = String::new();
-    for done in results.iter().filter(|done| done.outcome != Became::Unchanged) {
+    for done in results.iter().filter(|done| done.outcome != ApplyOutcome::Unchanged) {
         let (word, mark) = word(done.outcome);
         let why = done.why.as_ref().map(|why| format!("  {why}")).unwrap_or_default();
         out.push_str(&format!("{}  {}{why}\n", screen.mark(mark, &format!("{word:<9}")), title(done)));
@@ -142,12 +144,12 @@ fn diff_text(results: &[Done], screen: Screen) -> String {
         let shown = mark.map_or_else(|| line.to_owned(), |mark| screen.mark(mark, line));
         out.push_str(&format!("{shown}\n"));
     }
-    for done in results.iter().filter(|done| done.outcome == Became::Refused) {
+    for done in results.iter().filter(|done| done.outcome == ApplyOutcome::Refused) {
         let why = done.why.as_deref().unwrap_or("no reason is told");
         out.push_str(&screen.mark(Mark::Bad, &format!("! {}  refused: {why}", title(done))));
         out.push('\n');
     }
-    if results.iter().all(|done| matches!(done.outcome, Became::Unchanged | Became::Absent)) {
+    if results.iter().all(|done| matches!(done.outcome, ApplyOutcome::Unchanged | ApplyOutcome::Absent)) {
         return format!("all the same: {}\n", totals(results));
     }
     out.push_str(&format!("\nit would be: {}\n", totals(results)));
@@ -157,26 +159,26 @@ fn diff_text(results: &[Done], screen: Screen) -> String {
 /// How many of each; what is zero is left out.
 fn totals(results: &[Done]) -> String {
     let all = [
-        Became::Refused,
-        Became::Created,
-        Became::Changed,
-        Became::Deleted,
-        Became::Absent,
-        Became::Unchanged,
+        ApplyOutcome::Refused,
+        ApplyOutcome::Created,
+        ApplyOutcome::Changed,
+        ApplyOutcome::Deleted,
+        ApplyOutcome::Absent,
+        ApplyOutcome::Unchanged,
     ];
-    let count = |wanted: Became| results.iter().filter(|done| done.outcome == wanted).count();
+    let count = |wanted: ApplyOutcome| results.iter().filter(|done| done.outcome == wanted).count();
     let said = all.into_iter().map(|became| (count(became), word(became).0)).filter(|(count, _)| *count > 0);
     said.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-fn word(became: Became) -> (&'static str, Mark) {
+fn word(became: ApplyOutcome) -> (&'static str, Mark) {
     match became {
-        Became::Created => ("created", Mark::Good),
-        Became::Changed => ("changed", Mark::Warn),
-        Became::Unchanged => ("unchanged", Mark::Dim),
-        Became::Deleted => ("deleted", Mark::Warn),
-        Became::Absent => ("absent", Mark::Dim),
-        Became::Refused => ("refused", Mark::Bad),
+        ApplyOutcome::Created => ("created", Mark::Good),
+        ApplyOutcome::Changed => ("changed", Mark::Warn),
+        ApplyOutcome::Unchanged => ("unchanged", Mark::Dim),
+        ApplyOutcome::Deleted => ("deleted", Mark::Warn),
+        ApplyOutcome::Absent => ("absent", Mark::Dim),
+        ApplyOutcome::Refused => ("refused", Mark::Bad),
     }
 }
 

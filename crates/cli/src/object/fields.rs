@@ -3,7 +3,7 @@
 use model::Fields;
 use model::delta::{Delta, Edit};
 use serde_json::Value;
-use server::api::objects::{Became, Done};
+use server::api::objects::{ApplyOutcome, Done};
 
 /// What stands between the parts of a field's name.
 const DOT: char = '.';
@@ -46,10 +46,10 @@ fn put(out: &mut Fields, path: String, value: &Value) {
 pub fn changes(results: &[Done]) -> Delta<String, Fields> {
     let states = |value: &Option<Value>| value.as_ref().map(fields).unwrap_or_default();
     let edit = |done: &Done| match done.outcome {
-        Became::Created => Some(Edit::Add { to: states(&done.after) }),
-        Became::Changed => Some(Edit::Change { from: states(&done.before), to: states(&done.after) }),
-        Became::Deleted => Some(Edit::Remove { from: states(&done.before) }),
-        Became::Unchanged | Became::Absent | Became::Refused => None,
+        ApplyOutcome::Created => Some(Edit::Add { to: states(&done.after) }),
+        ApplyOutcome::Changed => Some(Edit::Change { from: states(&done.before), to: states(&done.after) }),
+        ApplyOutcome::Deleted => Some(Edit::Remove { from: states(&done.before) }),
+        ApplyOutcome::Unchanged | ApplyOutcome::Absent | ApplyOutcome::Refused => None,
     };
     let edits = results.iter().filter_map(|done| Some((title(done), edit(done)?)));
     Delta { edits: edits.collect() }

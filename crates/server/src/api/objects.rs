@@ -139,7 +139,7 @@ pub struct Done {
     #[serde(flatten)]
     pub object: ObjectName,
     /// What.
-    pub outcome: Became,
+    pub outcome: ApplyOutcome,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -154,7 +154,7 @@ pub struct Done {
 /// What may become of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Became {
+pub enum ApplyOutcome {
     /// It was not there.
     Created,
     /// It differs now.

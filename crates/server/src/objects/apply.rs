@@ -15,7 +15,7 @@ use wire::{Code, Problem};
 
 use super::{clip, hub_problem, names, policy, trace};
 use crate::answer::store_problem;
-use crate::api::objects::{Apply, Became, Delete, Done, MAX_APPLY, Mapping, ObjectName, Results};
+use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, Mapping, ObjectName, Results};
 use crate::hub::{Edit, EditOutcome, Uid};
 use crate::index::Slot;
 use crate::posture;
@@ -99,8 +99,8 @@ pub(crate) async fn delete(plane: &Arc<ControlPlane>, asked: Delete, by: &str) -
     Ok(Results { results })
 }
 
-fn is_change(became: Became) -> bool {
-    matches!(became, Became::Created | Became::Changed | Became::Deleted)
+fn is_change(became: ApplyOutcome) -> bool {
+    matches!(became, ApplyOutcome::Created | ApplyOutcome::Changed | ApplyOutcome::Deleted)
 }
 
 fn bounded(count: usize) -> Result<(), Problem> {
@@ -204,7 +204,7 @@ impl Sorted {
     }
 
     fn refuse(&mut self, place: usize, object: ObjectName, why: String) {
-        self.results[place] = Some(done(object, Became::Refused, Some(why)));
+        self.results[place] = Some(done(object, ApplyOutcome::Refused, Some(why)));
     }
 
     fn take(&mut self, slot: Arc<Slot>, wanted: Wanted) {
@@ -278,7 +278,7 @@ impl Sorted {
             name: String::new(),
         };
         let given_up =
-            || done(nothing.clone(), Became::Refused, Some(why(Code::Internal, "it was given up")));
+            || done(nothing.clone(), ApplyOutcome::Refused, Some(why(Code::Internal, "it was given up")));
         self.results.into_iter().map(|done| done.unwrap_or_else(given_up)).collect()
     }
 }
@@ -306,7 +306,7 @@ impl Part {
             Err(problem) => {
                 let why = problem.to_string();
                 let refused = |(place, key): (usize, ObjectKey)| {
-                    (place, done(object(&key), Became::Refused, Some(why.clone())))
+                    (place, done(object(&key), ApplyOutcome::Refused, Some(why.clone())))
                 };
                 places.into_iter().map(refused).collect()
             }
@@ -315,7 +315,7 @@ impl Part {
 }
 
 /// What one edit came to: the word, why, and the manifest before and after.
-type Told = (Became, Option<String>, (Option<Value>, Option<Value>));
+type Told = (ApplyOutcome, Option<String>, (Option<Value>, Option<Value>));
 
 async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Told>, Problem> {
     let came = plane.hub.change(id, edits).await.map_err(hub_problem)?;
@@ -344,15 +344,15 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
 
 fn told(came: EditOutcome, shown: (Option<Value>, Option<Value>)) -> Told {
     match came {
-        EditOutcome::Created => (Became::Created, None, shown),
-        EditOutcome::Changed => (Became::Changed, None, shown),
-        EditOutcome::Unchanged => (Became::Unchanged, None, shown),
-        EditOutcome::Deleted => (Became::Deleted, None, shown),
-        EditOutcome::Absent => (Became::Absent, None, shown),
-        EditOutcome::Refused(why) => (Became::Refused, Some(why.to_string()), shown),
+        EditOutcome::Created => (ApplyOutcome::Created, None, shown),
+        EditOutcome::Changed => (ApplyOutcome::Changed, None, shown),
+        EditOutcome::Unchanged => (ApplyOutcome::Unchanged, None, shown),
+        EditOutcome::Deleted => (ApplyOutcome::Deleted, None, shown),
+        EditOutcome::Absent => (ApplyOutcome::Absent, None, shown),
+        EditOutcome::Refused(why) => (ApplyOutcome::Refused, Some(why.to_string()), shown),
     }
 }
 
-fn done(object: ObjectName, outcome: Became, why: Option<String>) -> Done {
+fn done(object: ObjectName, outcome: ApplyOutcome, why: Option<String>) -> Done {
     Done { object, outcome, why, before: None, after: None }
 }

@@ -22,7 +22,7 @@ use wire::batch::{self, Batch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
-use super::serve::{Opening, linked};
+use super::serve::{StreamRequest, linked};
 use crate::answer::{Reply, reply};
 use crate::hub::NodeLink;
 use crate::node_port::Caller;
@@ -139,7 +139,7 @@ fn open(
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "a link begins with a hello"));
     }
-    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
+    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Poll)?;
     let id = plane.links.sessions.id(plane, opening.number);
     let (answer, posted) = oneshot::channel();
     let post = LinkCommand::Post(Box::new(Post { frames: Vec::new(), wait, answer }));

@@ -20,7 +20,7 @@ use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PushSummary, Spoken};
 use wire::{Code, Problem};
 
-use super::serve::{Opening, linked};
+use super::serve::{StreamRequest, linked};
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::intake::read_any;
@@ -106,7 +106,7 @@ async fn pushed(
         let message = "a link begins with a hello".to_owned();
         return Err(PushError::WentAway("no-hello".to_owned(), message));
     }
-    let opening = Opening::enter(plane, caller, connection, TransportKind::Poll)?;
+    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Poll)?;
     let (mut received, mut highest) = (first.len() as u64, highest_number(&first));
     let node = opening.caller.id.clone();
     let session = plane.links.sessions.id(plane, opening.number);

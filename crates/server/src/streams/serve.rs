@@ -50,7 +50,7 @@ const DUPLICATE_RETRY: u64 = 300;
 const POSTED_SILENCE: Duration = Duration::from_secs(30);
 
 /// What is to be served.
-pub(super) struct Opening {
+pub(super) struct StreamRequest {
     pub(super) plane: Arc<ControlPlane>,
     pub(super) caller: Caller,
     pub(super) connection: Connection,
@@ -62,14 +62,14 @@ pub(super) struct Opening {
     pub(super) instance: Option<String>,
 }
 
-impl Opening {
+impl StreamRequest {
     /// Takes a place in the line of those who open links.
     pub(super) fn enter(
         plane: &Arc<ControlPlane>,
         caller: Caller,
         connection: Connection,
         transport: TransportKind,
-    ) -> Result<Box<Opening>, Problem> {
+    ) -> Result<Box<StreamRequest>, Problem> {
         if let Err(wait) = plane.links.enter(caller.slot.openings()) {
             let mut problem = Problem::new(Code::Busy, "too many links are being opened");
             problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
@@ -77,7 +77,7 @@ impl Opening {
         }
         let number = plane.links.number();
         let (plane, assumed, instance) = (plane.clone(), None, None);
-        Ok(Box::new(Opening { plane, caller, connection, transport, number, assumed, instance }))
+        Ok(Box::new(StreamRequest { plane, caller, connection, transport, number, assumed, instance }))
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -86,7 +86,7 @@ impl Opening {
 
     /// Itself, without the box.
     #[expect(clippy::boxed_local, reason = "a box that things were taken out of stays to the end")]
-    fn unboxed(self: Box<Opening>) -> Opening {
+    fn unboxed(self: Box<StreamRequest>) -> StreamRequest {
         *self
     }
 
@@ -103,7 +103,7 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let opening = Opening::enter(plane, caller, connection, TransportKind::Grpc)?;
+    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
     let (pipe, parts) = streams::body::response();
     let chunks = RequestChunks(request.into_body());
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
@@ -125,7 +125,7 @@ pub(crate) fn websocket(
     let bounds = Bounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let opening = Opening::enter(plane, caller, connection, TransportKind::Websocket)?;
+    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
@@ -148,7 +148,7 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut opening = Opening::enter(plane, caller, connection, TransportKind::Sse)?;
+    let mut opening = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     opening.assumed = last.and_then(events::read_cursor);
     opening.instance = head.uri.query().and_then(said_instance);
@@ -180,7 +180,11 @@ fn said_instance(query: &str) -> Option<String> {
 }
 
 /// A link over a transport of two ways: its first frame says who speaks.
-async fn streamed(opening: Box<Opening>, mut reader: Box<dyn FrameReader>, writer: Box<dyn FrameWriter>) {
+async fn streamed(
+    opening: Box<StreamRequest>,
+    mut reader: Box<dyn FrameReader>,
+    writer: Box<dyn FrameWriter>,
+) {
     let node = opening.caller.id.clone();
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
         Ok(Ok(Some(first))) => first,
@@ -203,7 +207,7 @@ async fn streamed(opening: Box<Opening>, mut reader: Box<dyn FrameReader>, write
 
 /// Runs a link to its end. `post` is an order for it that came before it began.
 pub(super) async fn linked(
-    mut opening: Box<Opening>,
+    mut opening: Box<StreamRequest>,
     ends: LinkTransport,
     first: Vec<Frame>,
     post: Option<LinkCommand>,
@@ -242,7 +246,7 @@ fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
 }
 
 /// Judges who opens, takes the place of the link before and waits until that one has ended.
-async fn begin(opening: &Opening) -> Result<Begun, GoAway> {
+async fn begin(opening: &StreamRequest) -> Result<Begun, GoAway> {
     let (plane, node) = (&opening.plane, &opening.caller.id);
     let openings = opening.caller.slot.openings();
     let open = {
@@ -264,7 +268,7 @@ async fn begin(opening: &Opening) -> Result<Begun, GoAway> {
 }
 
 async fn serve(
-    opening: Box<Opening>,
+    opening: Box<StreamRequest>,
     begun: Begun,
     ends: LinkTransport,
     first: Vec<Frame>,
@@ -274,7 +278,7 @@ async fn serve(
     let Begun { mut open, sets, _seat } = begun;
     let entry = open.link.clone();
     let config = Box::pin(config(&opening, &entry)).await;
-    let Opening { plane, caller, connection, transport, .. } = opening.unboxed();
+    let StreamRequest { plane, caller, connection, transport, .. } = opening.unboxed();
     let node = caller.id.clone();
     let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
     let handler = Arc::new(PlaneLinkHandler::new(plane.clone(), caller, sets, entry.clone(), replaced));
@@ -358,7 +362,7 @@ fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_
 }
 
 /// What the link is made with: the mode and kinds of the release that the node is pointed to.
-async fn config(opening: &Opening, entry: &NodeLink) -> LinkConfig {
+async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkConfig {
     let plane = &opening.plane;
     let policy = match objects::policy(plane, &opening.caller.slot).await {
         Ok(policy) => {
@@ -382,7 +386,7 @@ async fn config(opening: &Opening, entry: &NodeLink) -> LinkConfig {
 /// Whether this opening is of a second agent under the node's identity (IDN-10): the link that
 /// there is incarnations, and is of another process; or this process was replaced before. An opening
 /// that does not say its process can be told from the one before only by that one's incarnation.
-async fn is_second(opening: &Opening, openings: &StreamAdmission) -> bool {
+async fn is_second(opening: &StreamRequest, openings: &StreamAdmission) -> bool {
     let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
     let Some(old) = opening.plane.hub.sync_index().link(node) else { return false };
     if instance.is_some() && instance == old.instance() {
