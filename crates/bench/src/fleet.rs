@@ -14,7 +14,7 @@ use net::issue::NodeRequest;
 use rustls::ClientConfig;
 use server::api::Summary;
 use server::posture;
-use store::{FleetMeta, NewNode, NewRelease, SqliteStore, Store, TokenUse};
+use store::{FleetMeta, NewNode, Release, SqliteStore, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
 
 use crate::BenchError;
@@ -184,16 +184,9 @@ async fn release(
     let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));
     let contact_secs: BTreeMap<Channel, u64> = contact_secs.collect::<Result<_, BenchError>>()?;
     let summary = serde_json::to_value(Summary { contact_secs, nodes: count, ..Summary::default() })?;
-    let release = NewRelease {
-        seq: 1,
-        ref_label: "bench".to_owned(),
-        created: now(),
-        selection: root,
-        headers,
-        summary,
-        expected_head: None,
-    };
-    store.commit_release(release).await?;
+    let release =
+        Release { seq: 1, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
+    store.commit_release(release, None).await?;
     Ok(held)
 }
 

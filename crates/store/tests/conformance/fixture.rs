@@ -13,8 +13,8 @@ use model::{
     Timestamp,
 };
 
-use crate::Store;
-use crate::record::{NewNode, NewRelease, TokenUse};
+use store::Store;
+use store::{NewNode, Release, TokenUse};
 
 /// An instant, so many seconds after the beginning of the checks.
 pub fn at(secs: i64) -> Timestamp {
@@ -177,14 +177,13 @@ pub async fn put(store: &dyn Store, tree: &Tree, now: Timestamp) {
 }
 
 /// The release of a selection for the channel `stable`.
-pub fn release(seq: u64, selection: Digest, expected_head: Option<u64>) -> NewRelease {
-    NewRelease {
+pub fn release(seq: u64, selection: Digest) -> Release {
+    Release {
         seq,
         ref_label: format!("r{seq}"),
         created: at(0),
         selection,
         headers: [("stable".parse().unwrap(), signed(&format!("header {seq}")))].into(),
         summary: serde_json::json!({ "nodes": 1 }),
-        expected_head,
     }
 }

@@ -4,8 +4,8 @@ use model::Digest;
 use model::exchange::{Held, RunNote, TraitReport};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
-use crate::record::{Enrolled, Retention, Touch};
-use crate::{EnrollError, Store, StoreError};
+use store::{EnrollError, Store, StoreError};
+use store::{Enrolled, Retention, Touch};
 
 /// ENR-2.
 pub(super) async fn a_token_is_burned_with_the_node(store: &dyn Store) {
