@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::chunk::{Chunk, ChunkError};
 use model::descent::{self, Descent, DescentError, Frontier, MAX_OBJECTS};
-use model::selection::{Entry, PatternEntry};
+use model::selection::{PatternEntry, SelectionEntry};
 use model::{Digest, ObjectSet, Selection, Trie};
 use server::api::MAX_FETCH;
 
@@ -35,9 +35,9 @@ pub struct OldTop {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExactChange {
     /// What it had.
-    pub old: Option<Entry>,
+    pub old: Option<SelectionEntry>,
     /// What it gets.
-    pub new: Option<Entry>,
+    pub new: Option<SelectionEntry>,
 }
 
 /// Reads the top of a published selection.

@@ -158,13 +158,12 @@ impl Trie {
 
     /// The trie with a leaf added or replaced.
     pub fn with(&self, leaf: Leaf) -> Trie {
-        let place = leaf.place;
-        self.edit(&place, Some(Arc::new(leaf)), 0)
+        self.edit_sorted(&[(leaf.place, Some(Arc::new(leaf)))], 0)
     }
 
     /// The trie without a name.
     pub fn without(&self, name: &str) -> Trie {
-        self.edit(&Digest::of(name.as_bytes()), None, 0)
+        self.edit_sorted(&[(Digest::of(name.as_bytes()), None)], 0)
     }
 
     /// The trie after many edits at once: for each place a leaf, or nothing. Every branch on
@@ -221,30 +220,6 @@ impl Trie {
             at = at.child(usize::from(*nibble), depth);
         }
         at
-    }
-
-    fn edit(&self, place: &Digest, leaf: Option<Arc<Leaf>>, depth: usize) -> Trie {
-        match self.top() {
-            Top::Bucket(leaves) => {
-                let mut leaves: Vec<_> = leaves.iter().filter(|l| l.place != *place).cloned().collect();
-                if let Some(leaf) = leaf {
-                    let at = leaves.partition_point(|l| l.place < *place);
-                    leaves.insert(at, leaf);
-                }
-                Trie::of_sorted(&leaves, depth)
-            }
-            Top::Branch(children) => {
-                let mut children = children.clone();
-                let nibble = nibble_at(place, depth);
-                children[nibble] = children[nibble].edit(place, leaf, depth + 1);
-                let count = children.iter().map(Trie::len).sum();
-                if count <= BUCKET {
-                    let leaves: Vec<_> = children.iter().flat_map(|child| child.leaves()).cloned().collect();
-                    return Trie::of_sorted(&leaves, depth);
-                }
-                Trie::branch(children, count)
-            }
-        }
     }
 
     /// All leaves in the order of `H(name)`.

@@ -9,7 +9,7 @@ use model::object::SectionKey;
 use model::selection::PatternEntry;
 use model::set::leaf;
 use model::trie::{Top, Trie};
-use model::{Digest, Entry, Kind, ObjectKey, ObjectSet, Selection, Stub};
+use model::{Digest, Kind, ObjectKey, ObjectSet, Selection, SelectionEntry, Stub};
 
 type Store = BTreeMap<Digest, Chunk>;
 
@@ -120,7 +120,7 @@ fn holds(trie: &Trie, name: &Digest) -> bool {
 
 #[test]
 fn a_selection_has_the_root_that_its_chunk_says() {
-    let entry = Entry { channel: "main".parse().unwrap(), root: set(3).root() };
+    let entry = SelectionEntry { channel: "main".parse().unwrap(), root: set(3).root() };
     let exact = (0..100).map(|i| Selection::leaf(&format!("n{i}").parse().unwrap(), &entry));
     let pattern =
         PatternEntry { pattern: "edge-*".into(), except: vec!["edge-1".into()], entry: entry.clone() };

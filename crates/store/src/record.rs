@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::exchange::{Held, RunNote, Signed};
+use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct NodeRecord {
     pub promised_secs: u64,
     /// The release that it said it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// Its newest run in short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
@@ -157,7 +157,7 @@ pub struct Touch {
     /// When it called; an older one than is stored changes nothing.
     pub last_seen: Timestamp,
     /// The release that it holds; `None` leaves what is stored.
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// Its newest run; `None` leaves what is stored.
     pub run: Option<RunNote>,
     /// Seconds within which it was told to call again.

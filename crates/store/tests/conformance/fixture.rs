@@ -9,8 +9,8 @@ use model::log::{Fact, FactBody};
 use model::object::SectionKey;
 use model::trie::{Top, Trie};
 use model::{
-    Counts, Digest, Entry, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunReport, Selection,
-    Timestamp,
+    Counts, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunReport, Selection,
+    SelectionEntry, Timestamp,
 };
 
 use store::Store;
@@ -113,7 +113,7 @@ pub fn tree(hosts: u32, label: &str) -> Tree {
         contents.push(params);
         let set = ObjectSet::of(objects);
         let hostname: Hostname = format!("host-{n}").parse().unwrap();
-        let entry = Entry { channel: "stable".parse().unwrap(), root: set.root() };
+        let entry = SelectionEntry { channel: "stable".parse().unwrap(), root: set.root() };
         exact.push(Selection::leaf(&hostname, &entry));
         sets.insert(hostname, set);
     }
@@ -131,7 +131,7 @@ pub fn tree_with_blobs(blobs: &[Bytes]) -> Tree {
         |(n, content): (usize, &Bytes)| (ObjectKey::of("Module", &format!("m{n}")), model::Stub::of(content));
     let set = ObjectSet::of(contents.iter().enumerate().map(object));
     let hostname: Hostname = "host-0".parse().unwrap();
-    let entry = Entry { channel: "stable".parse().unwrap(), root: set.root() };
+    let entry = SelectionEntry { channel: "stable".parse().unwrap(), root: set.root() };
     let selection = Selection::new(Trie::build([Selection::leaf(&hostname, &entry)]), Vec::new());
     let root = selection.root().unwrap();
     let sets = BTreeMap::from([(hostname, set)]);

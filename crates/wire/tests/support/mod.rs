@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use model::chunk::LeafChunk;
-use model::exchange::{Answer, CheckIn, Held, Signature, Signed};
+use model::exchange::{Answer, CheckIn, HeldRelease, Signature, Signed};
 use model::log::{Cursor, Fact, FactBody};
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp, TrieNode};
 use proptest::collection::vec;
@@ -230,7 +230,7 @@ fn interops() -> impl Strategy<Value = Interop> {
 }
 
 fn check_ins() -> impl Strategy<Value = Frame> {
-    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| Held {
+    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| HeldRelease {
         channel: "main".parse().unwrap(),
         seq,
         header,
