@@ -7,7 +7,7 @@ use model::chunk::{self, Chunk, ChunkError, LeafChunk};
 use model::selection::{Entry, PatternEntry};
 use model::trie::{Leaf, Top, Trie, nibble_at};
 use model::{Digest, ObjectSet, Selection};
-use server::api::MAX_FETCH;
+use server::api::{self, Digests, MAX_FETCH};
 
 use crate::operator::{CallError, Operator};
 
@@ -174,7 +174,8 @@ fn compare(changes: &mut BTreeMap<Arc<str>, ExactChange>, old: Option<&LeafChunk
 async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Digest, Chunk>, RemoteError> {
     let mut found = BTreeMap::new();
     for part in digests.chunks(MAX_FETCH) {
-        for chunk in operator.fetch(part).await? {
+        let asked = Digests { chunks: part.to_vec(), contents: Vec::new() };
+        for chunk in operator.call(&api::FETCH, asked).await?.chunks {
             found.insert(chunk.hash()?, chunk);
         }
     }
