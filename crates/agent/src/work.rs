@@ -484,9 +484,8 @@ impl Worker {
         let (events, id, host) = (self.events.clone(), id.to_owned(), self.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
-            let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
-            let outcome = match query::answer(&host, &ask, &options, now(), &may) {
+            let outcome = match query::answer(&host, &ask, env!("CARGO_PKG_VERSION"), now(), &may) {
                 Ok(result) => Outcome::Answered { result },
                 Err(message) => Outcome::Failed { message },
             };

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use data_encoding::BASE64;
-use model::{Digest, ObjectKey, Stub};
+use model::chunk::LeafChunk;
+use model::{Digest, ObjectKey, Stub, TrieNode};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::frame::{MAX_REQUESTED, Top};
+use crate::frame::MAX_REQUESTED;
 use crate::object::MAX_CONTENT;
 
 /// The highest number that is read of revisions and events: what stores keep as signed, and what
@@ -64,11 +65,17 @@ impl Bounded for Stub {
     }
 }
 
-impl Bounded for Top {
+impl Bounded for LeafChunk {
+    fn fits(&self) -> bool {
+        self.name.fits() && self.stub.fits()
+    }
+}
+
+impl Bounded for TrieNode {
     fn fits(&self) -> bool {
         match self {
-            Top::Branch(children) => children.len() == 16,
-            Top::Bucket(leaves) => leaves.len() <= model::trie::BUCKET && leaves.fits(),
+            TrieNode::Branch(_) => true,
+            TrieNode::Bucket(leaves) => leaves.len() <= model::trie::BUCKET && leaves.fits(),
         }
     }
 }

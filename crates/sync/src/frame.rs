@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
-use model::{Digest, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -267,22 +267,12 @@ pub enum ResyncResponse {
         section: SectionKey,
         /// One for each path.
         #[serde(deserialize_with = "bounded")]
-        tops: Vec<(Vec<u8>, Top)>,
+        tops: Vec<(Vec<u8>, TrieNode)>,
     },
     /// All objects asked for were sent, as events with number 0.
     Objects(u64),
     /// Not now: too many resyncs are under way; ask again after as many seconds.
     Wait(u64),
-}
-
-/// A place in a trie.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Top {
-    /// The hashes of sixteen subtrees.
-    Branch(Vec<Digest>),
-    /// At most eight objects: name and stub.
-    Bucket(Vec<(std::sync::Arc<str>, Stub)>),
 }
 
 /// The resync of the source document (SYN-6).

@@ -364,9 +364,9 @@ def resync(node, types, metadata, channel, mode, known):
                     paths += [path + [n] for n, one in enumerate(top["branch"]) if int(one, 16)]
                 else:
                     lacks = []
-                    for name, stub in top["bucket"]:
-                        here = (section["kind"], section.get("namespace", ""), name)
-                        if held.get(here) != (stub["uid"], bytes.fromhex(stub["digest"])):
+                    for leaf in top["bucket"]:
+                        here = (section["kind"], section.get("namespace", ""), leaf["name"])
+                        if held.get(here) != (leaf["uid"], bytes.fromhex(leaf["digest"])):
                             lacks.append("/".join(here))
                     if lacks:
                         assert response("objects", {"objects": lacks}) == len(lacks)
