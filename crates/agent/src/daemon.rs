@@ -30,11 +30,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
 use crate::exchange::Exchange;
 use crate::fetch;
 use crate::machine::Machine;
-use crate::opening::Opener;
 use crate::release::HeldRelease;
 use crate::render::chain;
 use crate::runner::Runner;
@@ -132,7 +132,7 @@ impl Daemon {
             actions: Arc::new(work.clone()),
             operations,
             terms: release.terms(),
-            opener: Opener::new(session.clone(), membership.hostname.clone()),
+            dialer: TransportDialer::new(session.clone(), membership.hostname.clone()),
             daemon: handle.clone(),
             seed,
         })?);

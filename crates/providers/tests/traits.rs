@@ -38,14 +38,11 @@ fn every_declared_trait_is_observed_and_no_other() {
             (group.as_str(), traits.iter().map(|(name, value)| (name.as_str(), value.type_name())).collect())
         })
         .collect();
-    let declared: BTreeMap<&str, Vec<(&str, &str)>> = TRAITS
-        .iter()
-        .map(|(group, traits)| {
-            let mut traits: Vec<_> = traits.iter().map(|t| (t.name, t.kind)).collect();
-            traits.sort();
-            (*group, traits)
-        })
-        .collect();
+    let mut declared: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for one in TRAITS.iter() {
+        declared.entry(one.group).or_default().push((one.name, one.kind));
+    }
+    declared.values_mut().for_each(|traits| traits.sort());
     assert_eq!(observed, declared);
     for path in VOLATILE {
         let path = &path.join(".");

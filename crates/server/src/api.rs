@@ -7,7 +7,7 @@ pub mod work;
 use std::collections::BTreeMap;
 
 use model::chunk::Chunk;
-use model::exchange::{Held, Signed, TraitReport};
+use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,7 @@ pub struct NodeView {
     pub pointed_root: Option<Digest>,
     /// What it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// When it was last heard of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,

@@ -8,7 +8,7 @@
 use crate::cursor::{FeedCursor, Position};
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
-use model::{Digest, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use serde::{Deserialize, Serialize};
 
 use crate::mode::{Mode, Role};
@@ -226,21 +226,12 @@ pub enum ResyncResponse {
         /// The section.
         section: SectionKey,
         /// One for each path.
-        tops: Vec<(Vec<u8>, Top)>,
+        tops: Vec<(Vec<u8>, TrieNode)>,
     },
     /// All objects asked for were sent, as events with number 0.
     Objects(u64),
     /// Not now: too many resyncs are under way; ask again after as many seconds.
     Wait(u64),
-}
-
-/// A place in a trie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Top {
-    /// The hashes of sixteen subtrees.
-    Branch(Vec<Digest>),
-    /// At most eight objects: name and stub.
-    Bucket(Vec<(std::sync::Arc<str>, Stub)>),
 }
 
 /// The resync of the source document (SYN-6).

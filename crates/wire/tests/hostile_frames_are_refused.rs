@@ -175,11 +175,13 @@ fn a_reserved_name_is_unknown() {
 
 #[test]
 fn what_a_walk_tells_is_bounded() {
-    use sync::frame::{ResyncResponse, Top};
+    use model::TrieNode;
+    use model::chunk::LeafChunk;
+    use sync::frame::ResyncResponse;
     let tell = |name: &str, uid: &str, size: u64| {
         let stub = model::Stub { uid: uid.into(), digest: model::Digest::ZERO, size };
         let section = model::SectionKey { kind: model::Kind::new("Site"), namespace: "web".into() };
-        let tops = vec![(Vec::new(), Top::Bucket(vec![(name.into(), stub)]))];
+        let tops = vec![(Vec::new(), TrieNode::Bucket(vec![LeafChunk { name: name.into(), stub }]))];
         read(json_of(&Frame::ResyncResponse(Box::new(ResyncResponse::Tops { section, tops }))))
     };
     assert!(tell("index", "u", MAX_CONTENT as u64).is_ok());

@@ -31,8 +31,8 @@ use super::transports::TransportSelector;
 use super::view::View;
 use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
+use crate::dialing::{DialError, TransportDialer};
 use crate::events::DaemonHandle;
-use crate::opening::{OpenError, Opener};
 use crate::release::ReleaseTerms;
 use crate::render::chain;
 
@@ -80,7 +80,7 @@ pub struct Links {
 /// What links need.
 pub struct LinksSetup {
     /// Opens transports.
-    pub opener: Opener,
+    pub dialer: TransportDialer,
     /// Both sets.
     pub sets: Arc<Sets>,
     /// Applies what comes.
@@ -103,11 +103,11 @@ impl Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let LinksSetup { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
+        let LinksSetup { dialer, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
-            opener,
+            dialer,
             sets,
             rules: reconciler.rules(),
             reconciler,
@@ -185,7 +185,7 @@ impl Links {
 }
 
 struct Manager {
-    opener: Opener,
+    dialer: TransportDialer,
     sets: Arc<Sets>,
     reconciler: ObjectReconciler,
     rules: watch::Receiver<Rules>,
@@ -316,37 +316,37 @@ impl Manager {
         poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
     }
 
-    async fn open(&mut self, transport_kind: TransportKind) -> Result<(LinkTransport, String), OpenError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<(LinkTransport, String), DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
         let ends = match transport_kind {
-            TransportKind::Grpc => self.opener.grpc(&name).await?,
-            TransportKind::Websocket => self.opener.websocket(&name).await?,
+            TransportKind::Grpc => self.dialer.grpc(&name).await?,
+            TransportKind::Websocket => self.dialer.websocket(&name).await?,
             TransportKind::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                let (reader, link, session) = self.opener.sse(&name, &self.instance, have.as_ref()).await?;
-                let writer = posts::beside(session, self.opener.origin(&name), link);
+                let (reader, link, session) = self.dialer.sse(&name, &self.instance, have.as_ref()).await?;
+                let writer = posts::beside(session, self.dialer.origin(&name), link);
                 LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
             }
             TransportKind::Poll => {
                 self.last_poll = Some(Instant::now());
-                let session = self.opener.beside();
-                let (reader, writer) = posts::polled(session, self.opener.origin(&name));
+                let session = self.dialer.beside();
+                let (reader, writer) = posts::polled(session, self.dialer.origin(&name));
                 LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
             }
         };
         Ok((ends, name))
     }
 
-    fn not_opened(&mut self, transport_kind: TransportKind, error: &OpenError) {
+    fn not_opened(&mut self, transport_kind: TransportKind, error: &DialError) {
         let why = chain(error);
         tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
         self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
-        let unreached = matches!(error, OpenError::Reach(_));
+        let unreached = matches!(error, DialError::Reach(_));
         if unreached && transport_kind == TransportKind::Websocket {
-            self.opener.next_url();
+            self.dialer.next_url();
         }
-        let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
+        let other = error.is_of_transport() && self.transports.failed(transport_kind, Instant::now());
         self.wait(other && !self.policy.transport.names_one(), error.retry_after(), unreached);
     }
 

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use lang::{Pattern, Value};
 use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::{Digest, Fields, Kind, ObjectSet};
 use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn old(&self, entry: Option<&Entry>) -> Result<Option<NodeSide>, GroupError> {
+    fn old(&self, entry: Option<&SelectionEntry>) -> Result<Option<NodeSide>, GroupError> {
         let Some(entry) = entry else { return Ok(None) };
         let set = self.sets.get(&entry.root)?;
         let contents = |kind| {

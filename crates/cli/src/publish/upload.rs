@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use model::Digest;
+use model::descent::Frontier;
 use resolve::release::{Built, ReleaseChunk};
 use server::api::{self, Chunks, Digests};
 
@@ -59,27 +60,24 @@ pub(super) async fn upload(operator: &Operator, built: &Built) -> Result<Uploade
 
 async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishError> {
     let mut lacking = Lacking::default();
-    let mut asked = BTreeSet::new();
-    let mut level = vec![built.top()?];
-    while !level.is_empty() {
-        asked.extend(level.iter().map(ReleaseChunk::hash));
+    let mut frontier = Frontier::default();
+    let top = built.top()?;
+    frontier.add(top.hash(), top);
+    loop {
+        let level: Vec<ReleaseChunk> =
+            frontier.take(usize::MAX).into_iter().map(|(_, piece)| piece).collect();
+        if level.is_empty() {
+            return Ok(lacking);
+        }
         let missing = missing_chunks(operator, level).await?;
-        let mut next = Vec::new();
-        let mut in_next = BTreeSet::new();
         for piece in &missing {
             let below = built.below(piece)?;
-            let new = |hash| !asked.contains(&hash);
-            next.extend(
-                below.pieces.into_iter().filter(|piece| new(piece.hash()) && in_next.insert(piece.hash())),
-            );
-            lacking
-                .contents
-                .extend(below.contents.into_iter().map(|content| (content.digest, content.bytes)));
+            below.pieces.into_iter().for_each(|piece| frontier.add(piece.hash(), piece));
+            let contents = below.contents.into_iter().map(|content| (content.digest, content.bytes));
+            lacking.contents.extend(contents);
         }
         lacking.levels.push(missing);
-        level = next;
     }
-    Ok(lacking)
 }
 
 async fn missing_chunks(

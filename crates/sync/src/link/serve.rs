@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use model::descent::MAX_DEPTH;
 use model::set::MAX_SECTIONS;
-use model::trie::Top as TrieTop;
-use model::{Digest, ObjectKey, ObjectSet, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
@@ -14,7 +14,7 @@ use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse, Top};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
 use crate::mode::Role;
 
@@ -105,10 +105,10 @@ impl Link {
                 *at = cx.now;
                 let trie = snapshot.section(&section);
                 let paths = paths.into_iter().take(MAX_REQUESTED);
-                let sane = |path: &Vec<u8>| path.len() <= 64 && path.iter().all(|nibble| *nibble < 16);
+                let sane = |path: &Vec<u8>| path.len() <= MAX_DEPTH && path.iter().all(|nibble| *nibble < 16);
                 let tops = paths.filter(sane).map(|path| {
-                    let top = top_of(&trie.at(&path));
-                    (path, top)
+                    let node = TrieNode::of(&trie.at(&path));
+                    (path, node)
                 });
                 let tell = ResyncResponse::Tops { section, tops: tops.collect() };
                 self.tell(tell, cx);
@@ -376,14 +376,5 @@ impl Link {
         self.counters.sent += 1;
         self.counters.sent_bytes += content_len(&event);
         cx.send(Frame::Event(Box::new(event)));
-    }
-}
-
-fn top_of(trie: &model::trie::Trie) -> Top {
-    match trie.top() {
-        TrieTop::Bucket(leaves) => {
-            Top::Bucket(leaves.iter().map(|leaf| (leaf.name.clone(), leaf.stub.clone())).collect())
-        }
-        TrieTop::Branch(children) => Top::Branch(children.iter().map(|child| child.hash()).collect()),
     }
 }

@@ -12,23 +12,23 @@
 //! the replica is complete up to the snapshot's place in the feed, and Done says that the source
 //! goes on from there.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::cursor::FeedCursor;
+use model::descent::{Found, key_of};
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
-use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
+use model::trie::Leaf;
+use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
 use super::types::{Limits, Note, Output};
 use super::{Cx, Link, STAY_AWAY};
-use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse, Top};
+use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
 
-/// The deepest place: the nibbles of a digest.
-const MAX_DEPTH: usize = 64;
 /// The most bytes of content asked for at once; one object may always be.
 const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -129,69 +129,52 @@ impl Resync {
     }
 }
 
-/// A walk over a snapshot of the source.
+/// The comparison with a snapshot of the source, and how far it is.
 #[derive(Debug)]
 pub(super) struct TrieResync {
+    /// The snapshot's place in the feed.
     cursor: FeedCursor,
-    /// The source's sections; compared once what came before is applied.
-    sections: Option<Vec<(SectionKey, Digest)>>,
-    mine: ObjectSet,
-    places: VecDeque<(SectionKey, Vec<u8>)>,
-    asked: Option<(SectionKey, Vec<Vec<u8>>)>,
-    seen: usize,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// What came before the snapshot is applied first; then these sections are compared.
+    Settling(Vec<(SectionKey, Digest)>),
+    /// Nodes are compared; some were asked for.
+    Comparing { descent: Box<Descent>, asked: Option<(SectionKey, Vec<Vec<u8>>)> },
+    /// Objects that differ are fetched.
+    Fetching(Fetching),
+}
+
+#[derive(Debug)]
+struct Fetching {
+    /// Keys and sizes; taken from the end.
     wants: Vec<(ObjectKey, u64)>,
-    sorted: bool,
-    fetching: BTreeSet<ObjectKey>,
+    asked: BTreeSet<ObjectKey>,
     /// Objects were asked for, and the word that all were sent is not here.
     answering: bool,
     orphans: BTreeSet<ObjectKey>,
 }
 
+impl Fetching {
+    fn of(found: Found, kinds: &[Kind]) -> Fetching {
+        let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
+        let mut wants: Vec<_> = found.differing.iter().map(want).collect();
+        // The first kind comes first.
+        wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
+        Fetching { wants, asked: BTreeSet::new(), answering: false, orphans }
+    }
+}
+
 impl TrieResync {
     /// A request is under way.
     fn is_waiting(&self) -> bool {
-        self.asked.is_some() || self.answering
-    }
-
-    /// What the source says is more than a replica can hold. A trie of so many objects has
-    /// fewer than twice as many places.
-    fn is_too_much(&self, objects: usize) -> bool {
-        let most = objects.saturating_mul(2).saturating_add(2 * MAX_SECTIONS);
-        self.seen.saturating_add(self.places.len()) > most || self.wants.len() > objects
-    }
-
-    /// What one place of the source says about the replica.
-    fn compare(&mut self, section: &SectionKey, path: Vec<u8>, top: Top) {
-        let mine = self.mine.section(section).at(&path);
-        let key = |name| ObjectKey { section: section.clone(), name };
-        match top {
-            Top::Branch(hashes) => {
-                for (nibble, hash) in hashes.iter().enumerate().take(16) {
-                    let child = mine.child(nibble, path.len());
-                    if child.hash() == *hash {
-                        continue;
-                    }
-                    if *hash == Digest::ZERO {
-                        self.orphans.extend(child.leaves().map(|leaf| key(leaf.name.clone())));
-                    } else if path.len() < MAX_DEPTH {
-                        let mut path = path.clone();
-                        path.push(nibble as u8);
-                        self.places.push_back((section.clone(), path));
-                    }
-                }
-            }
-            Top::Bucket(theirs) => {
-                let same = |a: &Stub, b: &Stub| a.uid == b.uid && a.digest == b.digest;
-                for leaf in mine.leaves().filter(|leaf| !theirs.iter().any(|(name, _)| *name == leaf.name)) {
-                    self.orphans.insert(key(leaf.name.clone()));
-                }
-                for (name, stub) in theirs {
-                    let here = mine.leaves().find(|leaf| leaf.name == name);
-                    if here.is_none_or(|leaf| !same(&leaf.stub, &stub)) {
-                        self.wants.push((key(name), stub.size));
-                    }
-                }
-            }
+        match &self.phase {
+            Phase::Settling(_) => false,
+            Phase::Comparing { asked, .. } => asked.is_some(),
+            Phase::Fetching(fetching) => fetching.answering,
         }
     }
 }
@@ -280,19 +263,7 @@ impl Link {
             (Stage::Asked, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
-                let walk = TrieResync {
-                    cursor,
-                    sections: Some(sections),
-                    mine: ObjectSet::new(),
-                    places: VecDeque::new(),
-                    asked: None,
-                    seen: 0,
-                    wants: Vec::new(),
-                    sorted: false,
-                    fetching: BTreeSet::new(),
-                    answering: false,
-                    orphans: BTreeSet::new(),
-                };
+                let walk = TrieResync { cursor, phase: Phase::Settling(sections) };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
                 self.inbox.mark = None;
             }
@@ -302,25 +273,31 @@ impl Link {
                 self.permit.give_back(cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
-                let fits = walk.asked.as_ref().is_some_and(|(asked, paths)| {
-                    *asked == section
-                        && tops.len() == paths.len()
-                        && tops.iter().zip(paths).all(|(top, path)| top.0 == *path)
-                });
-                if !fits {
+                let Phase::Comparing { descent, asked } = &mut walk.phase else {
+                    self.counters.ignored += 1;
+                    return;
+                };
+                let answered = |(of, paths): &mut (SectionKey, Vec<Vec<u8>>)| {
+                    *of == section && tops.iter().map(|(path, _)| path).eq(&*paths)
+                };
+                if asked.take_if(answered).is_none() {
                     self.counters.ignored += 1;
                     return;
                 }
-                walk.asked = None;
-                for (path, top) in tops {
-                    walk.compare(&section, path, top);
+                let supplied =
+                    tops.into_iter().try_for_each(|(path, node)| descent.supply_at(&section, &path, node));
+                if let Err(error) = supplied {
+                    self.end_descent(&error, cx);
                 }
             }
-            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => {
-                // What did not come by now is not at the source in a form that it can send.
-                walk.fetching.clear();
-                walk.answering = false;
-            }
+            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => match &mut walk.phase {
+                Phase::Fetching(fetching) => {
+                    // What did not come by now is not at the source in a form that it can send.
+                    fetching.asked.clear();
+                    fetching.answering = false;
+                }
+                _ => self.counters.ignored += 1,
+            },
             _ => self.counters.ignored += 1,
         }
     }
@@ -329,7 +306,8 @@ impl Link {
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
             Stage::TrieResync(walk) => {
-                if !walk.fetching.remove(&event.key) {
+                let Phase::Fetching(fetching) = &mut walk.phase else { return Some(event) };
+                if !fetching.asked.remove(&event.key) {
                     return Some(event);
                 }
             }
@@ -348,69 +326,70 @@ impl Link {
     }
 
     fn step_walk(&mut self, cx: &mut Cx<'_>) {
-        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         let drained = self.inbox.is_drained();
         let most = self.config.limits.asked.min(MAX_REQUESTED);
+        let objects = self.config.limits.objects;
         let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
-        if let Some(sections) = &walk.sections {
+        if let Phase::Settling(sections) = &mut walk.phase {
             if !drained {
                 return;
             }
             cx.replica.begin_incarnation(&walk.cursor.incarnation);
-            walk.mine = cx.replica.set().clone();
-            for (section, root) in sections {
-                if walk.mine.section(section).hash() != *root {
-                    walk.places.push_back((section.clone(), Vec::new()));
+            let known = cx.replica.set().clone();
+            match Descent::new(std::mem::take(sections), known, objects) {
+                Ok(descent) => {
+                    walk.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
                 }
+                Err(error) => return self.end_descent(&error, cx),
             }
-            let theirs: BTreeSet<&SectionKey> = sections.iter().map(|(section, _)| section).collect();
-            for (section, trie) in walk.mine.sections().filter(|(section, _)| !theirs.contains(section)) {
-                let keys =
-                    trie.leaves().map(|leaf| ObjectKey { section: section.clone(), name: leaf.name.clone() });
-                walk.orphans.extend(keys);
-            }
-            walk.sections = None;
-        }
-        if walk.is_too_much(self.config.limits.objects) {
-            return self.too_many(cx);
         }
         if walk.is_waiting() {
             return;
         }
-        if let Some((section, _)) = walk.places.front() {
-            let section = section.clone();
-            let mut paths = Vec::new();
-            while paths.len() < most && walk.places.front().is_some_and(|(s, _)| *s == section) {
-                paths.extend(walk.places.pop_front().map(|(_, path)| path));
+        if let Phase::Comparing { descent, asked } = &mut walk.phase {
+            if let Some((section, paths)) = descent.needs_at(most) {
+                *asked = Some((section.clone(), paths.clone()));
+                return self.ask(ResyncRequest::Tops { section, paths }, cx);
             }
-            walk.seen += paths.len();
-            walk.asked = Some((section.clone(), paths.clone()));
-            return self.ask(ResyncRequest::Tops { section, paths }, cx);
+            match std::mem::take(&mut **descent).finish() {
+                Ok(found) => walk.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
+                Err(error) => return self.end_descent(&error, cx),
+            }
         }
-        if !walk.sorted {
-            // Taken from the end: the first kind comes first.
-            let kinds = &self.config.kinds;
-            walk.wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
-            walk.sorted = true;
-        }
-        if walk.wants.is_empty() {
+        self.fetch_objects(most, cx);
+    }
+
+    /// Asks for objects that differ; ends the resync when there are no more.
+    fn fetch_objects(&mut self, most: usize, cx: &mut Cx<'_>) {
+        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
+        let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
+        let Phase::Fetching(fetching) = &mut walk.phase else { return };
+        if fetching.wants.is_empty() {
             return self.end_walk(cx);
         }
         if full {
             return;
         }
         let mut bytes = 0;
-        while let Some((key, size)) = walk.wants.last() {
+        while let Some((key, size)) = fetching.wants.last() {
             bytes = size.saturating_add(bytes);
-            if walk.fetching.len() >= most || (bytes > MAX_FETCH_BYTES && !walk.fetching.is_empty()) {
+            if fetching.asked.len() >= most || (bytes > MAX_FETCH_BYTES && !fetching.asked.is_empty()) {
                 break;
             }
-            walk.fetching.insert(key.clone());
-            walk.wants.pop();
+            fetching.asked.insert(key.clone());
+            fetching.wants.pop();
         }
-        walk.answering = true;
-        let keys = walk.fetching.iter().cloned().collect();
+        fetching.answering = true;
+        let keys = fetching.asked.iter().cloned().collect();
         self.ask(ResyncRequest::Objects(keys), cx);
+    }
+
+    /// The source's answers lead nowhere.
+    fn end_descent(&mut self, error: &DescentError, cx: &mut Cx<'_>) {
+        match error {
+            DescentError::TooMany(_) => self.too_many(cx),
+            _ => self.go_away("wrong-node", &format!("a resync was answered wrongly: {error}"), Some(60), cx),
+        }
     }
 
     /// The other side has more than is taken here.
@@ -420,7 +399,9 @@ impl Link {
 
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
         let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
-        self.take_orphans(walk.orphans, walk.cursor.revision, cx);
+        if let Phase::Fetching(fetching) = walk.phase {
+            self.take_orphans(fetching.orphans, walk.cursor.revision, cx);
+        }
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
         self.end_resync(walk.cursor, cx);
     }

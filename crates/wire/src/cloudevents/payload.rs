@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
-use model::{Digest, Kind, ObjectKey, SectionKey, Stub};
+use model::{Digest, Kind, ObjectKey, SectionKey, TrieNode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sync::frame::{
-    Capabilities, GoAway, Have, Hello, Interop, MAX_REQUESTED, Resource, ResyncRequest, ResyncResponse, Top,
+    Capabilities, GoAway, Have, Hello, Interop, MAX_REQUESTED, Resource, ResyncRequest, ResyncResponse,
 };
 use sync::object::MAX_CONTENT;
 use sync::{FeedCursor, Frame, Mode, Role, backoff, events};
@@ -22,8 +22,6 @@ const MAX_MESSAGE: usize = 4096;
 const MAX_CAPABILITIES: usize = 64;
 /// The nibbles of a digest: no path in a trie is longer.
 const MAX_PATH: usize = 64;
-/// The children of a branch.
-const CHILDREN: usize = 16;
 
 pub(super) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, WriteFrameError> {
     serde_json::to_vec(value).map_err(|error| WriteFrameError::Payload(error.to_string()))
@@ -268,17 +266,8 @@ struct SectionRoot {
 #[derive(Serialize, Deserialize)]
 struct TopData {
     path: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    branch: Option<Vec<Digest>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bucket: Option<Vec<Leaf>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Leaf {
-    name: Arc<str>,
     #[serde(flatten)]
-    stub: Stub,
+    node: TrieNode,
 }
 
 pub(super) fn write_tell(tell: &ResyncResponse) -> Result<Vec<u8>, WriteFrameError> {
@@ -298,15 +287,8 @@ pub(super) fn write_tell(tell: &ResyncResponse) -> Result<Vec<u8>, WriteFrameErr
     })
 }
 
-fn top_data((path, top): &(Vec<u8>, Top)) -> TopData {
-    let path = path_text(path);
-    match top {
-        Top::Branch(children) => TopData { path, branch: Some(children.clone()), bucket: None },
-        Top::Bucket(leaves) => {
-            let leaf = |(name, stub): &(Arc<str>, Stub)| Leaf { name: name.clone(), stub: stub.clone() };
-            TopData { path, branch: None, bucket: Some(leaves.iter().map(leaf).collect()) }
-        }
-    }
+fn top_data((path, node): &(Vec<u8>, TrieNode)) -> TopData {
+    TopData { path: path_text(path), node: node.clone() }
 }
 
 pub(super) fn tell(data: &[u8]) -> Result<Frame, ReadFrameError> {
@@ -335,23 +317,18 @@ pub(super) fn tell(data: &[u8]) -> Result<Frame, ReadFrameError> {
     Ok(Frame::ResyncResponse(Box::new(tell)))
 }
 
-fn top(data: TopData) -> Result<(Vec<u8>, Top), ReadFrameError> {
-    let place = path(events::WALK_TELL, &data.path)?;
-    let top = match (data.branch, data.bucket) {
-        (Some(children), None) if children.len() == CHILDREN => Top::Branch(children),
-        (None, Some(leaves)) if leaves.len() <= model::trie::BUCKET => {
-            for leaf in &leaves {
-                short(events::WALK_TELL, &leaf.name)?;
-                short(events::WALK_TELL, &leaf.stub.uid)?;
-                if leaf.stub.size > MAX_CONTENT as u64 {
-                    return Err(wrong(events::WALK_TELL, "an object is too large"));
-                }
+fn top(data: TopData) -> Result<(Vec<u8>, TrieNode), ReadFrameError> {
+    if let TrieNode::Bucket(leaves) = &data.node {
+        bounded("leaves of a bucket", leaves.len(), model::trie::BUCKET)?;
+        for leaf in leaves {
+            short(events::WALK_TELL, &leaf.name)?;
+            short(events::WALK_TELL, &leaf.stub.uid)?;
+            if leaf.stub.size > MAX_CONTENT as u64 {
+                return Err(wrong(events::WALK_TELL, "an object is too large"));
             }
-            Top::Bucket(leaves.into_iter().map(|leaf| (leaf.name, leaf.stub)).collect())
         }
-        _ => return Err(wrong(events::WALK_TELL, "a place is a branch of 16 or a bucket of at most 8")),
-    };
-    Ok((place, top))
+    }
+    Ok((path(events::WALK_TELL, &data.path)?, data.node))
 }
 
 #[derive(Serialize, Deserialize)]

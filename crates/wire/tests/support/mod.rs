@@ -1,18 +1,17 @@
 //! Frames of every sort, made at random, and a few fixed ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use model::exchange::{Answer, CheckIn, Held, Signature, Signed};
+use model::chunk::LeafChunk;
+use model::exchange::{Answer, CheckIn, HeldRelease, Signature, Signed};
 use model::log::{Cursor, Fact, FactBody};
-use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp, TrieNode};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
     Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, Op, Ping, PingOrder, Pong, Refused,
-    Resource, ResyncRequest, ResyncResponse, Top,
+    Resource, ResyncRequest, ResyncResponse,
 };
 use sync::object::MAX_CONTENT;
 use sync::{FeedCursor, Frame, Mode, PassPosition, Position, Role};
@@ -194,10 +193,12 @@ fn tells() -> impl Strategy<Value = ResyncResponse> {
     let leaf = (texts(), option::of(texts()), digests(), 0..=MAX_CONTENT as u64).prop_map(
         |(name, uid, digest, size)| {
             let stub = Stub { uid: uid.unwrap_or_default().into(), digest, size };
-            (Arc::<str>::from(name), stub)
+            LeafChunk { name: name.into(), stub }
         },
     );
-    let top = prop_oneof![vec(digests(), 16).prop_map(Top::Branch), vec(leaf, 0..=8).prop_map(Top::Bucket)];
+    let branch =
+        vec(digests(), 16).prop_map(|children| TrieNode::Branch(Box::new(children.try_into().unwrap())));
+    let top = prop_oneof![branch, vec(leaf, 0..=8).prop_map(TrieNode::Bucket)];
     prop_oneof![
         (cursors(), vec((sections(), digests()), 0..4))
             .prop_map(|(cursor, sections)| ResyncResponse::Sections { cursor, sections }),
@@ -229,7 +230,7 @@ fn interops() -> impl Strategy<Value = Interop> {
 }
 
 fn check_ins() -> impl Strategy<Value = Frame> {
-    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| Held {
+    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| HeldRelease {
         channel: "main".parse().unwrap(),
         seq,
         header,
