@@ -102,7 +102,6 @@ impl Daemon {
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
-        let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -143,7 +142,7 @@ impl Daemon {
             release,
             session,
             runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(Collectors::new(&options))),
+            collectors: Arc::new(Mutex::new(Collectors::new(env!("CARGO_PKG_VERSION")))),
             host,
             traits: Value::Map(Default::default()),
             handle,

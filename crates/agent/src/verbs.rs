@@ -222,8 +222,7 @@ fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failu
 pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
-    let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
-    let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
     let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);

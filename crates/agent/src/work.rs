@@ -477,16 +477,15 @@ impl Worker {
             let _ = events.send(event);
         };
         let command = Command::new(Program::Argv(argv), timeout, 0);
-        self.host.run_streaming(command, listener).map_err(|error| host::describe(&error))
+        self.host.run_streaming(command, listener).map_err(|error| chain(&error))
     }
 
     fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
         let (events, id, host) = (self.events.clone(), id.to_owned(), self.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
-            let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
-            let outcome = match query::answer(&host, &ask, &options, now(), &may) {
+            let outcome = match query::answer(&host, &ask, env!("CARGO_PKG_VERSION"), now(), &may) {
                 Ok(result) => Outcome::Answered { result },
                 Err(message) => Outcome::Failed { message },
             };
@@ -532,6 +531,6 @@ fn outcome(end: Result<End, RunError>) -> Outcome {
         Ok(End::Signaled(signal)) => Outcome::Signalled { signal },
         Ok(End::TimedOut) => Outcome::TimedOut,
         Ok(End::Cancelled) => Outcome::Cancelled,
-        Err(error) => Outcome::Failed { message: host::describe(&error) },
+        Err(error) => Outcome::Failed { message: chain(&error) },
     }
 }

@@ -36,7 +36,7 @@ impl Kinds {
     /// In words, when they cannot be kept or are not those that were checked: the change
     /// must not be made then.
     pub fn keep_prior(&self, spec: &Spec, checked: &Checked) -> Result<bool, String> {
-        let (Some(path), PathState::File { digest, size, .. }) = (path(spec), &checked.prior) else {
+        let (Some((path, _)), PathState::File { digest, size, .. }) = (spec.managed(), &checked.prior) else {
             return Ok(false);
         };
         if *size > MAX_KEPT {
@@ -145,17 +145,6 @@ impl Kinds {
                 self.host.remove_file(path).map_err(text)
             }
         }
-    }
-}
-
-/// The path that a resource manages.
-fn path(spec: &Spec) -> Option<&str> {
-    match spec {
-        Spec::File(spec) => Some(&spec.path),
-        Spec::Directory(spec) => Some(&spec.path),
-        Spec::Symlink(spec) => Some(&spec.path),
-        Spec::Line(spec) => Some(&spec.path),
-        Spec::Exec(_) | Spec::Custom(_) => None,
     }
 }
 

@@ -22,13 +22,9 @@ fn host(root: &Path) -> Arc<Host> {
     Arc::new(Host::open(root, Options::default()).unwrap())
 }
 
-fn options() -> traits::Options {
-    traits::Options { version: "1.2.3".to_owned() }
-}
-
 #[test]
 fn every_declared_trait_is_observed_and_no_other() {
-    let collected = traits::collect(&host(Path::new("/")), &options(), NOW);
+    let collected = traits::collect(&host(Path::new("/")), "1.2.3", NOW);
     assert_eq!(collected.failures, []);
     let Value::Map(groups) = &collected.traits else { panic!() };
     let observed: BTreeMap<&str, Vec<(&str, &str)>> = groups
@@ -72,7 +68,7 @@ fn a_root_speaks_for_itself() {
     write("etc/hosts", "127.0.0.1 localhost\n10.0.0.7 edge-7.example.com edge-7 # it\n");
     write("proc/meminfo", "MemTotal:        2048000 kB\nSwapTotal:       1024 kB\n");
     write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fast\nprocessor\t: 1\nmodel name\t: Fast\n");
-    let collected = traits::collect(&host(dir.path()), &options(), NOW);
+    let collected = traits::collect(&host(dir.path()), "1.2.3", NOW);
     assert_eq!(collected.failures, []);
     let text = |path: &str| collected.traits.path(path).unwrap().to_string();
     assert_eq!((text("os.family").as_str(), text("os.id").as_str()), ("debian", "ubuntu"));

@@ -143,7 +143,7 @@ fn a_walk_and_a_list_have_an_end() {
 
     let mut pair = filled(1);
     pair.sides[AGENT].config.limits.objects = 8;
-    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
     pair.connect();
     pair.give(AGENT, Input::Resync);
@@ -172,7 +172,7 @@ fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
     assert_eq!(listed(&pair), 0, "who can walk gets none");
     pair.disconnect();
 
-    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.connect();
     let before = listed(&pair);
     (pair.sides[PRINCIPAL].busy, pair.sides[PRINCIPAL].full) = (true, true);

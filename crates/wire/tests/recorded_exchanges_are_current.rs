@@ -180,7 +180,7 @@ fn in_pass() -> sync::FeedCursor {
     sync::FeedCursor { pass: Some(pass), ..cursor("i1", 6) }
 }
 
-/// The replica's root differs: it walks the trie, and asks for what it lacks.
+/// The replica's root differs: it compares the tries, and asks for what it lacks.
 fn resync() -> Vec<Said> {
     let stub = Stub { uid: "u-1".into(), ..Stub::of(SITE) };
     let ask = |ask| Frame::ResyncRequest(Box::new(ask));
@@ -217,7 +217,7 @@ fn resync() -> Vec<Said> {
     ]
 }
 
-/// The resync of the source document, for peers without the walk.
+/// The resync of the source document, for peers without the trie resync.
 fn interop() -> Vec<Said> {
     let resource = |checksum| Resource {
         name: "guestbook".to_owned(),

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::module::OnRemove;
-use catalog::spec::{Ensure, Spec};
 use lang::{EvalError, Probe};
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
@@ -320,7 +319,7 @@ impl Run {
                 self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
-            None if resource.on_remove == OnRemove::Delete && !is_absent(resource) => {
+            None if resource.on_remove == OnRemove::Delete && !resource.is_absent() => {
                 let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
                 self.remember(&resource.id, entry);
             }
@@ -357,16 +356,6 @@ impl Run {
 
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-fn is_absent(resource: &BoundResource) -> bool {
-    match &resource.spec {
-        Ok(Spec::File(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Directory(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Symlink(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Line(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Exec(_) | Spec::Custom(_)) | Err(_) => false,
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use host::{Host, describe};
+use host::Host;
+use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,9 +28,7 @@ struct Listener {
     port: u16,
     address: String,
     user: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<String>,
 }
 
@@ -44,7 +43,7 @@ struct Socket {
 
 pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let proc = Proc::of(host);
-    let accounts = host.accounts().map_err(|error| describe(&error))?;
+    let accounts = host.accounts().map_err(|error| chain(&error))?;
     let owners = owners(&proc)?;
     let mut listeners = Vec::new();
     for (protocol, table, state) in TABLES {

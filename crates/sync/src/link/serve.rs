@@ -98,7 +98,7 @@ impl Link {
         self.counters.walk_frames += 1;
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
-            _ if !self.both.walk => self.counters.ignored += 1,
+            _ if !self.both.trie_resync => self.counters.ignored += 1,
             ResyncRequest::Sections => self.asked_sections(cx),
             ResyncRequest::Tops { section, paths } => {
                 let Some((snapshot, at)) = &mut self.server.snapshot else { return };
@@ -217,7 +217,7 @@ impl Link {
                 }
             }
             // Who can walk has no need of it, and one at a time is enough.
-            Interop::RequestList { .. } if self.both.walk || self.server.list.is_some() => {
+            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {
                 self.counters.ignored += 1;
             }
             Interop::RequestList { checksum } => {

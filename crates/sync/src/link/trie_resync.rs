@@ -235,7 +235,7 @@ impl Link {
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
         (resync.frames, resync.fetched) = (0, 0);
-        if self.both.walk {
+        if self.both.trie_resync {
             resync.stage = Stage::Asked;
             self.ask(ResyncRequest::Sections, cx);
         } else {

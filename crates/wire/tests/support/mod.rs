@@ -16,7 +16,7 @@ use sync::frame::{
 use sync::object::MAX_CONTENT;
 use sync::{FeedCursor, Frame, Mode, PassPosition, Position, Role};
 use wire::cloudevents::MAX_NUMBER;
-use wire::cloudevents::names::Name;
+use wire::cloudevents::names::known;
 
 pub fn cursor(incarnation: &str, revision: u64) -> FeedCursor {
     FeedCursor::at(incarnation.parse().unwrap(), revision)
@@ -158,8 +158,11 @@ fn events() -> impl Strategy<Value = Frame> {
 fn hellos() -> impl Strategy<Value = Frame> {
     let modes = prop_oneof![Just(Mode::Off), Just(Mode::Managed), Just(Mode::Autonomous)];
     let roles = prop_oneof![Just(Role::Principal), Just(Role::Agent)];
-    let capabilities =
-        any::<[bool; 3]>().prop_map(|[walk, gzip, checkin]| Capabilities { walk, gzip, checkin });
+    let capabilities = any::<[bool; 3]>().prop_map(|[trie_resync, gzip, checkin]| Capabilities {
+        trie_resync,
+        gzip,
+        checkin,
+    });
     let have = (cursors(), digests()).prop_map(|(cursor, root)| Have { cursor, root });
     (
         (any::<u32>(), any::<u32>()),
@@ -304,7 +307,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => answers(),
         1 => Just(Frame::StateUpdated),
         1 => Just(Frame::Approve),
-        1 => "[a-z.-]{1,30}".prop_filter("not known", |name| Name::parse(name).is_none())
+        1 => "[a-z.-]{1,30}".prop_filter("not known", |name| known(name).is_none())
             .prop_map(Frame::Unknown),
     ]
 }
