@@ -46,13 +46,8 @@ const REMAINING: &[(&str, &str)] = &[
     ("crates/server/src/api/objects.rs", "Way"),
     ("crates/server/src/objects/apply.rs", "Part"),
     ("crates/server/src/objects/apply.rs", "Told"),
-    ("crates/server/src/streams/handler.rs", "Said"),
     ("crates/spool/src/objects/index.rs", "Entry"),
     ("crates/spool/src/objects/record.rs", "Gone"),
-    ("crates/streams/src/body.rs", "Part"),
-    ("crates/sync/src/admission.rs", "Pace"),
-    ("crates/sync/src/durable.rs", "Kept"),
-    ("crates/sync/src/link/inventory_resync.rs", "Part"),
 ];
 
 /// The forbidden type names of all crates, with their files.

@@ -76,6 +76,11 @@ pub const OBJECTS: &[(&str, &str, &str)] = &[
         "A uid is one object. Leave `metadata.uid` out of the copy, or delete the other object.",
     ),
     (
+        "uid-mismatch",
+        "a deletion of another object than the one that has the name now",
+        "A deletion names the uid of the object that ended, and came after a newer object took its name. The newer one stays. A control plane or an agent of Muster sends changes in their order: what sends this is no Muster.",
+    ),
+    (
         "bad-name",
         "a kind, namespace, name or uid that cannot be one",
         "Kind and namespace have at most 63 bytes, a name 253; lower case letters, digits, `-` and `.` are always good.",

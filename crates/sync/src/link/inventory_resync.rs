@@ -23,7 +23,7 @@ const BARRIERS: u64 = 1 << 40;
 
 /// What is asked for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum InventoryStep {
     /// Where the source stands.
     Begin,
     /// Objects here.
@@ -35,9 +35,9 @@ enum Part {
 }
 
 /// An inventory resync.
-#[derive(Debug)]
-pub(super) struct InventoryResync {
-    part: Part,
+#[derive(Clone, Debug)]
+pub(crate) struct InventoryResync {
+    part: InventoryStep,
     /// The source's place when it began.
     start: Option<FeedCursor>,
     queue: VecDeque<ObjectKey>,
@@ -50,7 +50,7 @@ pub(super) struct InventoryResync {
 impl InventoryResync {
     pub fn new() -> InventoryResync {
         InventoryResync {
-            part: Part::Begin,
+            part: InventoryStep::Begin,
             start: None,
             queue: VecDeque::new(),
             asked: Vec::new(),
@@ -114,12 +114,12 @@ impl Link {
         let Stage::InventoryResync(inventory) = &mut self.resync.stage else { return };
         let mut frames = Vec::new();
         match inventory.part {
-            Part::Begin => {}
-            Part::List => {
+            InventoryStep::Begin => {}
+            InventoryStep::List => {
                 let here = cx.replica.objects().map(|(key, stub)| (key, &*stub.uid));
                 frames.push(Interop::RequestList { checksum: interop::inventory_checksum(here) });
             }
-            Part::Compare | Part::Fetch => {
+            InventoryStep::Compare | InventoryStep::Fetch => {
                 for key in &inventory.asked {
                     let here = cx.replica.get(key).map(|(stub, _)| stub);
                     let uid = here.map_or("", |stub| &*stub.uid);
@@ -165,25 +165,25 @@ impl Link {
         inventory.barrier = None;
         let most = self.config.limits.asked.min(MAX_REQUESTED);
         match inventory.part {
-            Part::Begin => {
+            InventoryStep::Begin => {
                 inventory.start = Some(FeedCursor::at(incarnation.clone(), pong.head));
                 cx.replica.begin_incarnation(&incarnation);
                 inventory.queue = cx.replica.objects().map(|(key, _)| key.clone()).collect();
-                inventory.part = Part::Compare;
+                inventory.part = InventoryStep::Compare;
             }
-            Part::Compare | Part::Fetch => inventory.asked.clear(),
-            Part::List => {
+            InventoryStep::Compare | InventoryStep::Fetch => inventory.asked.clear(),
+            InventoryStep::List => {
                 inventory.queue = std::mem::take(&mut inventory.listed).into_iter().collect();
-                inventory.part = Part::Fetch;
+                inventory.part = InventoryStep::Fetch;
             }
         }
         let next = inventory.queue.len().min(most);
         inventory.asked = inventory.queue.drain(..next).collect();
         if inventory.asked.is_empty() {
             match inventory.part {
-                Part::Compare => inventory.part = Part::List,
-                Part::Fetch => self.end_inventory(cx),
-                Part::Begin | Part::List => {}
+                InventoryStep::Compare => inventory.part = InventoryStep::List,
+                InventoryStep::Fetch => self.end_inventory(cx),
+                InventoryStep::Begin | InventoryStep::List => {}
             }
         }
     }

@@ -7,30 +7,29 @@
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
-//! and takes its orphans out. The cost is in proportion to the difference. Frames are ordered:
-//! all events before the sections precede the snapshot, and none follows before Done. At the end
-//! the replica is complete up to the snapshot's place in the feed, and Done says that the source
-//! goes on from there.
+//! and takes its orphans out. The cost is in proportion to the difference. The source answers from
+//! its set as it is then: what is the same since the sections is found, and what changed since comes
+//! with the changes after the sections' cursor. So at the end the replica is complete up to that
+//! cursor, and Done says that the source goes on from there, if it does not already. How far a resync
+//! came is kept with the replica: the next link goes on with it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
-use model::{Digest, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
+use model::{Digest, Incarnation, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
-use super::types::{Limits, Note, Output};
+use super::types::{Limits, Note, Output, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse, Top};
 use crate::mode::Role;
 
 /// The deepest place: the nibbles of a digest.
 const MAX_DEPTH: usize = 64;
-/// The most bytes of content asked for at once; one object may always be.
-const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
@@ -45,8 +44,8 @@ struct Approval {
 }
 
 /// Where the resync of the replica stands.
-#[derive(Debug, Default)]
-pub(super) enum Stage {
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Stage {
     /// None is wanted.
     #[default]
     Idle,
@@ -63,9 +62,13 @@ pub(super) enum Stage {
 }
 
 /// The asking half.
-#[derive(Debug)]
-pub(super) struct Resync {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resync {
     pub stage: Stage,
+    /// A link of this process was there before.
+    pub linked: bool,
+    /// One that a link before this one began, in the middle.
+    unfinished: Option<Box<TrieResync>>,
     /// Resyncs in a row that did not make the sets equal.
     failures: u32,
     approved: Option<Approval>,
@@ -79,22 +82,47 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    pub fn new(now: Timestamp) -> Resync {
-        Resync {
-            stage: Stage::Idle,
-            failures: 0,
-            approved: None,
-            kept: None,
-            began: now,
-            asked_at: now,
-            frames: 0,
-            fetched: 0,
+    /// What a link left, on the next one: requests that were not answered are made again. Of an
+    /// inventory resync only the next exchange hears the answers.
+    pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
+        self.stage = match std::mem::take(&mut self.stage) {
+            Stage::Idle => Stage::Idle,
+            Stage::Wanted(at) => Stage::Wanted(at),
+            Stage::InventoryResync(inventory) if *span != Span::Transport => {
+                Stage::InventoryResync(inventory)
+            }
+            Stage::TrieResync(walk) => self.set_aside(walk, now),
+            Stage::Permit | Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
+        };
+        self.asked_at = now;
+        self
+    }
+
+    /// The walk goes on from that instant.
+    fn set_aside(&mut self, mut walk: Box<TrieResync>, at: Timestamp) -> Stage {
+        walk.unanswered();
+        self.unfinished = Some(walk);
+        Stage::Wanted(at)
+    }
+
+    /// The source is in this incarnation: a walk over another one's set is of no use.
+    pub fn source_is_of(&mut self, incarnation: &Incarnation, now: Timestamp) {
+        if let Stage::TrieResync(walk) = &self.stage
+            && walk.cursor.incarnation != *incarnation
+        {
+            self.stage = Stage::Wanted(now);
         }
     }
 
-    /// The source sends no numbered events: it serves a snapshot.
-    pub fn stops_stream(&self) -> bool {
-        matches!(self.stage, Stage::TrieResync(_))
+    /// A change of this object came: it is newer than what a walk finds.
+    pub fn changed(&mut self, key: &ObjectKey) {
+        let walk = match &mut self.stage {
+            Stage::TrieResync(walk) => Some(walk),
+            _ => self.unfinished.as_mut(),
+        };
+        if let Some(walk) = walk {
+            walk.changed.insert(key.clone());
+        }
     }
 
     pub fn is_busy(&self) -> bool {
@@ -129,9 +157,9 @@ impl Resync {
     }
 }
 
-/// A walk over a snapshot of the source.
-#[derive(Debug)]
-pub(super) struct TrieResync {
+/// A walk over the source's set.
+#[derive(Clone, Debug)]
+pub(crate) struct TrieResync {
     cursor: FeedCursor,
     /// The source's sections; compared once what came before is applied.
     sections: Option<Vec<(SectionKey, Digest)>>,
@@ -141,7 +169,9 @@ pub(super) struct TrieResync {
     seen: usize,
     wants: Vec<(ObjectKey, u64)>,
     sorted: bool,
-    fetching: BTreeSet<ObjectKey>,
+    fetching: BTreeMap<ObjectKey, u64>,
+    /// Objects whose changes came since the sections.
+    changed: BTreeSet<ObjectKey>,
     /// Objects were asked for, and the word that all were sent is not here.
     answering: bool,
     orphans: BTreeSet<ObjectKey>,
@@ -151,6 +181,16 @@ impl TrieResync {
     /// A request is under way.
     fn is_waiting(&self) -> bool {
         self.asked.is_some() || self.answering
+    }
+
+    /// What was asked for and did not come is to be asked for again.
+    fn unanswered(&mut self) {
+        if let Some((section, paths)) = self.asked.take() {
+            self.seen -= paths.len();
+            paths.into_iter().rev().for_each(|path| self.places.push_front((section.clone(), path)));
+        }
+        self.answering = false;
+        self.wants.extend(std::mem::take(&mut self.fetching));
     }
 
     /// What the source says is more than a replica can hold. A trie of so many objects has
@@ -227,7 +267,7 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() || self.closing.is_some() {
+        if self.peer.is_none() && !self.speaks_first() || self.closing.is_some() {
             return;
         }
         match self.resync.stage {
@@ -247,10 +287,17 @@ impl Link {
     }
 
     pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
+        let incarnation = self.peer_incarnation().cloned();
         self.counters.resyncs += 1;
         cx.replica.forget_unnamed();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
+        if let Some(walk) = resync.unfinished.take()
+            && incarnation.is_none_or(|incarnation| walk.cursor.incarnation == incarnation)
+        {
+            resync.stage = Stage::TrieResync(walk);
+            return self.step_walk(cx);
+        }
         (resync.frames, resync.fetched) = (0, 0);
         if self.both.walk {
             resync.stage = Stage::Asked;
@@ -280,6 +327,7 @@ impl Link {
             (Stage::Asked, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
+                self.inbox.shown = self.inbox.shown.max(cursor.revision);
                 let walk = TrieResync {
                     cursor,
                     sections: Some(sections),
@@ -289,16 +337,19 @@ impl Link {
                     seen: 0,
                     wants: Vec::new(),
                     sorted: false,
-                    fetching: BTreeSet::new(),
+                    fetching: BTreeMap::new(),
+                    changed: BTreeSet::new(),
                     answering: false,
                     orphans: BTreeSet::new(),
                 };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
-                self.inbox.mark = None;
             }
-            (Stage::Asked, ResyncResponse::Wait(secs)) => {
-                let wait = std::time::Duration::from_secs(secs.clamp(1, 600));
-                self.resync.stage = Stage::Wanted(cx.now.plus(wait));
+            (Stage::Asked | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
+                let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
+                self.resync.stage = match std::mem::take(&mut self.resync.stage) {
+                    Stage::TrieResync(walk) => self.resync.set_aside(walk, at),
+                    _ => Stage::Wanted(at),
+                };
                 self.permit.give_back(cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
@@ -329,7 +380,7 @@ impl Link {
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
             Stage::TrieResync(walk) => {
-                if !walk.fetching.remove(&event.key) {
+                if walk.fetching.remove(&event.key).is_none() {
                     return Some(event);
                 }
             }
@@ -351,6 +402,8 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         let drained = self.inbox.is_drained();
         let most = self.config.limits.asked.min(MAX_REQUESTED);
+        // One object may always be asked for.
+        let most_bytes = self.config.limits.batch_bytes;
         let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
         if let Some(sections) = &walk.sections {
             if !drained {
@@ -402,24 +455,28 @@ impl Link {
         let mut bytes = 0;
         while let Some((key, size)) = walk.wants.last() {
             bytes = size.saturating_add(bytes);
-            if walk.fetching.len() >= most || (bytes > MAX_FETCH_BYTES && !walk.fetching.is_empty()) {
+            if walk.fetching.len() >= most || (bytes > most_bytes && !walk.fetching.is_empty()) {
                 break;
             }
-            walk.fetching.insert(key.clone());
+            walk.fetching.insert(key.clone(), *size);
             walk.wants.pop();
         }
         walk.answering = true;
-        let keys = walk.fetching.iter().cloned().collect();
+        let keys = walk.fetching.keys().cloned().collect();
         self.ask(ResyncRequest::Objects(keys), cx);
     }
 
     /// The other side has more than is taken here.
     pub(super) fn too_many(&mut self, cx: &mut Cx<'_>) {
+        self.resync.stage = Stage::Idle;
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
-        let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
+        let Stage::TrieResync(mut walk) = std::mem::take(&mut self.resync.stage) else { return };
+        walk.orphans.retain(|key| !walk.changed.contains(key));
+        // One that came meanwhile may be of an older set; after Done comes a newer one.
+        self.inbox.mark = None;
         self.take_orphans(walk.orphans, walk.cursor.revision, cx);
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
         self.end_resync(walk.cursor, cx);
