@@ -33,8 +33,7 @@ fn main() {
     let adoption = machine.durable.adoption().unwrap().unwrap();
     let storage = Storage::start(machine.durable.clone()).unwrap();
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
-    let options = providers::traits::Options { version: "bench".to_owned() };
-    let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let traits = providers::traits::collect(machine.kinds.host(), "bench", now()).traits;
     let order = RunOrder { seq: 1, root: adoption.root, intended: true };
     let first = runner.run(&order, &traits, Mode::Apply).unwrap();
     assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));

@@ -30,11 +30,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
 use crate::exchange::Exchange;
 use crate::fetch;
 use crate::machine::Machine;
-use crate::opening::Opener;
 use crate::release::HeldRelease;
 use crate::render::chain;
 use crate::runner::Runner;
@@ -102,7 +102,6 @@ impl Daemon {
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
-        let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -132,7 +131,7 @@ impl Daemon {
             actions: Arc::new(work.clone()),
             operations,
             terms: release.terms(),
-            opener: Opener::new(session.clone(), membership.hostname.clone()),
+            dialer: TransportDialer::new(session.clone(), membership.hostname.clone()),
             daemon: handle.clone(),
             seed,
         })?);
@@ -143,7 +142,7 @@ impl Daemon {
             release,
             session,
             runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(Collectors::new(&options))),
+            collectors: Arc::new(Mutex::new(Collectors::new(env!("CARGO_PKG_VERSION")))),
             host,
             traits: Value::Map(Default::default()),
             handle,

@@ -3,7 +3,7 @@
 //! ```text
 //! clock render identity                                  no state of their own
 //!   state <- storage <- release                          what is durable; who writes; what is held
-//!     session <- opening                                 requests and streams
+//!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
 //!           fetch exchange runner                        contents; check-ins; runs
@@ -21,13 +21,13 @@
 pub mod clock;
 pub mod daemon;
 pub mod delegated;
+pub mod dialing;
 pub mod events;
 pub mod exchange;
 mod fetch;
 pub mod identity;
 pub mod join;
 pub mod machine;
-pub mod opening;
 pub mod release;
 pub mod render;
 pub mod runner;

@@ -18,17 +18,25 @@ use crate::state::{Durable, StateDir, StateError};
 pub const DEFAULT_STATE: &str = "/var/lib/muster";
 
 /// Where the agent works; what is absent is as it was joined.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct MachineOptions {
-    /// The state directory.
+    /// The state directory [default: ROOT/var/lib/muster]
+    #[arg(long, global = true, value_name = "DIR", env = "MUSTER_STATE")]
     pub state: Option<PathBuf>,
-    /// The root to converge.
+    /// Converge this directory instead of the whole host
+    #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Commands may run under that root.
+    /// With --root: let commands and scripts run, with MUSTER_ROOT set
+    #[arg(long, global = true)]
     pub allow_exec: bool,
 }
 
 impl MachineOptions {
+    /// The root as named; `/` when none is.
+    pub fn root_dir(&self) -> PathBuf {
+        self.root.clone().unwrap_or_else(|| PathBuf::from("/"))
+    }
+
     /// The state directory: as named, else below the root, else [`DEFAULT_STATE`].
     pub fn state_dir(&self) -> PathBuf {
         match (&self.state, &self.root) {

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::module::{Module, Params};
 use catalog::spec::{FileSpec, Spec};
 use converge::bind::{Inputs, bind, reads_trait};
+use converge::kinds::{Applied, Checked};
 use converge::{
-    BoundResource, Desired, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work,
+    BoundResource, Desired, Done, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work,
 };
 use lang::Value;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, RunOrder};
+use providers::Kinds;
 use providers::traits::VOLATILE;
-use providers::{CheckOutcome, Kinds};
 
 use crate::clock::now;
 use crate::state::{Durable, StateError};
@@ -131,17 +132,15 @@ impl Runner {
 
     fn spawn(&self, job: Job, results: Sender<(JobId, Outcome)>) {
         let worker = Worker { kinds: self.kinds.clone(), storage: self.storage.clone() };
-        let (id, fallback) = (job.id, job.what.clone());
-        let failed = results.clone();
+        let (id, failed) = (job.id, results.clone());
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
-            let what = job.what.clone();
             // A panic must end this job alone; the run waits for an outcome.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| failure(&what, "the agent panicked at it; see its log".to_owned()));
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
             drop(results.send((id, outcome)));
         });
         if let Err(error) = spawned {
-            let _ = failed.send((id, failure(&fallback, format!("no thread could be started: {error}"))));
+            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
         }
     }
 
@@ -177,19 +176,32 @@ struct Worker {
 
 impl Worker {
     fn perform(&self, job: Job) -> Outcome {
-        match job.what {
-            Work::Probe(probe) => Outcome::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
+        Ok(match job.what {
+            Work::Probe(probe) => Done::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
                 // A host that cannot tell is one where the file is not seen.
                 tracing::warn!(%probe, why, "the host cannot tell");
                 false
             })),
-            Work::Check { resource, plan } => self.check(&resource, plan),
-            Work::Apply { resource, checked, record } => self.apply(&resource, &checked, &record),
-            Work::Verify { command, timeout, .. } => Outcome::Verified(self.kinds.verify(&command, timeout)),
-            Work::Undo { undo, .. } => Outcome::Undone(self.undo(&undo)),
-            Work::Remove { entry, how, .. } => Outcome::Removed(self.kinds.remove(&entry, how)),
-            Work::Persist { record } => Outcome::Persisted(self.persist(&record)),
-        }
+            Work::Check { resource, plan } => {
+                return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
+            }
+            Work::Apply { resource, checked, record } => {
+                Done::Applied(self.apply(&resource, &checked, &record)?)
+            }
+            Work::Verify { command, timeout, .. } => {
+                self.kinds.verify(&command, timeout)?;
+                Done::Verified
+            }
+            Work::Undo { undo, .. } => {
+                self.undo(&undo)?;
+                Done::Undone
+            }
+            Work::Remove { entry, how, .. } => Done::Removed(self.kinds.remove(&entry, how)?),
+            Work::Persist { record } => {
+                self.persist(&record)?;
+                Done::Persisted
+            }
+        })
     }
 
     /// Puts back as much as can be put back; tells all that cannot.
@@ -198,37 +210,14 @@ impl Worker {
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
     }
 
-    fn check(&self, resource: &BoundResource, plan: bool) -> Outcome {
-        let spec = match &resource.spec {
-            Ok(spec) => spec,
-            Err(why) => return Outcome::Checked(Err(why.clone())),
-        };
-        match self.kinds.check(&resource.name, spec, resource.timeout, plan) {
-            CheckOutcome::Checked(checked) => Outcome::Checked(Ok(checked)),
-            CheckOutcome::Skipped(why) => Outcome::Skipped(why),
-            CheckOutcome::Failed(why) => Outcome::Checked(Err(why)),
-        }
-    }
-
     /// First what must survive a crash, then the host.
-    fn apply(
-        &self,
-        resource: &BoundResource,
-        checked: &converge::kinds::Checked,
-        record: &Record,
-    ) -> Outcome {
-        let spec = match &resource.spec {
-            Ok(spec) => spec,
-            Err(why) => return Outcome::Applied(Err(why.clone())),
-        };
-        let kept = match record.keep {
-            Some(_) => self.kinds.keep_prior(spec, checked).map(drop),
-            None => Ok(()),
-        };
-        let applied = kept
-            .and_then(|()| self.persist(record))
-            .and_then(|()| self.kinds.apply(&resource.name, spec, checked, resource.timeout));
-        Outcome::Applied(applied)
+    fn apply(&self, resource: &BoundResource, checked: &Checked, record: &Record) -> Result<Applied, String> {
+        let spec = spec(resource)?;
+        if record.keep.is_some() {
+            self.kinds.keep_prior(spec, checked)?;
+        }
+        self.persist(record)?;
+        self.kinds.apply(&resource.name, spec, checked, resource.timeout)
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {
@@ -236,17 +225,8 @@ impl Worker {
     }
 }
 
-/// The outcome of a job that could not be started.
-fn failure(work: &Work, why: String) -> Outcome {
-    match work {
-        Work::Check { .. } => Outcome::Checked(Err(why)),
-        Work::Apply { .. } => Outcome::Applied(Err(why)),
-        Work::Verify { .. } => Outcome::Verified(Err(why)),
-        Work::Probe(_) => Outcome::Probed(false),
-        Work::Undo { .. } => Outcome::Undone(Err(why)),
-        Work::Remove { .. } => Outcome::Removed(Err(why)),
-        Work::Persist { .. } => Outcome::Persisted(Err(why)),
-    }
+fn spec(resource: &BoundResource) -> Result<&Spec, String> {
+    resource.spec.as_ref().map_err(Clone::clone)
 }
 
 /// The contents of the held set that binding needs.

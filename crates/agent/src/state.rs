@@ -23,12 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
-use converge::kinds::Prior;
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
-use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
+use model::{Digest, Incarnation, Kind, ObjectKey, PathState, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
 use spool::blobs::Partial;
@@ -311,9 +310,12 @@ impl Durable {
     }
 
     fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
-        let digest = |prior: &Prior| match prior {
-            Prior::File { digest, .. } => Some(*digest),
-            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. } => None,
+        let digest = |prior: &PathState| match prior {
+            PathState::File { digest, .. } => Some(*digest),
+            PathState::Missing
+            | PathState::Directory { .. }
+            | PathState::Symlink { .. }
+            | PathState::Other { .. } => None,
         };
         let mut kept: BTreeSet<Digest> =
             locked(&self.ledger).entries().values().filter_map(|entry| digest(&entry.prior)).collect();

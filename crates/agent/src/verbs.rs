@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use converge::Mode;
 use model::RunReport;
 use model::log::FactBody;
@@ -26,7 +26,7 @@ use crate::{daemon, identity};
 #[command(name = "muster-agent", version, arg_required_else_help = true, after_help = EXITS)]
 pub struct Cli {
     #[command(flatten)]
-    place: MachineArgs,
+    place: MachineOptions,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -49,19 +49,6 @@ the files back instead.
 
 Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
-
-#[derive(Debug, Args)]
-struct MachineArgs {
-    /// The state directory [default: ROOT/var/lib/muster]
-    #[arg(long, global = true, value_name = "DIR", env = "MUSTER_STATE")]
-    state: Option<PathBuf>,
-    /// Converge this directory instead of the whole host
-    #[arg(long, global = true, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// With --root: let commands and scripts run, with MUSTER_ROOT set
-    #[arg(long, global = true)]
-    allow_exec: bool,
-}
 
 #[derive(Debug, Subcommand)]
 enum Verb {
@@ -150,8 +137,7 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
-    let place =
-        MachineOptions { state: cli.place.state, root: cli.place.root, allow_exec: cli.place.allow_exec };
+    let place = cli.place;
     match cli.verb {
         Verb::Join { token, token_file, hostname } => joined(&place, token, token_file, hostname, cli.json),
         Verb::Daemon => {
@@ -236,8 +222,7 @@ fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failu
 pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
-    let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
-    let traits = providers::traits::collect(machine.kinds.host(), &options, now()).traits;
+    let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
     let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
@@ -283,8 +268,7 @@ fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
 fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Failure> {
     let state = place.state_dir();
     StateDir::create(&state)?;
-    let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let key = identity::key(source, &state, &root)?;
+    let key = identity::key(source, &state, &place.root_dir())?;
     print(&format!("{}\n", key.public().fingerprint()));
     Ok(ExitCode::SUCCESS)
 }
@@ -297,9 +281,8 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
     if request.trim_ascii().is_empty() {
         request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
     }
-    let root = place.root.clone().unwrap_or_else(|| PathBuf::from("/"));
     let options = host::Options { allow_exec: place.allow_exec, ..host::Options::default() };
-    let host = host::Host::open(&root, options)?;
+    let host = host::Host::open(&place.root_dir(), options)?;
     let tested = providers::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {
         eprintln!("{}", tested.stderr.trim_end());

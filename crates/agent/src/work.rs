@@ -18,9 +18,9 @@ use host::{Command, End, Event, Host, Program, RunError, Streaming};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{
-    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Stream, Work as ActionWork,
+    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Work as ActionWork,
 };
-use model::{ObjectKey, Timestamp, work};
+use model::{ObjectKey, Timestamp};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
 use providers::query::{self, Ask};
 use spool::Journal;
@@ -65,25 +65,10 @@ pub enum StartWorkError {
 /// What the thread hears.
 #[derive(Debug)]
 enum WorkEvent {
-    Put {
-        id: String,
-        content: Bytes,
-    },
-    Removed {
-        id: String,
-    },
-    /// Another release is held.
-    Release,
-    Output {
-        id: String,
-        stream: Stream,
-        bytes: Vec<u8>,
-    },
-    Ended {
-        id: String,
-        outcome: Outcome,
-    },
-    Stop,
+    /// For the machine.
+    Input(Input),
+    /// What was begun is over.
+    Ended { id: String, outcome: Outcome },
     /// Nobody has a handle any more.
     Closed,
 }
@@ -162,11 +147,11 @@ struct Worker {
 
 impl ActionSink for WorkHandle {
     fn put(&self, id: &str, content: Bytes) {
-        self.send(WorkEvent::Put { id: id.to_owned(), content });
+        self.send(Input::Put { id: id.to_owned(), order: order_of(&content) });
     }
 
     fn removed(&self, id: &str) {
-        self.send(WorkEvent::Removed { id: id.to_owned() });
+        self.send(Input::Removed { id: id.to_owned() });
     }
 }
 
@@ -181,24 +166,25 @@ impl WorkHandle {
 
     /// Another release is held: what waits is judged anew.
     pub fn release_changed(&self) {
-        // While much waits there, the thread looks at what is held anyway.
-        let _ = self.events.0.try_send(WorkEvent::Release);
+        // With the first input that is judged by another release, what waits is too; while much
+        // waits there, such inputs come anyway.
+        let _ = self.events.0.try_send(WorkEvent::Input(Input::Tick));
     }
 
     /// Begins nothing more; what runs may end, within the machine's bound. Returns when
     /// nothing runs any more.
     pub async fn drain(&self) {
         let sender = self.events.clone();
-        let _ = tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Stop)).await;
+        let _ = tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Input(Input::Stopping))).await;
         let mut drained = self.drained.clone();
         // Closed when the thread is gone: then nothing runs either.
         let _ = drained.wait_for(|drained| *drained).await;
     }
 
-    fn send(&self, event: WorkEvent) {
+    fn send(&self, input: Input) {
         // The thread is there as long as a handle is; if it panicked, that is shown. The action
         // is in the replica, and is found there at the next start.
-        let _ = self.events.0.send(event);
+        let _ = self.events.0.send(WorkEvent::Input(input));
     }
 }
 
@@ -307,7 +293,8 @@ impl Worker {
             self.show();
             match inbox.recv_timeout(self.wait()) {
                 Ok(WorkEvent::Closed) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(event) => self.take(event),
+                Ok(WorkEvent::Input(input)) => self.handle(input),
+                Ok(WorkEvent::Ended { id, outcome }) => self.ended(id, outcome),
                 Err(RecvTimeoutError::Timeout) => {
                     self.give_up_late();
                     self.handle(Input::Tick);
@@ -329,19 +316,6 @@ impl Worker {
     fn show(&self) {
         let (running, waiting) = (self.work.active() as u64, self.work.waiting() as u64);
         self.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
-    }
-
-    fn take(&mut self, event: WorkEvent) {
-        match event {
-            WorkEvent::Put { id, content } => self.handle(Input::Put { id, order: order_of(&content) }),
-            WorkEvent::Removed { id } => self.handle(Input::Removed { id }),
-            // With the first input that is judged by another release, what waits is too.
-            WorkEvent::Release => self.handle(Input::Tick),
-            WorkEvent::Output { id, stream, bytes } => self.handle(Input::Output { id, stream, bytes }),
-            WorkEvent::Ended { id, outcome } => self.ended(id, outcome),
-            WorkEvent::Stop => self.handle(Input::Stopping),
-            WorkEvent::Closed => {}
-        }
     }
 
     fn ended(&mut self, id: String, outcome: Outcome) {
@@ -495,11 +469,7 @@ impl Worker {
         let listener = move |event: Event<'_>| {
             let event = match event {
                 Event::Output(stream, bytes) => {
-                    let stream = match stream {
-                        host::Stream::Stdout => work::Stream::Stdout,
-                        host::Stream::Stderr => work::Stream::Stderr,
-                    };
-                    WorkEvent::Output { id: id.clone(), stream, bytes: bytes.to_vec() }
+                    WorkEvent::Input(Input::Output { id: id.clone(), stream, bytes: bytes.to_vec() })
                 }
                 Event::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
             };
@@ -514,9 +484,8 @@ impl Worker {
         let (events, id, host) = (self.events.clone(), id.to_owned(), self.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
-            let options = providers::traits::Options { version: env!("CARGO_PKG_VERSION").to_owned() };
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
-            let outcome = match query::answer(&host, &ask, &options, now(), &may) {
+            let outcome = match query::answer(&host, &ask, env!("CARGO_PKG_VERSION"), now(), &may) {
                 Ok(result) => Outcome::Answered { result },
                 Err(message) => Outcome::Failed { message },
             };

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+use model::PathState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,7 +110,7 @@ fn settle_and_check(state: &Path, root: &Path, point: u64) {
     let ledger = machine.durable.ledger();
     assert_eq!(ledger.entries.len(), 2, "point {point}: {ledger:?}");
     let conf = ledger.entries.values().find(|entry| entry.path == "/etc/app.conf").unwrap();
-    let converge::kinds::Prior::File { digest, .. } = conf.prior else { panic!("point {point}: {conf:?}") };
+    let PathState::File { digest, .. } = conf.prior else { panic!("point {point}: {conf:?}") };
     assert!(conf.kept, "point {point}");
     assert_eq!(machine.durable.content(&digest).unwrap(), b"as the distribution left it\n", "point {point}");
     // Facts wait in order from 1, and the newest says what the last run came to.

@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
-use model::exchange::{Held, Offer, SetOffer};
+use model::exchange::{HeldRelease, Offer, SetOffer};
 use model::log::FactBody;
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::{Digest, Edit, Timestamp};
 use test_support::scripted::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, join, make, plan};
 use test_support::scripted::{Control, Daemon, key, now};
@@ -71,7 +71,7 @@ impl Scene {
     }
 
     /// Since a fact nothing was adopted.
-    fn holds_still(&self, what: &str, since: u64, held: Option<&Held>) {
+    fn holds_still(&self, what: &str, since: u64, held: Option<&HeldRelease>) {
         let play = self.stage.play();
         assert_eq!(play.held.as_ref(), held, "{what}");
         let mut new = play.facts.range(since + 1..).map(|(_, fact)| &fact.body);
@@ -167,7 +167,7 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
         (
             "another channel's entry",
             Offer {
-                entry: Entry { channel: "canary".parse().unwrap(), ..honest.entry.clone() },
+                entry: SelectionEntry { channel: "canary".parse().unwrap(), ..honest.entry.clone() },
                 ..honest.clone()
             },
             "release_other_channel",

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::opening::Opener;
+use agent::dialing::TransportDialer;
 use agent::release::ReleaseTerms;
 use agent::session::Session;
 use agent::sync::transport::{Links, LinksSetup};
@@ -82,7 +82,7 @@ async fn links_in(mode: Mode, transport: TransportPolicy) -> (Deaf, Node, Links,
     let node = Node::start(temp.path(), Disk::new(), policy(mode, None), Vec::new());
     let policy = Policy { transport, ..Policy::default() };
     let links = Links::start(LinksSetup {
-        opener: Opener::new(session, hostname),
+        dialer: TransportDialer::new(session, hostname),
         sets: node.sets.clone(),
         reconciler: node.reconciler.clone(),
         view: node.view.clone(),

@@ -10,7 +10,6 @@ use model::{ObjectKey, Timestamp};
 use serde::Serialize;
 
 use crate::manifest;
-use crate::signals::Signals;
 
 /// An object as a backend has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,23 +110,6 @@ pub struct Applied {
     pub version: String,
 }
 
-/// What must hold for a deletion.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Precondition {
-    /// The object has this uid here.
-    pub uid: Option<String>,
-    /// The object has this version.
-    pub version: Option<String>,
-}
-
-impl Precondition {
-    /// Whether an object is as it must be.
-    pub fn holds(&self, found: &Found) -> bool {
-        let uid = self.uid.is_none() || self.uid == found.uid;
-        uid && self.version.as_ref().is_none_or(|version| *version == found.version)
-    }
-}
-
 /// An operation on an object, for whoever owns the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -218,6 +200,9 @@ impl From<manifest::ReadManifestError> for BackendError {
     }
 }
 
+/// Hears that something changed in a backend. Called on any thread; it must not call the backend.
+pub type ChangeListener = Box<dyn Fn() + Send>;
+
 /// Where objects live for their users.
 pub trait Backend: Send {
     /// Everything that is there now.
@@ -233,35 +218,23 @@ pub trait Backend: Send {
     /// As [`Backend::list`].
     fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError>;
 
-    /// Puts an object: makes it, or replaces its spec, and leaves its status alone. It does
-    /// not come back as a signal.
+    /// Puts an object: makes it, or replaces its spec, and leaves its status alone. The listener
+    /// does not hear of it.
     ///
     /// # Errors
     /// Recoverable `conflict` when `expect` does not hold; permanent when the content is not
     /// one of this object; temporary when the backend is gone, full or busy.
     fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError>;
 
-    /// Deletes an object with its status. It does not come back as a signal.
+    /// Deletes an object with its status. The listener does not hear of it.
     ///
     /// # Errors
-    /// Recoverable `conflict` when the precondition does not hold; else as for apply.
-    fn delete(&mut self, key: &ObjectKey, precondition: &Precondition) -> Result<Deleted, BackendError>;
-
-    /// Sets the status of an object, `None` takes it away; its spec and version stay. It does
-    /// not come back as a signal.
-    ///
-    /// # Errors
-    /// Recoverable `absent` when there is no such object, or `conflict` when it has another
-    /// uid than `uid`; permanent when the status is no JSON map or too large.
-    fn put_status(
-        &mut self,
-        key: &ObjectKey,
-        uid: Option<&str>,
-        status: Option<&[u8]>,
-    ) -> Result<(), BackendError>;
+    /// Recoverable `conflict` when `expect` does not hold for an object that is there; else as for
+    /// apply.
+    fn delete(&mut self, key: &ObjectKey, expect: &Expect) -> Result<Deleted, BackendError>;
 
     /// Hands an operation to whoever owns the object, in place of one that the owner did not take
-    /// yet. The object and its status stay as they are, and nothing comes back as a signal.
+    /// yet. The object and its status stay as they are, and the listener does not hear of it.
     ///
     /// # Errors
     /// Recoverable `absent` when there is no such object; permanent `no-operations` where nobody
@@ -276,12 +249,16 @@ pub trait Backend: Send {
     /// and made again is seen as another. It is not kept over a restart: the caller does that.
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str);
 
-    /// Signals from now on; an earlier receiver gets no more. Call it before
-    /// [`Backend::list`], so that nothing happens in between.
+    /// Calls `changed` from now on, in place of an earlier listener, whenever somebody else changed
+    /// something, until the backend is dropped. It is a hint to list, and several changes may be
+    /// one. Call it before [`Backend::list`], so that nothing happens in between. A backend that
+    /// nobody else changes never calls it.
     ///
     /// # Errors
     /// As [`Backend::list`].
-    fn watch(&mut self) -> Result<Signals, BackendError>;
+    fn watch(&mut self, _changed: ChangeListener) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Whether what is found is what was applied, as this backend keeps it: fields that it
     /// adds or writes differently by itself are no local edit. Asked only where versions

@@ -7,17 +7,14 @@
 //! caller's.
 
 pub mod backend;
-pub mod conformance;
 pub mod embedded;
 pub mod folder;
 pub mod manifest;
 pub mod reconcile;
-pub mod signals;
 
 pub use backend::{
-    Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing, OperationRequest, Precondition,
+    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
     Problem,
 };
-pub use embedded::{Embedded, Local, StoredObject};
+pub use embedded::Embedded;
 pub use folder::Folder;
-pub use signals::{Changes, Signal, Signals};

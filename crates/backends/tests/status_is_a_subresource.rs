@@ -2,8 +2,8 @@
 //! write it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::support::{Stage, app, yaml};
-use backends::{Backend as _, Changes, Deleted, Found, Precondition, Signal};
+use crate::support::{Stage, app, changed, yaml};
+use backends::{Apply, Backend as _, Deleted, Expect, Found};
 
 fn found(stage: &mut Stage, name: &str) -> Found {
     stage.folder.get(&app(name)).unwrap().unwrap()
@@ -19,15 +19,16 @@ fn a_tool_writes_it_beside() {
     stage.write("x/a.yaml", yaml("a", 1));
     stage.list();
     let version = found(&mut stage, "a").version;
-    let signals = stage.folder.watch().unwrap();
+    let told = stage.watch();
+    stage.settle();
     stage.write("x/a.yaml.status.json", "{ \"n\": 1,\n \"a\": [] }");
     stage.settle();
-    assert_eq!(signals.try_next(), Some(Signal::Changed(Changes::Keys([app("a")].into()))));
+    assert!(changed(&told));
     assert_eq!(status(&mut stage, "a").unwrap(), r#"{"a":[],"n":1}"#);
     assert_eq!(found(&mut stage, "a").version, version);
     stage.write("x/a.yaml.status.json", r#"{"a":[],"n":1}"#);
     stage.settle();
-    assert_eq!(signals.try_next(), None, "the same status is no change");
+    assert!(!changed(&told), "the same status is no change");
     stage.remove("x/a.yaml.status.json");
     stage.settle();
     assert_eq!(status(&mut stage, "a"), None);
@@ -39,22 +40,19 @@ fn each_object_of_a_file_has_its_own() {
     let mut stage = Stage::new();
     stage.write("all.yaml", format!("{}---\n{}", yaml("a", 1), yaml("b", 1)));
     stage.list();
-    stage.folder.put_status(&app("b"), None, Some(br#"{"b":1}"#)).unwrap();
+    stage.write("all.yaml.app._.b.status.json", r#"{"b":1}"#);
     stage.settle();
-    assert!(stage.path("all.yaml.app._.b.status.json").exists());
     assert_eq!((status(&mut stage, "a"), status(&mut stage, "b").unwrap()), (None, r#"{"b":1}"#.into()));
     // The file has one object now; its status is found all the same.
     stage.write("all.yaml", yaml("b", 1));
     stage.settle();
     assert_eq!(status(&mut stage, "b").unwrap(), r#"{"b":1}"#);
-    stage.folder.put_status(&app("b"), None, Some(br#"{"b":2}"#)).unwrap();
-    assert!(
-        stage.path("all.yaml.status.json").exists() && !stage.path("all.yaml.app._.b.status.json").exists()
-    );
+    stage.write("all.yaml.status.json", r#"{"b":2}"#);
     stage.settle();
     assert_eq!(status(&mut stage, "b").unwrap(), r#"{"b":2}"#);
-    assert_eq!(stage.folder.delete(&app("b"), &Precondition::default()).unwrap(), Deleted::Gone);
-    assert!(!stage.path("all.yaml.status.json").exists(), "it goes with its object");
+    assert_eq!(stage.folder.delete(&app("b"), &Expect::Anything).unwrap(), Deleted::Gone);
+    let beside = ["all.yaml.status.json", "all.yaml.app._.b.status.json"];
+    assert!(!beside.iter().any(|path| stage.path(path).exists()), "they go with their object");
 }
 
 #[test]
@@ -68,7 +66,29 @@ fn one_inside_the_manifest_counts_where_none_lies_beside() {
     stage.settle();
     assert_eq!(status(&mut stage, "a").unwrap(), r#"{"n":2}"#);
     assert_eq!(found(&mut stage, "a").version, version, "it is no part of the spec");
-    stage.folder.put_status(&app("a"), None, Some(br#"{"n":3}"#)).unwrap();
+    stage.write("a.yaml.status.json", r#"{"n":3}"#);
     stage.settle();
     assert_eq!(status(&mut stage, "a").unwrap(), r#"{"n":3}"#);
+}
+
+#[test]
+fn another_spec_leaves_it_alone() {
+    let mut stage = Stage::new();
+    stage.write("a.yaml", format!("{}status: {{n: 1}}\n", yaml("a", 1)));
+    stage.write("b.yaml", yaml("b", 1));
+    stage.write("b.yaml.status.json", r#"{"b":1}"#);
+    stage.list();
+    for name in ["a", "b"] {
+        let (key, spec) =
+            (app(name), format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":2}}}}"#));
+        let apply =
+            Apply { key: &key, spec: spec.as_bytes(), source_uid: Some("u-1"), expect: Expect::Anything };
+        stage.folder.apply(apply).unwrap();
+    }
+    stage.settle();
+    assert_eq!(stage.said(), ["a=2", "b=2"]);
+    assert_eq!(
+        (status(&mut stage, "a").unwrap(), status(&mut stage, "b").unwrap()),
+        (r#"{"n":1}"#.into(), r#"{"b":1}"#.into())
+    );
 }

@@ -3,7 +3,9 @@
 use std::os::unix::fs::symlink;
 
 use crate::support::{Stage, app, yaml};
-use backends::{Apply, Backend as _, Expect};
+use backends::{Apply, Backend as _, Expect, OperationRequest};
+use model::Timestamp;
+use model::replication::ObjectOperation;
 
 #[test]
 fn links_out_are_not_read() {
@@ -77,15 +79,17 @@ fn writes_go_through_no_link() {
     put(&mut stage).unwrap();
     assert_eq!(std::fs::read_to_string(stage.outside("victim")).unwrap(), "untouched");
 
-    // The status too, and the name under which a file is made.
+    // What else is written beside it, and the name under which a file is made.
     let placed = std::fs::read_dir(stage.path("app/_")).unwrap();
     let file = placed
         .map(|it| it.unwrap().path())
         .find(|it| !it.is_symlink())
         .unwrap_or_else(|| stage.path("app/_/a.yaml"));
-    let status = format!("{}.status.json", file.display());
-    symlink(stage.outside("victim"), &status).unwrap();
-    stage.folder.put_status(&app("a"), None, Some(b"{}")).unwrap();
+    let operation = format!("{}.operation.json", file.display());
+    symlink(stage.outside("victim"), &operation).unwrap();
+    let (operation, requested_at) = (ObjectOperation::Sync, Timestamp(0));
+    let request = OperationRequest { operation, id: "t-1.n".into(), requested_at };
+    stage.folder.request_operation(&app("a"), &request).unwrap();
     assert_eq!(std::fs::read_to_string(stage.outside("victim")).unwrap(), "untouched");
 }
 

@@ -8,13 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::object::ObjectKey;
 use model::replication::{Mismatch, Mode, SyncPolicy};
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
 use net::issue::NodeRequest;
 use rustls::ClientConfig;
 use server::api::Summary;
 use server::posture;
-use store::{FleetMeta, NewNode, NewRelease, SqliteStore, Store, TokenUse};
+use store::{FleetMeta, NewNode, Release, SqliteStore, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
 
 use crate::BenchError;
@@ -32,7 +32,7 @@ pub(super) struct BenchNode {
     pub(super) hostname: Hostname,
     pub(super) key: Arc<SigningKey>,
     pub(super) tls: Arc<ClientConfig>,
-    pub(super) held: model::exchange::Held,
+    pub(super) held: model::exchange::HeldRelease,
 }
 
 /// What time it is.
@@ -132,7 +132,7 @@ async fn release(
     fleet: &model::FleetId,
     key: &SigningKey,
     (count, near, modes): (usize, usize, &[Mode]),
-) -> Result<Vec<Vec<model::exchange::Held>>, BenchError> {
+) -> Result<Vec<Vec<model::exchange::HeldRelease>>, BenchError> {
     let (mut sets, mut contents) = (Vec::new(), BTreeMap::new());
     for mode in modes {
         let objects = objects_of(*mode)?;
@@ -143,7 +143,7 @@ async fn release(
     for number in 0..count {
         let channel: Channel = CHANNELS[usize::from(number >= near)].0.parse()?;
         let root = sets[number % sets.len()].root();
-        leaves.push(Selection::leaf(&hostname(number)?, &Entry { channel, root }));
+        leaves.push(Selection::leaf(&hostname(number)?, &SelectionEntry { channel, root }));
     }
     let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
     store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
@@ -172,7 +172,7 @@ async fn release(
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);
-        let of_set = |set: &ObjectSet| model::exchange::Held {
+        let of_set = |set: &ObjectSet| model::exchange::HeldRelease {
             channel: channel.clone(),
             seq: 1,
             header,
@@ -184,16 +184,9 @@ async fn release(
     let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));
     let contact_secs: BTreeMap<Channel, u64> = contact_secs.collect::<Result<_, BenchError>>()?;
     let summary = serde_json::to_value(Summary { contact_secs, nodes: count, ..Summary::default() })?;
-    let release = NewRelease {
-        seq: 1,
-        ref_label: "bench".to_owned(),
-        created: now(),
-        selection: root,
-        headers,
-        summary,
-        expected_head: None,
-    };
-    store.commit_release(release).await?;
+    let release =
+        Release { seq: 1, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
+    store.commit_release(release, None).await?;
     Ok(held)
 }
 

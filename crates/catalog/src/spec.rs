@@ -24,6 +24,19 @@ pub enum Spec {
     Custom(CustomSpec),
 }
 
+impl Spec {
+    /// The path that it manages, if its type manages one, and whether anything is to be there.
+    pub fn managed(&self) -> Option<(&str, Ensure)> {
+        match self {
+            Spec::File(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Directory(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Line(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Exec(_) | Spec::Custom(_) => None,
+        }
+    }
+}
+
 /// Whether a thing is to be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ensure {

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
-use model::Timestamp;
+use model::{PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
-use crate::kinds::Prior;
 
 /// The largest file, in bytes, whose bytes are kept before it is changed.
 pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
@@ -29,7 +28,7 @@ pub struct LedgerEntry {
     /// The path that it manages.
     pub path: String,
     /// What was there before Muster first changed it.
-    pub prior: Prior,
+    pub prior: PathState,
     /// The prior bytes are in the blob store, so it can be restored.
     pub kept: bool,
     /// What happens when the resource leaves the set, as declared last.
@@ -49,11 +48,14 @@ impl LedgerEntry {
 }
 
 /// Why a prior state cannot be brought back whole, if so.
-pub(crate) fn cannot_restore(prior: &Prior, kept: bool) -> Option<&'static str> {
+pub(crate) fn cannot_restore(prior: &PathState, kept: bool) -> Option<&'static str> {
     match prior {
-        Prior::File { .. } if !kept => Some("the bytes that were there before were not kept"),
-        Prior::Directory { empty: false, .. } => Some("what was inside the directory was not kept"),
-        Prior::Other { .. } => Some("what was there before is nothing that Muster can make"),
-        Prior::Missing | Prior::File { .. } | Prior::Directory { .. } | Prior::Symlink { .. } => None,
+        PathState::File { .. } if !kept => Some("the bytes that were there before were not kept"),
+        PathState::Directory { empty: false, .. } => Some("what was inside the directory was not kept"),
+        PathState::Other { .. } => Some("what was there before is nothing that Muster can make"),
+        PathState::Missing
+        | PathState::File { .. }
+        | PathState::Directory { .. }
+        | PathState::Symlink { .. } => None,
     }
 }

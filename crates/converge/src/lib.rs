@@ -17,4 +17,4 @@ pub use bind::{BoundModule, BoundResource, Desired, bind};
 pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry};
-pub use run::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Run, Undo, Work};
+pub use run::{Done, Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Run, Undo, Work};

@@ -3,7 +3,7 @@
 
 use crate::common::{Host, apply, drive, set};
 use converge::{Mode, Run, Work};
-use model::Timestamp;
+use model::{PathState, Timestamp};
 use serde_json::json;
 
 fn many(files: usize) -> crate::common::Set {
@@ -52,11 +52,11 @@ fn a_run_that_changes_nothing_asks_only_for_checks() {
         for job in jobs {
             let Work::Check { resource, .. } = job.what else { panic!("{:?}", job.what) };
             checks += 1;
-            let prior = converge::kinds::Prior::Missing;
+            let prior = PathState::Missing;
             drop(resource);
             run.done(
                 job.id,
-                converge::Outcome::Checked(Ok(converge::kinds::Checked::in_sync(prior))),
+                Ok(converge::Done::Checked(converge::kinds::Checked::in_sync(prior))),
                 Timestamp(2),
             );
         }
@@ -91,9 +91,9 @@ fn stray_outcomes_are_ignored() {
     let job = run.ready(Timestamp(1)).remove(0);
     assert!(run.ready(Timestamp(1)).is_empty(), "a module waits for its job");
     assert!(run.finish().is_none());
-    let missing = || converge::Outcome::Checked(Err("no".into()));
+    let missing = || Err("no".into());
     run.done(converge::JobId(99), missing(), Timestamp(1));
-    run.done(job.id, converge::Outcome::Undone(Ok(())), Timestamp(1));
+    run.done(job.id, Ok(converge::Done::Undone), Timestamp(1));
     run.done(job.id, missing(), Timestamp(1));
     let job = run.ready(Timestamp(1)).remove(0);
     run.done(job.id, missing(), Timestamp(1));

@@ -22,70 +22,47 @@ pub enum OpenHostError {
 
 /// An operation on a path that failed. The path is as it was before.
 #[derive(Debug, thiserror::Error)]
-pub enum HostError {
+#[error("cannot {operation} {path}")]
+pub struct HostError {
+    /// What was attempted.
+    pub operation: HostOperation,
+    /// The path on the host.
+    pub path: String,
+    /// Why it failed.
+    pub source: Problem,
+}
+
+/// What is done at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostOperation {
     /// Looking at what is there.
-    #[error("cannot look at {path}")]
-    Look {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("look at")]
+    Look,
     /// Reading a file.
-    #[error("cannot read {path}")]
-    Read {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("read")]
+    Read,
     /// Writing a file.
-    #[error("cannot write {path}")]
-    Write {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("write")]
+    Write,
     /// Making a directory.
-    #[error("cannot make the directory {path}")]
-    MakeDirectory {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("make the directory")]
+    MakeDirectory,
     /// Making or changing a symbolic link.
-    #[error("cannot make the symlink {path}")]
-    MakeSymlink {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("make the symlink")]
+    MakeSymlink,
     /// Setting mode, owner or group.
-    #[error("cannot set mode or owner of {path}")]
-    SetOwnership {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("set mode or owner of")]
+    SetOwnership,
     /// Removing what is there.
-    #[error("cannot remove {path}")]
-    Remove {
-        /// The path on the host.
-        path: String,
-        /// Why.
-        #[source]
-        source: Problem,
-    },
+    #[error("remove")]
+    Remove,
+}
+
+impl HostOperation {
+    /// The error of this operation on a path.
+    pub(crate) fn failed(self, path: &str) -> impl Fn(Problem) -> HostError {
+        move |source| HostError { operation: self, path: path.to_owned(), source }
+    }
 }
 
 /// Why an operation on a path failed.

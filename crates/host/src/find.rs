@@ -6,14 +6,14 @@ use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use model::Digest;
 use model::digest::Hasher;
+use model::{Digest, PathState};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::path::{DirEntryRef, check, links_matter};
-use crate::{Host, HostError, MAX_FILE, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
 
 /// How much is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
@@ -27,48 +27,6 @@ const READ: OFlags = OFlags::RDONLY
 /// Bytes of directory entries read at a time.
 const ENTRIES: usize = 16 * 1024;
 
-/// What is at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing.
-    Missing,
-    /// A regular file.
-    File(Regular),
-    /// A directory.
-    Directory {
-        /// Permission bits.
-        mode: u32,
-        /// Owner.
-        uid: u32,
-        /// Group.
-        gid: u32,
-        /// It has no entries.
-        empty: bool,
-    },
-    /// A symbolic link and what it says.
-    Symlink {
-        /// The text of the link.
-        target: String,
-    },
-    /// Anything else, in words: `a FIFO`.
-    Other(&'static str),
-}
-
-/// A regular file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Regular {
-    /// SHA-256 of its bytes.
-    pub digest: Digest,
-    /// Length in bytes.
-    pub size: u64,
-    /// Permission bits, at most 0o7777.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
-
 impl Host {
     /// What is at a path; a file is read and hashed. Costs one open, fstat, read and
     /// close for a small file.
@@ -76,8 +34,8 @@ impl Host {
     /// # Errors
     /// When something on the way cannot be passed, or the file cannot be read or is
     /// over [`MAX_FILE`].
-    pub fn look(&self, path: &str) -> Result<Found, HostError> {
-        self.found(path).map_err(|source| HostError::Look { path: path.to_owned(), source })
+    pub fn look(&self, path: &str) -> Result<PathState, HostError> {
+        self.found(path).map_err(HostOperation::Look.failed(path))
     }
 
     /// Whether there is anything at a path; a link counts whatever it points to.
@@ -95,7 +53,7 @@ impl Host {
         match found {
             Ok(exists) => Ok(exists),
             Err(Problem::NoParent | Problem::NotDirectory) => Ok(false),
-            Err(source) => Err(HostError::Look { path: path.to_owned(), source }),
+            Err(source) => Err(HostOperation::Look.failed(path)(source)),
         }
     }
 
@@ -104,7 +62,7 @@ impl Host {
     /// # Errors
     /// When it is no regular file, or cannot be opened.
     pub fn open_file(&self, path: &str) -> Result<Option<File>, HostError> {
-        let failed = |source| HostError::Read { path: path.to_owned(), source };
+        let failed = HostOperation::Read.failed(path);
         match self.place(path).and_then(|place| open_regular(&place)) {
             Ok((fd, _)) => Ok(Some(File::from(fd))),
             Err(Problem::NoParent) => Ok(None),
@@ -146,25 +104,25 @@ impl Host {
             Ok(Some(names)) => names.into_iter().filter_map(|(name, _)| name.into_string().ok()).collect(),
             Ok(None) => {
                 let source = Problem::TooMany { entries: limit, depth: 1 };
-                return Err(HostError::Read { path: path.to_owned(), source });
+                return Err(HostOperation::Read.failed(path)(source));
             }
             Err(Problem::NoParent) => return Ok(None),
-            Err(source) => return Err(HostError::Read { path: path.to_owned(), source }),
+            Err(source) => return Err(HostOperation::Read.failed(path)(source)),
         };
         names.sort();
         Ok(Some(names))
     }
 
-    fn found(&self, path: &str) -> Result<Found, Problem> {
+    fn found(&self, path: &str) -> Result<PathState, Problem> {
         let path = check(path)?;
         match self.open_plain(path, READ) {
             Ok(fd) => found_open(&fd),
-            Err(Errno::NOENT) => Ok(Found::Missing),
+            Err(Errno::NOENT) => Ok(PathState::Missing),
             // A link at the end, a socket, or a file that may not be read: look closer.
             Err(errno) if links_matter(errno) || matches!(errno, Errno::NXIO | Errno::ACCESS) => {
                 match self.place(path) {
                     Ok(place) => found_at(&place),
-                    Err(Problem::NoParent) => Ok(Found::Missing),
+                    Err(Problem::NoParent) => Ok(PathState::Missing),
                     Err(problem) => Err(problem),
                 }
             }
@@ -216,9 +174,9 @@ pub(crate) fn what(kind: FileType) -> &'static str {
     }
 }
 
-fn found_at(place: &DirEntryRef) -> Result<Found, Problem> {
+fn found_at(place: &DirEntryRef) -> Result<PathState, Problem> {
     let Some(stat) = stat_at(place)? else {
-        return Ok(Found::Missing);
+        return Ok(PathState::Missing);
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::Directory => {
@@ -228,24 +186,24 @@ fn found_at(place: &DirEntryRef) -> Result<Found, Problem> {
             let target = readlinkat(&place.dir, &place.name, Vec::new())?;
             // A target that text cannot hold could not be put back: nobody's to manage.
             Ok(match target.into_string() {
-                Ok(target) => Found::Symlink { target },
-                Err(_) => Found::Other("a symlink to a path that is not UTF-8"),
+                Ok(target) => PathState::Symlink { target },
+                Err(_) => PathState::Other { what: "a symlink to a path that is not UTF-8".to_owned() },
             })
         }
-        other => Ok(Found::Other(what(other))),
+        other => Ok(PathState::Other { what: what(other).to_owned() }),
     }
 }
 
-fn found_open(fd: &OwnedFd) -> Result<Found, Problem> {
+fn found_open(fd: &OwnedFd) -> Result<PathState, Problem> {
     let stat = fstat(fd)?;
     let (mode, uid, gid) = (mode_of(&stat), stat.st_uid, stat.st_gid);
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let (digest, size) = digest(fd, size_of(&stat))?;
-            Ok(Found::File(Regular { digest, size, mode, uid, gid }))
+            Ok(PathState::File { digest, size, mode, uid, gid })
         }
-        FileType::Directory => Ok(Found::Directory { mode, uid, gid, empty: is_empty(fd)? }),
-        other => Ok(Found::Other(what(other))),
+        FileType::Directory => Ok(PathState::Directory { mode, uid, gid, empty: is_empty(fd)? }),
+        other => Ok(PathState::Other { what: what(other).to_owned() }),
     }
 }
 
@@ -290,7 +248,7 @@ fn found_bytes(path: &str, read: Result<Vec<u8>, Problem>) -> Result<Option<Vec<
     match read {
         Ok(bytes) => Ok(Some(bytes)),
         Err(Problem::NoParent) => Ok(None),
-        Err(source) => Err(HostError::Read { path: path.to_owned(), source }),
+        Err(source) => Err(HostOperation::Read.failed(path)(source)),
     }
 }
 

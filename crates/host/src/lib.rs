@@ -39,10 +39,8 @@ use rustix::fs::{Mode, OFlags};
 
 pub use accounts::{Accounts, User};
 pub use command::{Cancel, Command, Program, Script};
-pub use error::{HostError, OpenHostError, Problem, RunError, describe};
-pub use find::{Found, Regular};
-pub use ownership::Ownership;
-pub use process::{End, Finished, Output, Stream};
+pub use error::{HostError, HostOperation, OpenHostError, Problem, RunError, describe};
+pub use process::{End, Finished, Output};
 pub use real::Real;
 pub use streaming::{Event, Streaming};
 pub use system::Kernel;

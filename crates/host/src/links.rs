@@ -1,5 +1,6 @@
 //! Making directories and symbolic links, complete before they are visible.
 
+use model::PathOwnership;
 use rustix::fs::{
     FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, symlinkat,
 };
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 use crate::find::{stat_at, what};
 use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::{discard, sync_directory, temporary_name};
-use crate::{Host, HostError, Ownership, Problem};
+use crate::{Host, HostError, HostOperation, Problem};
 
 impl Host {
     /// Makes a directory with its final mode and owner; its parent must be there.
@@ -18,11 +19,11 @@ impl Host {
     pub fn make_directory(
         &self,
         path: &str,
-        ownership: &Ownership,
+        ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), HostError> {
         self.try_make_directory(path, ownership, default_mode)
-            .map_err(|source| HostError::MakeDirectory { path: path.to_owned(), source })
+            .map_err(HostOperation::MakeDirectory.failed(path))
     }
 
     /// Makes a symbolic link, replacing a link or a regular file in one step.
@@ -30,14 +31,13 @@ impl Host {
     /// # Errors
     /// When a directory, FIFO, socket or device is there, or disk or rights fail.
     pub fn make_symlink(&self, path: &str, target: &str) -> Result<(), HostError> {
-        self.try_make_symlink(path, target)
-            .map_err(|source| HostError::MakeSymlink { path: path.to_owned(), source })
+        self.try_make_symlink(path, target).map_err(HostOperation::MakeSymlink.failed(path))
     }
 
     fn try_make_directory(
         &self,
         path: &str,
-        ownership: &Ownership,
+        ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), Problem> {
         let place = self.place(path)?;
@@ -58,11 +58,11 @@ impl Host {
         &self,
         place: &DirEntryRef,
         temporary: &std::ffi::OsStr,
-        ownership: &Ownership,
+        ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), Problem> {
         let fd = openat(&place.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-        let wanted = ownership.or(Ownership { mode: Some(default_mode), ..Ownership::default() });
+        let wanted = ownership.or(PathOwnership { mode: Some(default_mode), ..PathOwnership::default() });
         self.own(&fd, &fstat(&fd)?, &wanted)?;
         // Without the flag an empty directory made meanwhile would be replaced.
         match renameat_with(&place.dir, temporary, &place.dir, &place.name, RenameFlags::NOREPLACE) {

@@ -2,33 +2,16 @@
 
 use std::os::fd::AsFd;
 
+use model::PathOwnership;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, fsync, openat};
 use rustix::io::Errno;
 
 use crate::find::mode_of;
 use crate::path::others_write;
-use crate::{Host, HostError, Problem};
+use crate::{Host, HostError, HostOperation, Problem};
 
-/// Mode, owner and group to set; what is absent is left as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ownership {
-    /// Permission bits, at most 0o7777.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-}
-
-impl Ownership {
-    /// This one, and what it leaves open taken from `other`.
-    pub(crate) fn or(self, other: Ownership) -> Ownership {
-        Ownership { mode: self.mode.or(other.mode), uid: self.uid.or(other.uid), gid: self.gid.or(other.gid) }
-    }
-
-    pub(crate) fn of(stat: &Stat) -> Ownership {
-        Ownership { mode: Some(mode_of(stat)), uid: Some(stat.st_uid), gid: Some(stat.st_gid) }
-    }
+pub(crate) fn ownership_of(stat: &Stat) -> PathOwnership {
+    PathOwnership { mode: Some(mode_of(stat)), uid: Some(stat.st_uid), gid: Some(stat.st_gid) }
 }
 
 impl Host {
@@ -38,12 +21,11 @@ impl Host {
     /// # Errors
     /// When there is no file or directory, it has other names where others may have
     /// made them, or the agent may not.
-    pub fn set_ownership(&self, path: &str, ownership: &Ownership) -> Result<(), HostError> {
-        self.try_set_ownership(path, ownership)
-            .map_err(|source| HostError::SetOwnership { path: path.to_owned(), source })
+    pub fn set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), HostError> {
+        self.try_set_ownership(path, ownership).map_err(HostOperation::SetOwnership.failed(path))
     }
 
-    fn try_set_ownership(&self, path: &str, ownership: &Ownership) -> Result<(), Problem> {
+    fn try_set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), Problem> {
         let place = self.place(path)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
@@ -69,7 +51,7 @@ impl Host {
     /// Makes an open file owned and permitted as given. Rights are narrowed before the
     /// owner changes and widened after, so that nobody has more than the old or the new
     /// owner and mode allow.
-    pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &Ownership) -> Result<(), Problem> {
+    pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &PathOwnership) -> Result<(), Problem> {
         let mode = wanted.mode.unwrap_or_else(|| mode_of(now)) & 0o7777;
         let uid = wanted.uid.filter(|uid| *uid != now.st_uid);
         let gid = wanted.gid.filter(|gid| *gid != now.st_gid);

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use crate::running::{Running, Sink};
 use crate::{Cancel, Command, Host, Program, RunError};
+use model::work::Stream;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -41,15 +42,6 @@ pub struct Finished {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
-}
-
-/// Which output of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
 }
 
 impl Output {

@@ -12,7 +12,7 @@ use model::digest::Hasher;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use crate::find::{mode_of, what};
-use crate::{Host, HostError, MAX_FILE, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
 
 /// How much is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
@@ -44,7 +44,7 @@ impl Host {
         match self.find_real(path) {
             Ok(real) => Ok(Some(real)),
             Err(Problem::NoParent | Problem::NotDirectory) => Ok(None),
-            Err(source) => Err(HostError::Look { path: path.to_owned(), source }),
+            Err(source) => Err(HostOperation::Look.failed(path)(source)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Real {
     /// # Errors
     /// When it is no regular file, larger than [`MAX_FILE`], or cannot be read.
     pub fn read(&self, limit: usize) -> Result<(Digest, Vec<u8>), HostError> {
-        let failed = |source| HostError::Read { path: self.path.clone(), source };
+        let failed = |source| HostOperation::Read.failed(&self.path)(source);
         let open = match &self.open {
             Some(open) if self.is_file() => open,
             _ => return Err(failed(Problem::NotRegular(self.kind()))),

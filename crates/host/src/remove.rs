@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::find::{entries, stat_at, what};
 use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::sync_directory;
-use crate::{Host, HostError, Problem};
+use crate::{Host, HostError, HostOperation, Problem};
 
 /// The most entries of a tree that is removed in one go.
 const MAX_ENTRIES: usize = 100_000;
@@ -22,7 +22,7 @@ impl Host {
     /// # Errors
     /// When something else is there, or the agent may not.
     pub fn remove_file(&self, path: &str) -> Result<bool, HostError> {
-        self.try_remove_file(path).map_err(|source| HostError::Remove { path: path.to_owned(), source })
+        self.try_remove_file(path).map_err(HostOperation::Remove.failed(path))
     }
 
     /// Removes a directory, with everything inside when `recurse`; false when there was
@@ -32,8 +32,7 @@ impl Host {
     /// When it is no directory, is not empty, holds a mount point, or holds more than
     /// 100,000 entries or 64 levels; nothing has been removed then.
     pub fn remove_directory(&self, path: &str, recurse: bool) -> Result<bool, HostError> {
-        self.try_remove_directory(path, recurse)
-            .map_err(|source| HostError::Remove { path: path.to_owned(), source })
+        self.try_remove_directory(path, recurse).map_err(HostOperation::Remove.failed(path))
     }
 
     fn try_remove_file(&self, path: &str) -> Result<bool, Problem> {

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use model::work::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -13,7 +14,7 @@ use rustix::process::{
     waitid,
 };
 
-use crate::{Cancel, Command, End, Stream};
+use crate::{Cancel, Command, End};
 
 /// How long a process group has between being asked to end and being killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);

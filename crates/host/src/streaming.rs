@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::{Cancel, Command, End, Host, Program, RunError, Stream};
+use crate::{Cancel, Command, End, Host, Program, RunError};
+use model::work::Stream;
 
 /// The stack of the thread that stays with a command, in bytes.
 const STACK: usize = 256 * 1024;

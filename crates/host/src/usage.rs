@@ -2,7 +2,7 @@
 
 use rustix::fs::fstatvfs;
 
-use crate::{Host, HostError, Problem};
+use crate::{Host, HostError, HostOperation, Problem};
 
 /// How full the file system at a path is, in bytes and in inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl Host {
     /// # Errors
     /// When it is no directory, or cannot be opened.
     pub fn usage(&self, directory: &str) -> Result<Usage, HostError> {
-        let failed = |source| HostError::Look { path: directory.to_owned(), source };
-        let open = self.directory(directory).map_err(failed)?;
+        let failed = HostOperation::Look.failed(directory);
+        let open = self.directory(directory).map_err(&failed)?;
         let stat = fstatvfs(&open).map_err(|errno| failed(Problem::from(errno)))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Usage {

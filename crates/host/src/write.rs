@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use model::Digest;
 use model::digest::Hasher;
+use model::{Digest, PathOwnership};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::find::{open_regular, stat_at, what};
-use crate::ownership::others_choose;
+use crate::ownership::{others_choose, ownership_of};
 use crate::path::DirEntryRef;
-use crate::{Host, HostError, MAX_FILE, Ownership, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
 
 /// What a name gets while it is being made. One run writes at a time, so a name that is
 /// there already was left by a run that died, and goes.
@@ -38,7 +38,7 @@ pub struct Write<'a> {
     /// What the bytes must be.
     pub digest: Digest,
     /// Mode, owner and group; what is absent stays as the old file has it.
-    pub ownership: Ownership,
+    pub ownership: PathOwnership,
     /// Permission bits of a file that is new and has none declared.
     pub default_mode: u32,
     /// Keep the previous bytes, mode and owner beside it as `NAME.muster-backup`.
@@ -57,7 +57,7 @@ impl Host {
     /// others may have made them and its mode or owner would be kept; when content,
     /// validation, disk or rights fail. The old file is as it was then.
     pub fn write(&self, path: &str, write: Write<'_>) -> Result<(), HostError> {
-        self.try_write(path, write).map_err(|source| HostError::Write { path: path.to_owned(), source })
+        self.try_write(path, write).map_err(HostOperation::Write.failed(path))
     }
 
     /// Removes what a run that died may have left beside a path; errors do not matter.
@@ -73,15 +73,15 @@ impl Host {
         let place = self.place(path)?;
         let old = stat_at(&place)?;
         let kept = match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
-            None | Some(FileType::Symlink) => Ownership::default(),
+            None | Some(FileType::Symlink) => PathOwnership::default(),
             Some(FileType::RegularFile) => match &old {
                 Some(old) => self.kept(&place, old, &write)?,
-                None => Ownership::default(),
+                None => PathOwnership::default(),
             },
             Some(FileType::Directory) => return Err(Problem::IsDirectory),
             Some(other) => return Err(Problem::NotRegular(what(other))),
         };
-        let default = Ownership { mode: Some(write.default_mode), ..Ownership::default() };
+        let default = PathOwnership { mode: Some(write.default_mode), ..PathOwnership::default() };
         let ownership = write.ownership.or(kept).or(default);
         let temporary = Temporary::file(&place.dir, &place.name)?;
         copy(write.content, &temporary.file, &write.digest)?;
@@ -91,7 +91,7 @@ impl Host {
             let real = self.real_path(&place.dir, path).join(&temporary.name);
             validate(&real).map_err(Problem::Invalid)?;
         }
-        if write.backup && kept != Ownership::default() {
+        if write.backup && kept != PathOwnership::default() {
             self.back_up(&place)?;
         }
         temporary.publish(&place.name)
@@ -99,13 +99,13 @@ impl Host {
 
     /// Mode and owner of the old file, for what is not declared. A second name may be one that
     /// someone else put here for what it has: a set-id bit, with root as its owner.
-    fn kept(&self, place: &DirEntryRef, old: &Stat, write: &Write<'_>) -> Result<Ownership, Problem> {
-        let Ownership { mode, uid, gid } = write.ownership;
+    fn kept(&self, place: &DirEntryRef, old: &Stat, write: &Write<'_>) -> Result<PathOwnership, Problem> {
+        let PathOwnership { mode, uid, gid } = write.ownership;
         let declared = mode.is_some() && uid.is_some() && gid.is_some();
         if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&place.dir)?) {
             return Err(Problem::HardLinks);
         }
-        Ok(Ownership::of(old))
+        Ok(ownership_of(old))
     }
 
     /// Copies the file at `place` to its backup name, whole or not at all.
@@ -118,7 +118,7 @@ impl Host {
         }
         let temporary = Temporary::file(&backup.dir, &backup.name)?;
         pump(&mut File::from(fd), &temporary.file)?;
-        self.own(&temporary.file, &fstat(&temporary.file)?, &Ownership::of(&stat))?;
+        self.own(&temporary.file, &fstat(&temporary.file)?, &ownership_of(&stat))?;
         temporary.file.sync_all()?;
         temporary.publish(&backup.name)
     }

@@ -8,8 +8,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use host::{Found, Host, HostError, Options, Ownership, Write, describe};
+use host::{Host, HostError, Options, Write, describe};
 use model::Digest;
+use model::{PathOwnership, PathState};
 
 fn host(root: &Path) -> Host {
     Host::open(root, Options::default()).unwrap()
@@ -17,7 +18,7 @@ fn host(root: &Path) -> Host {
 
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
-    let ownership = Ownership::default();
+    let ownership = PathOwnership::default();
     host.write(
         path,
         Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
@@ -73,7 +74,7 @@ fn a_fifo_a_socket_and_a_device_are_named_and_left_alone() {
         eprintln!("skipped in part: a device cannot be made here");
     }
     for (path, what) in targets {
-        assert_eq!(host.look(path).unwrap(), Found::Other(what));
+        assert_eq!(host.look(path).unwrap(), PathState::Other { what: what.to_owned() });
         assert!(host.read(path, 10).is_err() && host.open_file(path).is_err());
         assert_eq!(
             refusal(&host, path),
@@ -82,9 +83,9 @@ fn a_fifo_a_socket_and_a_device_are_named_and_left_alone() {
         assert!(host.remove_file(path).is_err() && host.remove_directory(path, true).is_err());
         assert!(
             host.make_symlink(path, "x").is_err()
-                && host.make_directory(path, &Ownership::default(), 0o755).is_err()
+                && host.make_directory(path, &PathOwnership::default(), 0o755).is_err()
         );
-        assert_eq!(host.look(path).unwrap(), Found::Other(what), "it is still there");
+        assert_eq!(host.look(path).unwrap(), PathState::Other { what: what.to_owned() }, "it is still there");
     }
 }
 
@@ -112,7 +113,7 @@ fn a_loop_of_links_is_an_error_and_not_a_hang() {
     assert!(host.look("/a/file").is_err());
     assert_eq!(
         host.look("/a").unwrap(),
-        Found::Symlink { target: "b".to_owned() },
+        PathState::Symlink { target: "b".to_owned() },
         "its own name is a link like any"
     );
 }
@@ -127,7 +128,7 @@ fn a_missing_directory_and_a_file_on_the_way_say_so() {
             .ends_with("its directory does not exist; declare a `directory` for it")
     );
     assert!(refusal(&host, "/file/below").ends_with("a part of its path is not a directory"));
-    assert_eq!(host.look("/no/such/file").unwrap(), Found::Missing);
+    assert_eq!(host.look("/no/such/file").unwrap(), PathState::Missing);
     assert!(!host.exists("/file/below").unwrap());
     assert!(!host.remove_file("/no/such/file").unwrap());
 }
@@ -167,7 +168,7 @@ fn a_read_only_file_system_says_so() {
     assert!(refusal(&host, "/file").ends_with(read_only));
     assert!(describe(&host.remove_file("/file").unwrap_err()).ends_with(read_only));
     assert!(describe(&host.make_symlink("/link", "x").unwrap_err()).ends_with(read_only));
-    let mode = Ownership { mode: Some(0o600), ..Ownership::default() };
+    let mode = PathOwnership { mode: Some(0o600), ..PathOwnership::default() };
     assert!(describe(&host.set_ownership("/file", &mode).unwrap_err()).ends_with(read_only));
     assert_eq!(fs::read(small.path().join("file")).unwrap(), b"old");
 }

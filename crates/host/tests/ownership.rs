@@ -7,14 +7,15 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use host::{Accounts, Host, Options, Ownership, Write};
+use host::{Accounts, Host, Options, Write};
 use model::Digest;
+use model::PathOwnership;
 
 fn host(root: &Path) -> Host {
     Host::open(root, Options::default()).unwrap()
 }
 
-fn write(host: &Host, path: &str, ownership: Ownership) {
+fn write(host: &Host, path: &str, ownership: PathOwnership) {
     let write = Write {
         content: &mut &b"x"[..],
         digest: Digest::of(b"x"),
@@ -68,18 +69,18 @@ fn owner_and_group_are_set_with_the_mode() {
     }
     let dir = tempfile::tempdir().unwrap();
     let host = host(dir.path());
-    let all = Ownership { mode: Some(0o6755), uid: Some(1234), gid: Some(2345) };
+    let all = PathOwnership { mode: Some(0o6755), uid: Some(1234), gid: Some(2345) };
     write(&host, "/file", all);
-    host.make_directory("/dir", &Ownership { mode: Some(0o2750), ..all }, 0o755).unwrap();
+    host.make_directory("/dir", &PathOwnership { mode: Some(0o2750), ..all }, 0o755).unwrap();
     let seen = |name: &str| {
         let metadata = fs::metadata(dir.path().join(name)).unwrap();
         (metadata.permissions().mode() & 0o7777, metadata.uid(), metadata.gid())
     };
     assert_eq!(seen("file"), (0o6755, 1234, 2345), "set-id bits survive the change of owner");
     assert_eq!(seen("dir"), (0o2750, 1234, 2345));
-    write(&host, "/file", Ownership { gid: Some(7), ..Ownership::default() });
+    write(&host, "/file", PathOwnership { gid: Some(7), ..PathOwnership::default() });
     assert_eq!(seen("file"), (0o6755, 1234, 7), "what is not declared is kept");
-    host.set_ownership("/file", &Ownership { uid: Some(5), ..Ownership::default() }).unwrap();
+    host.set_ownership("/file", &PathOwnership { uid: Some(5), ..PathOwnership::default() }).unwrap();
     assert_eq!(seen("file"), (0o6755, 5, 7));
 }
 
@@ -92,6 +93,6 @@ fn without_privilege_under_a_root_owners_are_left() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(dir.path());
     assert!(!host.enforces_ownership());
-    write(&host, "/file", Ownership { mode: Some(0o600), uid: Some(0), gid: Some(0) });
+    write(&host, "/file", PathOwnership { mode: Some(0o600), uid: Some(0), gid: Some(0) });
     assert_eq!(fs::metadata(dir.path().join("file")).unwrap().permissions().mode() & 0o777, 0o600);
 }

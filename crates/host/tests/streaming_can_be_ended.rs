@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use host::{Cancel, Command, End, Event, Host, Options, Program, RunError, Stream, Streaming};
+use host::{Cancel, Command, End, Event, Host, Options, Program, RunError, Streaming};
+use model::work::Stream;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 
-use host::{Found, Host, HostError, Options, Ownership, Problem, Write, describe};
+use host::{Host, HostError, HostOperation, Options, Problem, Write, describe};
 use model::Digest;
+use model::{PathOwnership, PathState};
 
 fn host(root: &Path) -> Host {
     Host::open(root, Options::default()).unwrap()
@@ -15,7 +16,7 @@ fn host(root: &Path) -> Host {
 
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
-    let ownership = Ownership::default();
+    let ownership = PathOwnership::default();
     host.write(
         path,
         Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
@@ -41,10 +42,11 @@ fn the_last_name_is_never_followed() {
         let _ = fs::remove_file(&link);
         symlink(target, &link).unwrap();
         let host = host(dir.path());
-        assert_eq!(host.look("/link").unwrap(), Found::Symlink { target: target.to_owned() });
+        assert_eq!(host.look("/link").unwrap(), PathState::Symlink { target: target.to_owned() });
         assert!(host.read("/link", 100).is_err(), "reading does not follow it either");
         assert!(
-            host.set_ownership("/link", &Ownership { mode: Some(0o777), ..Ownership::default() }).is_err()
+            host.set_ownership("/link", &PathOwnership { mode: Some(0o777), ..PathOwnership::default() })
+                .is_err()
         );
         write(&host, "/link", b"mine").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_file(), "the link was replaced");
@@ -67,8 +69,11 @@ fn a_link_on_the_way_leads_below_the_root_only() {
     // `/tmp` of the real host exists; below the root it does not.
     symlink("/tmp", dir.path().join("tmp-link")).unwrap();
     let missed = write(&host, "/tmp-link/escaped", b"3").unwrap_err();
-    assert!(matches!(missed, HostError::Write { source: Problem::NoParent, .. }), "{missed:?}");
-    assert_eq!(host.look("/tmp-link/escaped").unwrap(), Found::Missing);
+    assert!(
+        matches!(missed, HostError { operation: HostOperation::Write, source: Problem::NoParent, .. }),
+        "{missed:?}"
+    );
+    assert_eq!(host.look("/tmp-link/escaped").unwrap(), PathState::Missing);
 }
 
 #[test]
@@ -78,7 +83,10 @@ fn paths_that_climb_are_refused() {
     for path in ["/../x", "/a/../../x", "relative", "", "/nul\0", "/", "/a/.."] {
         let refused = write(&host, path, b"x");
         assert!(
-            matches!(refused, Err(HostError::Write { source: Problem::BadPath(_), .. })),
+            matches!(
+                refused,
+                Err(HostError { operation: HostOperation::Write, source: Problem::BadPath(_), .. })
+            ),
             "{path:?}: {refused:?}"
         );
     }
@@ -102,7 +110,7 @@ fn a_link_that_others_could_have_made_is_not_followed() {
     );
     assert!(host.look("/open/link/file").is_err());
     assert!(host.remove_file("/open/link/file").is_err());
-    assert!(host.make_directory("/open/link/d", &Ownership::default(), 0o755).is_err());
+    assert!(host.make_directory("/open/link/d", &PathOwnership::default(), 0o755).is_err());
     if root() {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
         write(&host, "/open/link/file", b"x").unwrap();
@@ -128,7 +136,10 @@ fn removing_a_tree_removes_links_and_not_what_they_point_to() {
     symlink("/keep/file", dir.path().join("tree/a/b/link")).unwrap();
     let host = host(dir.path());
     let full = host.remove_directory("/tree", false).unwrap_err();
-    assert!(matches!(full, HostError::Remove { source: Problem::NotEmpty, .. }), "{full:?}");
+    assert!(
+        matches!(full, HostError { operation: HostOperation::Remove, source: Problem::NotEmpty, .. }),
+        "{full:?}"
+    );
     assert!(host.remove_directory("/tree", true).unwrap());
     assert!(!host.remove_directory("/tree", true).unwrap());
     assert!(!dir.path().join("tree").exists());
@@ -142,7 +153,13 @@ fn a_tree_too_deep_is_left_whole() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(dir.path().join("tree/file"), "").unwrap();
     let refused = host(dir.path()).remove_directory("/tree", true).unwrap_err();
-    assert!(matches!(refused, HostError::Remove { source: Problem::TooMany { .. }, .. }), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            HostError { operation: HostOperation::Remove, source: Problem::TooMany { .. }, .. }
+        ),
+        "{refused:?}"
+    );
     assert!(deep.exists() && dir.path().join("tree/file").exists(), "nothing was removed");
 }
 
@@ -156,9 +173,15 @@ fn a_hard_link_where_others_write_is_not_given_away() {
     fs::set_permissions(dir.path().join("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::hard_link(dir.path().join("shadow"), open.join("file")).unwrap();
     let host = host(dir.path());
-    let wanted = Ownership { mode: Some(0o666), ..Ownership::default() };
+    let wanted = PathOwnership { mode: Some(0o666), ..PathOwnership::default() };
     let refused = host.set_ownership("/open/file", &wanted).unwrap_err();
-    assert!(matches!(refused, HostError::SetOwnership { source: Problem::HardLinks, .. }), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            HostError { operation: HostOperation::SetOwnership, source: Problem::HardLinks, .. }
+        ),
+        "{refused:?}"
+    );
     assert_eq!(fs::metadata(dir.path().join("shadow")).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -175,7 +198,10 @@ fn the_mode_of_a_hard_link_where_others_write_is_not_kept() {
     let host = host(dir.path());
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     let refused = write(&host, "/open/profile", b"theirs").unwrap_err();
-    assert!(matches!(refused, HostError::Write { source: Problem::HardLinks, .. }), "{refused:?}");
+    assert!(
+        matches!(refused, HostError { operation: HostOperation::Write, source: Problem::HardLinks, .. }),
+        "{refused:?}"
+    );
     assert_eq!(fs::read(open.join("profile")).unwrap(), b"a program");
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     write(&host, "/open/profile", b"ours").unwrap();

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::{Host, HostError, Options, Ownership, Problem, Validate, Write};
+use host::{Host, HostError, HostOperation, Options, Problem, Validate, Write};
 use model::Digest;
+use model::PathOwnership;
 
 fn host(root: &Path) -> Host {
     Host::open(root, Options::default()).unwrap()
@@ -29,7 +30,7 @@ fn write_validated(
     validate: Option<Validate<'_>>,
 ) -> Result<(), HostError> {
     let digest = Digest::of(bytes);
-    let ownership = Ownership { mode, ..Ownership::default() };
+    let ownership = PathOwnership { mode, ..PathOwnership::default() };
     host.write(
         path,
         Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate },
@@ -132,7 +133,7 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let root = tempfile::tempdir().unwrap();
     let host = host(root.path());
     write(&host, "/file", b"old", Some(0o600)).unwrap();
-    let ownership = Ownership::default();
+    let ownership = PathOwnership::default();
     let digest = Digest::of(b"new");
     let torn = host.write(
         "/file",
@@ -145,7 +146,10 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
             validate: None,
         },
     );
-    assert!(matches!(torn, Err(HostError::Write { source: Problem::Content(_), .. })), "{torn:?}");
+    assert!(
+        matches!(torn, Err(HostError { operation: HostOperation::Write, source: Problem::Content(_), .. })),
+        "{torn:?}"
+    );
     let other = host.write(
         "/file",
         Write {
@@ -157,7 +161,10 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
             validate: None,
         },
     );
-    assert!(matches!(other, Err(HostError::Write { source: Problem::WrongDigest, .. })), "{other:?}");
+    assert!(
+        matches!(other, Err(HostError { operation: HostOperation::Write, source: Problem::WrongDigest, .. })),
+        "{other:?}"
+    );
     let endless = host.write(
         "/file",
         Write {
@@ -169,7 +176,13 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
             validate: Some(&|_| panic!("too large to be asked about")),
         },
     );
-    assert!(matches!(endless, Err(HostError::Write { source: Problem::TooLarge { .. }, .. })), "{endless:?}");
+    assert!(
+        matches!(
+            endless,
+            Err(HostError { operation: HostOperation::Write, source: Problem::TooLarge { .. }, .. })
+        ),
+        "{endless:?}"
+    );
     assert_eq!(fs::read(root.path().join("file")).unwrap(), b"old");
     assert_eq!(names(root.path()), ["file"]);
 }
@@ -221,7 +234,7 @@ fn a_silent_mode_is_kept_and_a_backup_holds_the_previous_version() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
     let write = |mut bytes: &[u8]| {
         let digest = Digest::of(bytes);
-        let ownership = Ownership::default();
+        let ownership = PathOwnership::default();
         let write = Write {
             content: &mut bytes,
             digest,
@@ -253,7 +266,7 @@ fn the_longest_names_can_be_written() {
 fn directories_and_links_appear_complete() {
     let root = tempfile::tempdir().unwrap();
     let host = host(root.path());
-    let mode = Ownership { mode: Some(0o2750), ..Ownership::default() };
+    let mode = PathOwnership { mode: Some(0o2750), ..PathOwnership::default() };
     host.make_directory("/d", &mode, 0o755).unwrap();
     assert_eq!(fs::metadata(root.path().join("d")).unwrap().permissions().mode() & 0o7777, 0o2750);
     assert!(host.make_directory("/d", &mode, 0o755).is_err(), "what is there is not replaced");

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 use crate::object::{Kind, SectionKey, Stub};
 use crate::selection::{PatternEntry, Selection, patterns_digest, root_of};
-use crate::set::{ObjectSet, leaf};
-use crate::trie::{BUCKET, Top, Trie, branch_levels, bucket_hash};
+use crate::set::{MAX_SECTIONS, ObjectSet, leaf, root_of_sections};
+use crate::trie::{BUCKET, Leaf, Top, Trie, TrieNode, bucket_hash};
 
 /// A piece of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Chunk {
     /// Sixteen subtrees; zero where there is none.
     Branch {
         /// Their hashes.
-        children: Vec<Digest>,
+        children: Box<[Digest; 16]>,
     },
     /// Leaves of one section.
     Bucket {
@@ -75,19 +75,19 @@ pub struct LeafChunk {
     pub stub: Stub,
 }
 
-/// A chunk is not what its name says, or cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChunkError {
-    /// It breaks the form of its sort.
-    #[error("malformed chunk: {0}")]
-    Malformed(&'static str),
-    /// A piece below it is not there.
-    #[error("chunk {0} is missing")]
-    Missing(Digest),
+impl LeafChunk {
+    pub(crate) fn of(leaf: &Leaf) -> LeafChunk {
+        LeafChunk { name: leaf.name.clone(), stub: leaf.stub.clone() }
+    }
 }
 
-/// Where chunks are read from while a tree is put together.
-pub type Fetch<'a> = &'a mut dyn FnMut(&Digest) -> Option<Chunk>;
+/// A chunk breaks the form of its sort.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// How.
+    #[error("malformed chunk: {0}")]
+    Malformed(&'static str),
+}
 
 /// What a chunk needs below it.
 #[derive(Debug, Default)]
@@ -105,12 +105,11 @@ impl Chunk {
     /// When it is malformed.
     pub fn hash(&self) -> Result<Digest, ChunkError> {
         match self {
-            Chunk::Set { sections } => Ok(sections_root(sections)?.root()),
-            Chunk::Branch { children } => {
-                let children: &[Digest; 16] =
-                    children.as_slice().try_into().map_err(|_| ChunkError::Malformed("16 children"))?;
-                Ok(branch_levels(children)[4][0])
+            Chunk::Set { sections } => {
+                let roots = section_roots(sections)?;
+                Ok(root_of_sections(roots.iter().map(|(key, root)| (key, *root))))
             }
+            Chunk::Branch { children } => Ok(TrieNode::branch_hash(children)),
             Chunk::Bucket { kind, namespace, leaves } => {
                 if leaves.is_empty() || leaves.len() > BUCKET {
                     return Err(ChunkError::Malformed("1 to 8 leaves"));
@@ -127,6 +126,17 @@ impl Chunk {
                 let patterns = patterns_digest(patterns).map_err(|_| ChunkError::Malformed("patterns"))?;
                 Ok(root_of(exact, &patterns))
             }
+        }
+    }
+
+    /// The node of a trie, and the section that a bucket is of; `None` for the top of a tree.
+    pub fn into_node(self) -> Option<(SectionKey, TrieNode)> {
+        match self {
+            Chunk::Branch { children } => Some((section_key("", ""), TrieNode::Branch(children))),
+            Chunk::Bucket { kind, namespace, leaves } => {
+                Some((section_key(&kind, &namespace), TrieNode::Bucket(leaves)))
+            }
+            Chunk::Set { .. } | Chunk::Selection { .. } => None,
         }
     }
 
@@ -160,16 +170,8 @@ fn section_key(kind: &str, namespace: &str) -> SectionKey {
     SectionKey { kind: Kind::new(kind), namespace: namespace.into() }
 }
 
-/// Stands in for a set whose sections are known only by root.
-struct SectionRoots(Vec<(SectionKey, Digest)>);
-
-impl SectionRoots {
-    fn root(&self) -> Digest {
-        crate::set::root_of_sections(self.0.iter().map(|(key, root)| (key, *root)))
-    }
-}
-
-fn sections_root(sections: &[SectionChunk]) -> Result<SectionRoots, ChunkError> {
+/// The roots of a set's sections.
+pub(crate) fn section_roots(sections: &[SectionChunk]) -> Result<Vec<(SectionKey, Digest)>, ChunkError> {
     let mut roots = Vec::with_capacity(sections.len());
     for section in sections {
         let key = section_key(&section.kind, &section.namespace);
@@ -183,17 +185,17 @@ fn sections_root(sections: &[SectionChunk]) -> Result<SectionRoots, ChunkError> 
         };
         roots.push((key, root));
     }
-    if !roots.is_sorted_by(|a, b| a.0 < b.0) || roots.len() > crate::set::MAX_SECTIONS {
+    if !roots.is_sorted_by(|a, b| a.0 < b.0) || roots.len() > MAX_SECTIONS {
         return Err(ChunkError::Malformed("sections out of order, or too many"));
     }
-    Ok(SectionRoots(roots))
+    Ok(roots)
 }
 
 /// The chunk of a set's top.
 pub fn of_set(set: &ObjectSet) -> Chunk {
     let sections = set.sections().map(|(key, trie)| {
         let leaf = match trie.top() {
-            Top::Bucket([only]) => Some(LeafChunk { name: only.name.clone(), stub: only.stub.clone() }),
+            Top::Bucket([only]) => Some(LeafChunk::of(only)),
             Top::Bucket(_) | Top::Branch(_) => None,
         };
         let root = leaf.is_none().then(|| trie.hash());
@@ -204,65 +206,17 @@ pub fn of_set(set: &ObjectSet) -> Chunk {
 
 /// The chunk of a trie's top; `None` for the empty trie.
 pub fn of_trie(section: &SectionKey, trie: &Trie) -> Option<Chunk> {
-    Some(match trie.top() {
-        Top::Bucket([]) => return None,
-        Top::Bucket(leaves) => Chunk::Bucket {
-            kind: section.kind.to_string(),
-            namespace: section.namespace.to_string(),
-            leaves: leaves
-                .iter()
-                .map(|leaf| LeafChunk { name: leaf.name.clone(), stub: leaf.stub.clone() })
-                .collect(),
-        },
-        Top::Branch(children) => Chunk::Branch { children: children.iter().map(Trie::hash).collect() },
-    })
+    match TrieNode::of(trie) {
+        TrieNode::Branch(children) => Some(Chunk::Branch { children }),
+        TrieNode::Bucket(leaves) if leaves.is_empty() => None,
+        TrieNode::Bucket(leaves) => {
+            let (kind, namespace) = (section.kind.to_string(), section.namespace.to_string());
+            Some(Chunk::Bucket { kind, namespace, leaves })
+        }
+    }
 }
 
 /// The chunk of a selection's top.
 pub fn of_selection(selection: &Selection) -> Chunk {
     Chunk::Selection { exact: selection.exact().hash(), patterns: selection.patterns().to_vec() }
-}
-
-/// Puts a trie together from chunks.
-///
-/// # Errors
-/// When a chunk is missing or of the wrong sort.
-pub fn read_trie(section: &SectionKey, root: &Digest, fetch: Fetch<'_>) -> Result<Trie, ChunkError> {
-    if *root == Digest::ZERO {
-        return Ok(Trie::default());
-    }
-    match fetch(root).ok_or(ChunkError::Missing(*root))? {
-        Chunk::Bucket { leaves, .. } => {
-            Ok(Trie::build(leaves.into_iter().map(|l| leaf(section, l.name, l.stub))))
-        }
-        Chunk::Branch { children } => {
-            let mut tries: [Trie; 16] = Default::default();
-            for (trie, child) in tries.iter_mut().zip(&children) {
-                *trie = read_trie(section, child, fetch)?;
-            }
-            Trie::of_children(tries).ok_or(ChunkError::Malformed("a branch of too few leaves"))
-        }
-        Chunk::Set { .. } | Chunk::Selection { .. } => Err(ChunkError::Malformed("not a trie")),
-    }
-}
-
-/// Puts a set together from chunks.
-///
-/// # Errors
-/// When a chunk is missing or of the wrong sort.
-pub fn read_set(root: &Digest, fetch: Fetch<'_>) -> Result<ObjectSet, ChunkError> {
-    let Chunk::Set { sections } = fetch(root).ok_or(ChunkError::Missing(*root))? else {
-        return Err(ChunkError::Malformed("not a set"));
-    };
-    let mut tries = Vec::with_capacity(sections.len());
-    for section in sections {
-        let key = section_key(&section.kind, &section.namespace);
-        let trie = match (section.root, section.leaf) {
-            (Some(root), None) => read_trie(&key, &root, fetch)?,
-            (None, Some(only)) => Trie::build([leaf(&key, only.name, only.stub)]),
-            _ => return Err(ChunkError::Malformed("a section has a root or one leaf")),
-        };
-        tries.push((key, trie));
-    }
-    Ok(ObjectSet::of_sections(tries))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Channel;
 use crate::log::{Cursor, Fact};
-use crate::selection::{Entry, Proof};
+use crate::selection::{Proof, SelectionEntry};
 use crate::{Digest, Incarnation, SetDelta, Timestamp};
 
 /// Up: what the node holds and what happened since.
@@ -13,7 +13,7 @@ use crate::{Digest, Incarnation, SetDelta, Timestamp};
 pub struct CheckIn {
     /// The release that the node adopted; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// The life of the node's log.
     pub incarnation: Incarnation,
     /// Facts that were not yet acknowledged, in order, at most [`crate::log::MAX_FACTS`].
@@ -38,7 +38,7 @@ pub struct CheckIn {
 
 /// A release as held by a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldRelease {
     /// Its channel.
     pub channel: Channel,
     /// Its number.
@@ -120,7 +120,7 @@ pub struct Offer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beacon: Option<Signed>,
     /// What the release gives to this node.
-    pub entry: Entry,
+    pub entry: SelectionEntry,
     /// The proof of that.
     pub proof: Proof,
     /// How to get from the set held to the one offered; absent when they are the same (DLT-2).

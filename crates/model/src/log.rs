@@ -87,3 +87,19 @@ pub struct Cursor {
     /// The last number accepted; 0 when none is.
     pub seq: u64,
 }
+
+/// Of `facts`, those that follow `after` without a gap, in order. Of two with one number
+/// the first counts.
+pub fn contiguous(after: u64, mut facts: Vec<Fact>) -> Vec<Fact> {
+    facts.sort_by_key(|fact| fact.seq);
+    let mut new: Vec<Fact> = Vec::with_capacity(facts.len());
+    for fact in facts {
+        let last = new.last().map_or(after, |last| last.seq);
+        if Some(fact.seq) == last.checked_add(1) {
+            new.push(fact);
+        } else if fact.seq > last {
+            break;
+        }
+    }
+    new
+}

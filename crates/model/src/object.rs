@@ -114,11 +114,12 @@ impl fmt::Debug for Kind {
 }
 
 /// A section: the objects of one kind in one namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SectionKey {
     /// The kind.
     pub kind: Kind,
     /// The namespace; empty for fleet-wide kinds.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
 }
 

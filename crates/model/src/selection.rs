@@ -25,7 +25,7 @@ const MAX_PATH: usize = 64;
 
 /// What a release gives to a node, or to the nodes that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SelectionEntry {
     /// The node's channel.
     pub channel: Channel,
     /// The root of its set.
@@ -42,7 +42,7 @@ pub struct PatternEntry {
     pub except: Vec<String>,
     /// What its nodes get.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: SelectionEntry,
 }
 
 /// A whole selection.
@@ -73,13 +73,13 @@ impl Selection {
     }
 
     /// The leaf of an exact entry: its digest is the set's root, its uid the channel.
-    pub fn leaf(hostname: &Hostname, entry: &Entry) -> Leaf {
+    pub fn leaf(hostname: &Hostname, entry: &SelectionEntry) -> Leaf {
         let stub = Stub { uid: entry.channel.as_str().into(), digest: entry.root, size: 0 };
         leaf(&Selection::section(), hostname.as_str().into(), stub)
     }
 
     /// What a hostname gets: its exact entry, else that of the first pattern that matches.
-    pub fn entry(&self, hostname: &str, matches: Matches<'_>) -> Option<Entry> {
+    pub fn entry(&self, hostname: &str, matches: Matches<'_>) -> Option<SelectionEntry> {
         match self.exact.get(hostname) {
             Some(leaf) => Selection::entry_of(leaf),
             None => Some(self.patterns[self.first(hostname, matches)?].entry.clone()),
@@ -92,8 +92,8 @@ impl Selection {
     }
 
     /// The entry that a leaf stands for; `None` when it is no entry.
-    pub fn entry_of(leaf: &Leaf) -> Option<Entry> {
-        Some(Entry { channel: leaf.stub.uid.parse().ok()?, root: leaf.stub.digest })
+    pub fn entry_of(leaf: &Leaf) -> Option<SelectionEntry> {
+        Some(SelectionEntry { channel: leaf.stub.uid.parse().ok()?, root: leaf.stub.digest })
     }
 
     /// The trie of exact entries.
@@ -206,7 +206,7 @@ impl Proof {
         &self,
         root: &Digest,
         hostname: &Hostname,
-        claimed: &Entry,
+        claimed: &SelectionEntry,
         matches: Matches<'_>,
     ) -> Result<(), ProofError> {
         let place = Digest::of(hostname.as_str().as_bytes());
@@ -279,7 +279,7 @@ impl PatternsProof {
     }
 
     /// The digest of the patterns if the one at `place` has this entry.
-    fn digest(&self, texts: &Digest, place: usize, entry: &Entry) -> Digest {
+    fn digest(&self, texts: &Digest, place: usize, entry: &SelectionEntry) -> Digest {
         let mut hash = entry_hash(entry);
         for (level, sibling) in self.path.0.iter().enumerate() {
             hash =
@@ -313,7 +313,7 @@ fn patterns_hash(texts: &Digest, entries: &Digest) -> Digest {
     Digest::of_parts([&[0x04, b'p'][..], texts.as_bytes(), entries.as_bytes()])
 }
 
-fn entry_hash(entry: &Entry) -> Digest {
+fn entry_hash(entry: &SelectionEntry) -> Digest {
     let channel = entry.channel.as_str().as_bytes();
     let length = (channel.len() as u32).to_be_bytes();
     Digest::of_parts([&[0x04, b'e'][..], &length, channel, entry.root.as_bytes()])

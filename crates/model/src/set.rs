@@ -109,14 +109,24 @@ impl ObjectSet {
     /// Many edits at once: for each key a stub, or nothing. Costs far less than one by one,
     /// since each branch is hashed once. Of two edits of one key the later wins.
     pub fn edit_all(&mut self, edits: impl IntoIterator<Item = (ObjectKey, Option<Stub>)>) {
-        let mut by_section: BTreeMap<SectionKey, Vec<(Digest, Option<Leaf>)>> = BTreeMap::new();
-        for (key, stub) in edits {
+        self.edit_leaves(edits.into_iter().map(|(key, stub)| {
             let place = Digest::of(key.name.as_bytes());
             let leaf = stub.map(|stub| {
                 let hash = leaf_hash(&key.section, &key.name, &stub);
                 Leaf { place, hash, name: key.name, stub }
             });
-            by_section.entry(key.section).or_default().push((place, leaf));
+            (key.section, place, leaf)
+        }));
+    }
+
+    /// As [`ObjectSet::edit_all`], with leaves that are made already: section, `H(name)`, leaf.
+    pub(crate) fn edit_leaves(
+        &mut self,
+        edits: impl IntoIterator<Item = (SectionKey, Digest, Option<Leaf>)>,
+    ) {
+        let mut by_section: BTreeMap<SectionKey, Vec<(Digest, Option<Leaf>)>> = BTreeMap::new();
+        for (section, place, leaf) in edits {
+            by_section.entry(section).or_default().push((place, leaf));
         }
         for (section, edits) in by_section {
             let trie = self.section(&section).edit_all(edits);

@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Digest;
+use crate::chunk::LeafChunk;
 use crate::digest::Hasher;
 use crate::object::Stub;
 
@@ -16,7 +19,7 @@ pub const BUCKET: usize = 8;
 const EMPTY: &[Arc<Leaf>] = &[];
 
 /// An object in a trie.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// `H(name)`: where the leaf hangs.
     pub place: Digest,
@@ -45,6 +48,32 @@ enum Shape {
     Branch([Trie; 16]),
 }
 
+/// What stands at one place of a trie, without what is below it: as it is stored, and as the
+/// source of a resync answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrieNode {
+    /// The hashes of sixteen subtrees; zero where there is none.
+    Branch(Box<[Digest; 16]>),
+    /// At most [`BUCKET`] leaves, in the order of `H(name)`.
+    Bucket(Vec<LeafChunk>),
+}
+
+impl TrieNode {
+    /// The node at the top of a trie.
+    pub fn of(trie: &Trie) -> TrieNode {
+        match trie.top() {
+            Top::Branch(children) => TrieNode::Branch(Box::new(children.each_ref().map(Trie::hash))),
+            Top::Bucket(leaves) => TrieNode::Bucket(leaves.iter().map(|leaf| LeafChunk::of(leaf)).collect()),
+        }
+    }
+
+    /// The hash of a branch.
+    pub fn branch_hash(children: &[Digest; 16]) -> Digest {
+        branch_levels(children)[4][0]
+    }
+}
+
 /// What a trie's top is, for walks that send or compare it level by level.
 pub enum Top<'a> {
     /// At most [`BUCKET`] leaves, in the order of `H(name)`.
@@ -60,14 +89,6 @@ impl Trie {
             leaves.into_iter().map(|leaf| (leaf.place, Arc::new(leaf))).collect();
         let leaves: Vec<Arc<Leaf>> = by_place.into_values().collect();
         Trie::of_sorted(&leaves, 0)
-    }
-
-    /// The trie whose top is a branch with these subtrees.
-    ///
-    /// `None` when that is not its canonical shape (too few leaves for a branch).
-    pub fn of_children(children: [Trie; 16]) -> Option<Trie> {
-        let count: usize = children.iter().map(Trie::len).sum();
-        (count > BUCKET).then(|| Trie::branch(children, count))
     }
 
     fn of_sorted(leaves: &[Arc<Leaf>], depth: usize) -> Trie {
@@ -94,8 +115,7 @@ impl Trie {
     }
 
     fn branch(children: [Trie; 16], count: usize) -> Trie {
-        let hashes = std::array::from_fn(|i| children[i].hash());
-        let hash = branch_levels(&hashes)[4][0];
+        let hash = TrieNode::branch_hash(&children.each_ref().map(Trie::hash));
         Trie(Some(Arc::new(Branching { hash, count, shape: Shape::Branch(children) })))
     }
 
@@ -138,13 +158,12 @@ impl Trie {
 
     /// The trie with a leaf added or replaced.
     pub fn with(&self, leaf: Leaf) -> Trie {
-        let place = leaf.place;
-        self.edit(&place, Some(Arc::new(leaf)), 0)
+        self.edit_sorted(&[(leaf.place, Some(Arc::new(leaf)))], 0)
     }
 
     /// The trie without a name.
     pub fn without(&self, name: &str) -> Trie {
-        self.edit(&Digest::of(name.as_bytes()), None, 0)
+        self.edit_sorted(&[(Digest::of(name.as_bytes()), None)], 0)
     }
 
     /// The trie after many edits at once: for each place a leaf, or nothing. Every branch on
@@ -201,30 +220,6 @@ impl Trie {
             at = at.child(usize::from(*nibble), depth);
         }
         at
-    }
-
-    fn edit(&self, place: &Digest, leaf: Option<Arc<Leaf>>, depth: usize) -> Trie {
-        match self.top() {
-            Top::Bucket(leaves) => {
-                let mut leaves: Vec<_> = leaves.iter().filter(|l| l.place != *place).cloned().collect();
-                if let Some(leaf) = leaf {
-                    let at = leaves.partition_point(|l| l.place < *place);
-                    leaves.insert(at, leaf);
-                }
-                Trie::of_sorted(&leaves, depth)
-            }
-            Top::Branch(children) => {
-                let mut children = children.clone();
-                let nibble = nibble_at(place, depth);
-                children[nibble] = children[nibble].edit(place, leaf, depth + 1);
-                let count = children.iter().map(Trie::len).sum();
-                if count <= BUCKET {
-                    let leaves: Vec<_> = children.iter().flat_map(|child| child.leaves()).cloned().collect();
-                    return Trie::of_sorted(&leaves, depth);
-                }
-                Trie::branch(children, count)
-            }
-        }
     }
 
     /// All leaves in the order of `H(name)`.

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use model::chunk::{self, Chunk, ChunkError};
+use model::descent::{self, Descent, DescentError, MAX_OBJECTS};
 use model::object::SectionKey;
 use model::selection::PatternEntry;
 use model::set::leaf;
 use model::trie::{Top, Trie};
-use model::{Digest, Entry, Kind, ObjectKey, ObjectSet, Selection, Stub};
+use model::{Digest, Kind, ObjectKey, ObjectSet, Selection, SelectionEntry, Stub};
 
 type Store = BTreeMap<Digest, Chunk>;
 
@@ -34,6 +35,23 @@ fn store_trie(section: &SectionKey, trie: &Trie, store: &mut Store) {
     }
 }
 
+/// The set of a root, by a descent from nothing.
+fn read_set(root: &Digest, store: &Store) -> Result<ObjectSet, DescentError> {
+    descent::read_set(root, &mut |name| Ok(store.get(name).cloned()))
+}
+
+fn read(mut descent: Descent, store: &Store) -> Result<ObjectSet, DescentError> {
+    loop {
+        let needs: Vec<Digest> = descent.needs().collect();
+        if needs.is_empty() {
+            return descent.into_set();
+        }
+        for hash in needs {
+            descent.supply(store.get(&hash).ok_or(DescentError::Missing(hash))?.clone())?;
+        }
+    }
+}
+
 fn put(store: &mut Store, name: Digest, chunk: Chunk) {
     assert_eq!(chunk.hash().unwrap(), name, "a chunk is named by its hash");
     let wire = serde_json::to_string(&chunk).unwrap();
@@ -46,7 +64,7 @@ fn a_set_comes_back_whole() {
     for modules in [0, 1, 2, 8, 9, 200, 3000] {
         let (set, mut store) = (set(modules), Store::new());
         store_set(&set, &mut store);
-        let read = chunk::read_set(&set.root(), &mut |name| store.get(name).cloned()).unwrap();
+        let read = read_set(&set.root(), &store).unwrap();
         assert_eq!(read.root(), set.root());
         assert!(read.objects().eq(set.objects()));
     }
@@ -87,8 +105,8 @@ fn a_missing_chunk_is_named() {
         let needed =
             name == set.root() || set.sections().any(|(_, trie)| trie.len() > 1 && holds(trie, &name));
         others.remove(&name);
-        let read = chunk::read_set(&set.root(), &mut |name| others.get(name).cloned());
-        assert_eq!(read.err(), needed.then_some(ChunkError::Missing(name)));
+        let read = read_set(&set.root(), &others);
+        assert_eq!(read.err(), needed.then_some(DescentError::Missing(name)));
     }
 }
 
@@ -102,7 +120,7 @@ fn holds(trie: &Trie, name: &Digest) -> bool {
 
 #[test]
 fn a_selection_has_the_root_that_its_chunk_says() {
-    let entry = Entry { channel: "main".parse().unwrap(), root: set(3).root() };
+    let entry = SelectionEntry { channel: "main".parse().unwrap(), root: set(3).root() };
     let exact = (0..100).map(|i| Selection::leaf(&format!("n{i}").parse().unwrap(), &entry));
     let pattern =
         PatternEntry { pattern: "edge-*".into(), except: vec!["edge-1".into()], entry: entry.clone() };
@@ -113,8 +131,9 @@ fn a_selection_has_the_root_that_its_chunk_says() {
     let mut store = Store::new();
     store_trie(&Selection::section(), selection.exact(), &mut store);
     let section = Selection::section();
-    let read = chunk::read_trie(&section, &selection.exact().hash(), &mut |name| store.get(name).cloned());
-    assert_eq!(&read.unwrap(), selection.exact());
+    let roots = [(section.clone(), selection.exact().hash())];
+    let read = read(Descent::new(roots, ObjectSet::new(), MAX_OBJECTS).unwrap(), &store).unwrap();
+    assert_eq!(&read.section(&section), selection.exact());
     // Leaves of a selection are sets, not contents.
     assert!(store.values().all(|chunk| chunk.needs().contents.is_empty()));
 }
@@ -142,7 +161,6 @@ fn malformed_chunks_are_refused() {
         ("nine leaves", bucket(&sorted)),
         ("leaves backwards", bucket(&backwards)),
         ("a leaf twice", bucket(&[sorted[0].clone(), sorted[0].clone()])),
-        ("fifteen children", Chunk::Branch { children: vec![Digest::ZERO; 15] }),
         (
             "sections backwards",
             Chunk::Set { sections: vec![section("b", true, false), section("a", true, false)] },
@@ -163,23 +181,19 @@ fn malformed_chunks_are_refused() {
 fn a_tree_of_the_wrong_form_is_not_read() {
     let key = SectionKey::of(Kind::MODULE);
     let few = Trie::build([leaf(&key, "only".into(), Stub::of(b"1"))]);
-    let mut children = vec![Digest::ZERO; 16];
-    children[3] = few.hash();
-    let branch = Chunk::Branch { children };
+    let mut children = [Digest::ZERO; 16];
+    let nibble = model::trie::nibble_at(&Digest::of(b"only"), 0);
+    children[nibble] = few.hash();
+    let branch = Chunk::Branch { children: Box::new(children) };
     let name = branch.hash().unwrap();
     let mut store = Store::from([(name, branch)]);
     store_trie(&key, &few, &mut store);
-    let read = |root: &Digest| chunk::read_trie(&key, root, &mut |name| store.get(name).cloned());
-    assert_eq!(read(&name).err(), Some(ChunkError::Malformed("a branch of too few leaves")));
-    assert_eq!(read(&few.hash()).unwrap(), few);
+    let descent = |root| Descent::new([(key.clone(), root)], ObjectSet::new(), MAX_OBJECTS).unwrap();
+    let malformed = |why| Some(DescentError::Chunk(ChunkError::Malformed(why)));
+    assert_eq!(read(descent(name), &store).err(), malformed("a branch of too few leaves"));
+    assert_eq!(read(descent(few.hash()), &store).unwrap().section(&key), few);
     let top = chunk::of_set(&ObjectSet::new());
-    let root = ObjectSet::new().root();
-    assert_eq!(
-        chunk::read_trie(&key, &root, &mut |_| Some(top.clone())).err(),
-        Some(ChunkError::Malformed("not a trie"))
-    );
-    assert_eq!(
-        chunk::read_set(&few.hash(), &mut |name| store.get(name).cloned()).err(),
-        Some(ChunkError::Malformed("not a set"))
-    );
+    assert_eq!(descent(name).supply(top).err(), malformed("not a trie"));
+    let fifteen = serde_json::json!({ "t": "branch", "children": vec![Digest::ZERO; 15] });
+    assert!(serde_json::from_value::<Chunk>(fifteen).is_err());
 }

@@ -3,7 +3,7 @@
 
 use model::selection::{PatternEntry, Proof, ProofError};
 use model::trie::Trie;
-use model::{Digest, Entry, Hostname, Selection};
+use model::{Digest, Hostname, Selection, SelectionEntry};
 
 /// Stands in for `lang`'s patterns: a prefix with a star, or a whole name.
 fn takes(pattern: &str, except: &[String], hostname: &str) -> bool {
@@ -14,8 +14,8 @@ fn takes(pattern: &str, except: &[String], hostname: &str) -> bool {
     one(pattern) && !except.iter().any(|except| one(except))
 }
 
-fn entry(channel: &str, root: u32) -> Entry {
-    Entry { channel: channel.parse().unwrap(), root: Digest::of(&root.to_be_bytes()) }
+fn entry(channel: &str, root: u32) -> SelectionEntry {
+    SelectionEntry { channel: channel.parse().unwrap(), root: Digest::of(&root.to_be_bytes()) }
 }
 
 fn name(text: &str) -> Hostname {
@@ -36,7 +36,12 @@ fn proof(selection: &Selection, hostname: &str) -> Proof {
     selection.prove(hostname, selection.first(hostname, &takes)).unwrap()
 }
 
-fn check(selection: &Selection, proof: &Proof, hostname: &str, claimed: &Entry) -> Result<(), ProofError> {
+fn check(
+    selection: &Selection,
+    proof: &Proof,
+    hostname: &str,
+    claimed: &SelectionEntry,
+) -> Result<(), ProofError> {
     proof.verify(&selection.root().unwrap(), &name(hostname), claimed, &takes)
 }
 
@@ -167,7 +172,7 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
 
 fn holds(proof: &[u8], entry: &[u8], root: &Digest, hostname: &str) -> bool {
     let Ok(proof) = serde_json::from_slice::<Proof>(proof) else { return false };
-    let Ok(entry) = serde_json::from_slice::<Entry>(entry) else { return false };
+    let Ok(entry) = serde_json::from_slice::<SelectionEntry>(entry) else { return false };
     proof.verify(root, &name(hostname), &entry, &takes).is_ok()
 }
 

@@ -57,7 +57,7 @@ fn every_code_is_explained() {
         let found = explain(refusal.code()).unwrap_or_else(|| panic!("{} is not explained", refusal.code()));
         assert!(found.text.len() > 20, "{found:?}");
     }
-    for known in resolve::codes::CODES {
+    for known in resolve::codes::CODES.iter() {
         assert_eq!(explain(known.code).unwrap().title, known.title);
     }
 }

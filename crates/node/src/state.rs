@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::exchange::{Held, Signed};
+use model::exchange::{HeldRelease, Signed};
 use model::{Channel, Counts, Digest, Incarnation, ObjectKey, ObjectSet, RunReport, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
@@ -36,8 +36,8 @@ impl Adoption {
     }
 
     /// What a check-in says of it.
-    pub fn held(&self) -> Held {
-        Held { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }
+    pub fn held(&self) -> HeldRelease {
+        HeldRelease { channel: self.channel.clone(), seq: self.seq, header: self.digest, root: self.root }
     }
 }
 

@@ -22,8 +22,6 @@ pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What a control plane may always ask for; beyond it, four times the policy's interval.
 pub const LONG_CONTACT: Duration = Duration::from_secs(3600);
-/// How long the check-in of a node that holds nothing is held open by the control plane.
-const FIRST_RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// How soon after new facts the node calls to deliver them, at the most.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
@@ -500,12 +498,6 @@ impl Node {
     fn interval(&self) -> Duration {
         self.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
     }
-}
-
-/// How long the control plane may hold a check-in's answer back until there is something to
-/// say: a node that holds nothing waits for its first release instead of polling for it.
-pub fn wait_of(check_in: &CheckIn) -> Duration {
-    if check_in.held.is_none() { FIRST_RELEASE_WAIT } else { Duration::ZERO }
 }
 
 /// The digest of what a run binds: the set's root and the traits' digest.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
-use model::selection::{Entry, Selection};
+use model::selection::{Selection, SelectionEntry};
 use model::{Channel, Digest, Hostname, Timestamp};
 use trust::Header;
 
@@ -32,7 +32,7 @@ pub struct Head {
 
 /// A selection's patterns, read once for many nodes.
 #[derive(Debug, Default)]
-pub struct Patterns(Vec<(Pattern, Vec<Pattern>, Entry)>);
+pub struct Patterns(Vec<(Pattern, Vec<Pattern>, SelectionEntry)>);
 
 /// A pattern of a release cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ impl Patterns {
         first_match(self.0.iter().map(|(pattern, except, _)| (pattern, except.as_slice())), hostname)
     }
 
-    fn entry(&self, hostname: &str) -> Option<&Entry> {
+    fn entry(&self, hostname: &str) -> Option<&SelectionEntry> {
         Some(&self.0[self.first(hostname)?].2)
     }
 }
@@ -80,7 +80,7 @@ impl Heads {
     ///
     /// Each channel's head carries the whole fleet's selection; a node follows the channel
     /// that the newest selection gives it.
-    pub fn pointed(&self, hostname: &Hostname) -> Option<(Arc<Head>, Entry)> {
+    pub fn pointed(&self, hostname: &Hostname) -> Option<(Arc<Head>, SelectionEntry)> {
         let newest = self.channels.values().max_by_key(|head| head.header.seq)?;
         let entry = match newest.selection.exact().get(hostname.as_str()) {
             Some(leaf) => Selection::entry_of(leaf)?,

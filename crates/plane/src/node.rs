@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::exchange::{Answer, CheckIn, Held, Offer, RunNote, Signed, TraitReport};
+use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::status::{self, ReleaseState, RunResult, Status};
 use model::{Action, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp};
 use trust::PublicKey;
@@ -25,7 +25,7 @@ pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
 const MAX_CAUSE: usize = 240;
 
 /// A release and what it gives to a node.
-pub type Pointed = (Arc<Head>, Entry);
+pub type Pointed = (Arc<Head>, SelectionEntry);
 
 /// An entry of the FleetIndex: everything that the hot path needs to know of a node.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct NodeState {
     /// The wait that it was promised last.
     pub promised: Duration,
     /// What it holds, by its own word.
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// Its newest run, by its own word.
     pub run: Option<RunNote>,
     /// How far its log is durable here.
@@ -245,7 +245,7 @@ impl NodeState {
         }
     }
 
-    fn offer(&self, head: &Head, entry: &Entry, full: bool) -> (Option<Offer>, Option<SetWanted>) {
+    fn offer(&self, head: &Head, entry: &SelectionEntry, full: bool) -> (Option<Offer>, Option<SetWanted>) {
         let held = self.held.as_ref();
         let same_release = held.is_some_and(|held| held.seq == head.header.seq && held.header == head.digest);
         let same_root = held.is_some_and(|held| held.root == entry.root);

@@ -1,6 +1,6 @@
 //! [`KeptSeen`]: the newest of a node's signed `seen` documents, as the index remembers it.
 
-use model::exchange::{Held, Signed};
+use model::exchange::{HeldRelease, Signed};
 use model::log::Cursor;
 use model::{Digest, Incarnation};
 use serde::Deserialize;
@@ -43,7 +43,12 @@ impl KeptSeen {
     }
 
     /// A check-in with these says more than this document.
-    pub fn lacks(&self, held: Option<&Held>, incarnation: &Incarnation, cursor: Option<&Cursor>) -> bool {
+    pub fn lacks(
+        &self,
+        held: Option<&HeldRelease>,
+        incarnation: &Incarnation,
+        cursor: Option<&Cursor>,
+    ) -> bool {
         let head = &self.seen.log_head;
         let behind = |cursor: &Cursor| cursor.incarnation == head.incarnation && cursor.seq > head.seq;
         held.is_some_and(|held| held.seq > self.seen.seq)

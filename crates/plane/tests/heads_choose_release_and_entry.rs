@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{CREATED, FRESH_SECS, entry, head, heads, held, holding, name, node, pattern, selection};
 use model::status::ReleaseState;
-use model::{Entry, Selection, Timestamp};
+use model::{Selection, SelectionEntry, Timestamp};
 use plane::Heads;
 use plane::heads::Patterns;
 
@@ -15,7 +15,7 @@ fn fleet(selection: &Selection) -> Heads {
     heads(1, vec![head(1, "main", selection), head(1, "canary", selection)])
 }
 
-fn pointed(heads: &Heads, hostname: &str) -> Option<Entry> {
+fn pointed(heads: &Heads, hostname: &str) -> Option<SelectionEntry> {
     heads.pointed(&name(hostname)).map(|(_, entry)| entry)
 }
 

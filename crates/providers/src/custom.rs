@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script};
-use converge::kinds::{Applied, Checked, Prior, custom};
+use converge::kinds::{Applied, Checked, custom};
 use host::{End, Finished, Host, Program, describe};
-use model::Digest;
+use model::{Digest, PathState};
 
 use crate::Kinds;
 use crate::kinds::{failure, output, text};
@@ -80,8 +80,8 @@ pub(crate) fn check(
     }
     let reply = ask(kinds, name, spec, timeout, true)?;
     Ok(match reply.changed {
-        true => Checked::differs(Prior::Missing, custom::edit(spec)),
-        false => Checked::in_sync(Prior::Missing),
+        true => Checked::differs(PathState::Missing, custom::edit(spec)),
+        false => Checked::in_sync(PathState::Missing),
     })
 }
 

@@ -1,15 +1,15 @@
 //! `directory` on a host.
 
 use catalog::spec::{DirectorySpec, Ensure};
-use converge::kinds::{Applied, Checked, DEFAULT_DIRECTORY_MODE, Prior, Wanted, directory};
-use model::{Edit, Fields};
+use converge::kinds::{Applied, Checked, DEFAULT_DIRECTORY_MODE, directory};
+use model::{Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::{applied, ownership, text, unchanged};
+use crate::kinds::{applied, text, unchanged};
 
 pub(crate) fn check(kinds: &Kinds, spec: &DirectorySpec) -> Result<Checked, String> {
     let (prior, _, edit, mut note) = decide(kinds, spec)?;
-    let full = matches!(prior, Prior::Directory { empty: false, .. });
+    let full = matches!(prior, PathState::Directory { empty: false, .. });
     if spec.ensure == Ensure::Absent && edit.is_some() && full {
         note = Some("cannot be undone: what is inside is removed for good".to_owned());
     }
@@ -24,16 +24,14 @@ pub(crate) fn apply(kinds: &Kinds, spec: &DirectorySpec) -> Result<Applied, Stri
     let (host, path) = (&kinds.host, &spec.path);
     match (spec.ensure, prior) {
         (Ensure::Absent, _) => host.remove_directory(path, spec.recurse).map(drop),
-        (Ensure::Present, Prior::Missing) => {
-            host.make_directory(path, &ownership(&wanted), DEFAULT_DIRECTORY_MODE)
-        }
-        (Ensure::Present, _) => host.set_ownership(path, &ownership(&wanted)),
+        (Ensure::Present, PathState::Missing) => host.make_directory(path, &wanted, DEFAULT_DIRECTORY_MODE),
+        (Ensure::Present, _) => host.set_ownership(path, &wanted),
     }
     .map_err(text)?;
     Ok(applied(edit))
 }
 
-type Decided = (Prior, Wanted, Option<Edit<Fields>>, Option<String>);
+type Decided = (PathState, PathOwnership, Option<Edit<Fields>>, Option<String>);
 
 fn decide(kinds: &Kinds, spec: &DirectorySpec) -> Result<Decided, String> {
     let prior = kinds.look(&spec.path)?;

@@ -1,10 +1,11 @@
 //! `exec` and `shell` on a host.
 
+use model::PathState;
 use std::time::Duration;
 
 use catalog::module::Command;
 use catalog::spec::ExecSpec;
-use converge::kinds::{Applied, Checked, Prior, exec};
+use converge::kinds::{Applied, Checked, exec};
 use host::{End, Finished, describe};
 
 use crate::Kinds;
@@ -25,9 +26,9 @@ pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result
     Ok(match exec::assess(spec, &guards) {
         Some(edit) => Checked {
             note: Some("cannot be undone: it is a command".to_owned()),
-            ..Checked::differs(Prior::Missing, edit)
+            ..Checked::differs(PathState::Missing, edit)
         },
-        None => Checked::in_sync(Prior::Missing),
+        None => Checked::in_sync(PathState::Missing),
     })
 }
 

@@ -6,29 +6,27 @@ use std::time::Duration;
 
 use catalog::module::Command;
 use catalog::spec::{Content, Ensure, FileSpec};
-use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, Prior, Wanted, file};
+use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, file};
+use converge::{Done, Outcome};
 use host::{Program, Write, describe};
-use model::{Digest, Edit, Fields};
+use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use crate::kinds::{MAX_OUTPUT, applied, ownership, succeeded, text, unchanged};
+use crate::kinds::{MAX_OUTPUT, applied, succeeded, text, unchanged};
 use crate::undo::undo_note;
-use crate::{CheckOutcome, Kinds, ROOTED};
+use crate::{Kinds, ROOTED};
 
 /// Where the temporary file's path goes in a validate command.
 const PLACEHOLDER: &str = "%s";
 
-pub(crate) fn check(kinds: &Kinds, spec: &FileSpec) -> CheckOutcome {
-    let decided = match decide(kinds, spec) {
-        Ok(decided) => decided,
-        Err(why) => return CheckOutcome::Failed(why),
-    };
+pub(crate) fn check(kinds: &Kinds, spec: &FileSpec) -> Outcome {
+    let decided = decide(kinds, spec)?;
     let validates = spec.validate.is_some() && file::writes(spec, &decided.prior);
     if decided.edit.is_some() && validates && !kinds.host.exec_allowed() {
-        return CheckOutcome::Skipped(ROOTED.to_owned());
+        return Ok(Done::Skipped(ROOTED.to_owned()));
     }
     let cannot_undo = decided.edit.as_ref().and_then(|_| undo_note(&decided.prior));
     let note = decided.note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-    CheckOutcome::Checked(Checked { edit: decided.edit, prior: decided.prior, note, unknown: false })
+    Ok(Done::Checked(Checked { edit: decided.edit, prior: decided.prior, note, unknown: false }))
 }
 
 pub(crate) fn apply(kinds: &Kinds, spec: &FileSpec, timeout: Duration) -> Result<Applied, String> {
@@ -41,14 +39,14 @@ pub(crate) fn apply(kinds: &Kinds, spec: &FileSpec, timeout: Duration) -> Result
     } else if file::writes(spec, &decided.prior) {
         write(kinds, spec, &decided.wanted, timeout)?;
     } else {
-        kinds.host.set_ownership(&spec.path, &ownership(&decided.wanted)).map_err(text)?;
+        kinds.host.set_ownership(&spec.path, &decided.wanted).map_err(text)?;
     }
     Ok(applied(edit))
 }
 
 struct Decided {
-    prior: Prior,
-    wanted: Wanted,
+    prior: PathState,
+    wanted: PathOwnership,
     edit: Option<Edit<Fields>>,
     note: Option<String>,
 }
@@ -72,7 +70,7 @@ fn decide(kinds: &Kinds, spec: &FileSpec) -> Result<Decided, String> {
     Ok(Decided { prior, wanted, edit, note })
 }
 
-fn write(kinds: &Kinds, spec: &FileSpec, wanted: &Wanted, timeout: Duration) -> Result<(), String> {
+fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Duration) -> Result<(), String> {
     let mut nothing = std::io::empty();
     let mut inline: &[u8];
     let mut blob: Box<dyn Read>;
@@ -94,7 +92,7 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &Wanted, timeout: Duration) -> 
     let write = Write {
         content,
         digest,
-        ownership: ownership(wanted),
+        ownership: *wanted,
         default_mode: DEFAULT_FILE_MODE,
         backup: spec.backup,
         validate: Some(&validate),

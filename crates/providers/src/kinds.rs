@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use catalog::module::Command;
 use catalog::spec::{Ownership, Spec};
-use converge::kinds::{Applied, Checked, Names, Prior, Wanted};
-use host::{Accounts, End, Finished, Found, Host, HostError, OWNERSHIP_NOTE, Program, describe};
+use converge::kinds::{Applied, Checked, Names};
+use converge::{Done, Outcome};
+use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program, describe};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
-use model::{Digest, Edit, Fields};
+use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::{Blobs, custom, directory, exec, file, line, symlink};
 
@@ -19,17 +20,6 @@ use crate::{Blobs, custom, directory, exec, file, line, symlink};
 pub const ROOTED: &str = "rooted";
 /// How many bytes of each output of a command are kept to be shown.
 pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
-
-/// What came of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CheckOutcome {
-    /// What differs, if anything.
-    Checked(Checked),
-    /// It was not looked at, and why.
-    Skipped(String),
-    /// It could not be checked, and why.
-    Failed(String),
-}
 
 /// The resource types over one host. Shared between threads; edits of single lines
 /// take turns, all else may run side by side.
@@ -53,19 +43,22 @@ impl Kinds {
     /// Looks whether the host is as declared; writes nothing. `name` is the resource's,
     /// without module and type. Commands (guards, custom scripts) run for at most
     /// `timeout` each; in a `plan` no custom script runs that does not know dry runs.
-    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> CheckOutcome {
+    ///
+    /// # Errors
+    /// In words, when it could not be checked.
+    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> Outcome {
         let checked = match spec {
             Spec::File(spec) => return file::check(self, spec),
             Spec::Directory(spec) => directory::check(self, spec),
             Spec::Symlink(spec) => symlink::check(self, spec),
             Spec::Line(spec) => line::check(self, spec),
             Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
-                return CheckOutcome::Skipped(ROOTED.to_owned());
+                return Ok(Done::Skipped(ROOTED.to_owned()));
             }
             Spec::Exec(spec) => exec::check(self, spec, timeout),
             Spec::Custom(spec) => custom::check(self, name, spec, timeout, plan),
         };
-        checked.map_or_else(CheckOutcome::Failed, CheckOutcome::Checked)
+        checked.map(Done::Checked)
     }
 
     /// Makes the host as declared and tells what was changed. It looks again first; what
@@ -120,13 +113,13 @@ impl Kinds {
         }
     }
 
-    pub(crate) fn look(&self, path: &str) -> Result<Prior, String> {
-        self.host.look(path).map(prior).map_err(text)
+    pub(crate) fn look(&self, path: &str) -> Result<PathState, String> {
+        self.host.look(path).map_err(text)
     }
 
-    /// Wanted ownership in numbers, and a note where owner and group are not enforced.
-    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(Wanted, Option<String>), String> {
-        let mut wanted = Wanted { mode: ownership.mode, uid: None, gid: None };
+    /// PathOwnership ownership in numbers, and a note where owner and group are not enforced.
+    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
+        let mut wanted = PathOwnership { mode: ownership.mode, uid: None, gid: None };
         if ownership.owner.is_none() && ownership.group.is_none() {
             return Ok((wanted, None));
         }
@@ -161,16 +154,16 @@ impl Kinds {
     }
 
     /// A file's bytes where they are short enough to be shown.
-    pub(crate) fn shown_file(&self, path: &str, prior: &Prior) -> Option<Vec<u8>> {
+    pub(crate) fn shown_file(&self, path: &str, prior: &PathState) -> Option<Vec<u8>> {
         match prior {
-            Prior::File { size, .. } if *size <= MAX_FIELD as u64 => {
+            PathState::File { size, .. } if *size <= MAX_FIELD as u64 => {
                 self.host.read(path, MAX_FIELD as u64).ok().flatten()
             }
-            Prior::File { .. }
-            | Prior::Missing
-            | Prior::Directory { .. }
-            | Prior::Symlink { .. }
-            | Prior::Other { .. } => None,
+            PathState::File { .. }
+            | PathState::Missing
+            | PathState::Directory { .. }
+            | PathState::Symlink { .. }
+            | PathState::Other { .. } => None,
         }
     }
 
@@ -209,28 +202,6 @@ impl Names for AccountNames {
 /// A host's error as one line.
 pub(crate) fn text(error: HostError) -> String {
     describe(&error)
-}
-
-/// What the host found, in the words of decisions.
-pub(crate) fn prior(found: Found) -> Prior {
-    match found {
-        Found::Missing => Prior::Missing,
-        Found::File(file) => Prior::File {
-            digest: file.digest,
-            size: file.size,
-            mode: file.mode,
-            uid: file.uid,
-            gid: file.gid,
-        },
-        Found::Directory { mode, uid, gid, empty } => Prior::Directory { mode, uid, gid, empty },
-        Found::Symlink { target } => Prior::Symlink { target },
-        Found::Other(what) => Prior::Other { what: what.to_owned() },
-    }
-}
-
-/// Numbers as the host sets them.
-pub(crate) fn ownership(wanted: &Wanted) -> host::Ownership {
-    host::Ownership { mode: wanted.mode, uid: wanted.uid, gid: wanted.gid }
 }
 
 /// What an apply that made `edit` tells.

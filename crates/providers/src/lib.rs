@@ -21,4 +21,4 @@ pub mod traits;
 mod undo;
 
 pub use blobs::Blobs;
-pub use kinds::{CheckOutcome, Kinds, ROOTED};
+pub use kinds::{Kinds, ROOTED};

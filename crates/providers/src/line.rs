@@ -3,12 +3,12 @@
 use std::sync::PoisonError;
 
 use catalog::spec::{Ensure, LineSpec};
-use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, Prior, Wanted, line};
+use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, line};
 use host::Write;
-use model::{Digest, Edit, Fields};
+use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::{applied, ownership, text, unchanged};
+use crate::kinds::{applied, text, unchanged};
 use crate::undo::undo_note;
 
 pub(crate) fn check(kinds: &Kinds, spec: &LineSpec) -> Result<Checked, String> {
@@ -30,22 +30,22 @@ pub(crate) fn apply(kinds: &Kinds, spec: &LineSpec) -> Result<Applied, String> {
             let write = Write {
                 content: &mut bytes.as_slice(),
                 digest: Digest::of(&bytes),
-                ownership: ownership(&decided.wanted),
+                ownership: decided.wanted,
                 default_mode: DEFAULT_FILE_MODE,
                 backup: false,
                 validate: None,
             };
             kinds.host.write(&spec.path, write)
         }
-        None => kinds.host.set_ownership(&spec.path, &ownership(&decided.wanted)),
+        None => kinds.host.set_ownership(&spec.path, &decided.wanted),
     }
     .map_err(text)?;
     Ok(applied(edit))
 }
 
 struct Decided {
-    prior: Prior,
-    wanted: Wanted,
+    prior: PathState,
+    wanted: PathOwnership,
     edit: Option<Edit<Fields>>,
     /// The file's new bytes, where they change.
     bytes: Option<Vec<u8>>,
@@ -55,8 +55,11 @@ struct Decided {
 fn decide(kinds: &Kinds, spec: &LineSpec) -> Result<Decided, String> {
     let prior = kinds.look(&spec.path)?;
     let old = match &prior {
-        Prior::File { .. } => kinds.host.read(&spec.path, line::MAX_FILE).map_err(text)?,
-        Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. } => None,
+        PathState::File { .. } => kinds.host.read(&spec.path, line::MAX_FILE).map_err(text)?,
+        PathState::Missing
+        | PathState::Directory { .. }
+        | PathState::Symlink { .. }
+        | PathState::Other { .. } => None,
     };
     let (wanted, note) = match spec.ensure {
         Ensure::Present => kinds.wanted(&spec.ownership)?,

@@ -4,26 +4,26 @@ use std::io::Read;
 
 use catalog::module::OnRemove;
 use catalog::spec::Spec;
-use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, Prior};
+use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
 use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
-use host::{Host, Ownership, Write};
-use model::Digest;
+use host::{Host, Write};
+use model::{Digest, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::text;
 
 /// What to know before a change: that the previous content will not be there to go back to.
-pub(crate) fn undo_note(prior: &Prior) -> Option<String> {
+pub(crate) fn undo_note(prior: &PathState) -> Option<String> {
     match prior {
-        Prior::File { size, .. } if *size > MAX_KEPT => {
+        PathState::File { size, .. } if *size > MAX_KEPT => {
             Some(format!("cannot be undone: the previous content is over {} MiB", MAX_KEPT >> 20))
         }
-        Prior::File { .. }
-        | Prior::Missing
-        | Prior::Directory { .. }
-        | Prior::Symlink { .. }
-        | Prior::Other { .. } => None,
+        PathState::File { .. }
+        | PathState::Missing
+        | PathState::Directory { .. }
+        | PathState::Symlink { .. }
+        | PathState::Other { .. } => None,
     }
 }
 
@@ -36,7 +36,7 @@ impl Kinds {
     /// In words, when they cannot be kept or are not those that were checked: the change
     /// must not be made then.
     pub fn keep_prior(&self, spec: &Spec, checked: &Checked) -> Result<bool, String> {
-        let (Some(path), Prior::File { digest, size, .. }) = (path(spec), &checked.prior) else {
+        let (Some((path, _)), PathState::File { digest, size, .. }) = (spec.managed(), &checked.prior) else {
             return Ok(false);
         };
         if *size > MAX_KEPT {
@@ -86,26 +86,30 @@ impl Kinds {
         }
     }
 
-    fn put_back(&self, path: &str, prior: &Prior, kept: bool) -> Result<bool, String> {
+    fn put_back(&self, path: &str, prior: &PathState, kept: bool) -> Result<bool, String> {
         let now = self.look(path)?;
         if now == *prior {
             return Ok(false);
         }
         let host: &Host = &self.host;
         match (prior, &now) {
-            (Prior::Missing, _) => return self.clear(path),
-            (Prior::File { digest, mode, uid, gid, .. }, Prior::File { digest: is, .. }) if digest == is => {
+            (PathState::Missing, _) => return self.clear(path),
+            (PathState::File { digest, mode, uid, gid, .. }, PathState::File { digest: is, .. })
+                if digest == is =>
+            {
                 host.set_ownership(path, &all(*mode, *uid, *gid))
             }
-            (Prior::File { digest, mode, uid, gid, .. }, _) => {
+            (PathState::File { digest, mode, uid, gid, .. }, _) => {
                 return self.put_back_file(path, digest, all(*mode, *uid, *gid), kept).map(|()| true);
             }
-            (Prior::Directory { mode, uid, gid, .. }, Prior::Missing) => {
+            (PathState::Directory { mode, uid, gid, .. }, PathState::Missing) => {
                 host.make_directory(path, &all(*mode, *uid, *gid), DEFAULT_DIRECTORY_MODE)
             }
-            (Prior::Directory { mode, uid, gid, .. }, _) => host.set_ownership(path, &all(*mode, *uid, *gid)),
-            (Prior::Symlink { target }, _) => host.make_symlink(path, target),
-            (Prior::Other { .. }, _) => return Ok(false),
+            (PathState::Directory { mode, uid, gid, .. }, _) => {
+                host.set_ownership(path, &all(*mode, *uid, *gid))
+            }
+            (PathState::Symlink { target }, _) => host.make_symlink(path, target),
+            (PathState::Other { .. }, _) => return Ok(false),
         }
         .map(|()| true)
         .map_err(text)
@@ -115,7 +119,7 @@ impl Kinds {
         &self,
         path: &str,
         digest: &Digest,
-        ownership: Ownership,
+        ownership: PathOwnership,
         kept: bool,
     ) -> Result<(), String> {
         if !kept {
@@ -135,26 +139,15 @@ impl Kinds {
     /// Removes a file, a link or an empty directory.
     fn clear(&self, path: &str) -> Result<bool, String> {
         match self.look(path)? {
-            Prior::Missing => Ok(false),
-            Prior::Directory { .. } => self.host.remove_directory(path, false).map_err(text),
-            Prior::File { .. } | Prior::Symlink { .. } | Prior::Other { .. } => {
+            PathState::Missing => Ok(false),
+            PathState::Directory { .. } => self.host.remove_directory(path, false).map_err(text),
+            PathState::File { .. } | PathState::Symlink { .. } | PathState::Other { .. } => {
                 self.host.remove_file(path).map_err(text)
             }
         }
     }
 }
 
-/// The path that a resource manages.
-fn path(spec: &Spec) -> Option<&str> {
-    match spec {
-        Spec::File(spec) => Some(&spec.path),
-        Spec::Directory(spec) => Some(&spec.path),
-        Spec::Symlink(spec) => Some(&spec.path),
-        Spec::Line(spec) => Some(&spec.path),
-        Spec::Exec(_) | Spec::Custom(_) => None,
-    }
-}
-
-fn all(mode: u32, uid: u32, gid: u32) -> Ownership {
-    Ownership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
+fn all(mode: u32, uid: u32, gid: u32) -> PathOwnership {
+    PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
 }

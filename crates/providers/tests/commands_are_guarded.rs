@@ -11,7 +11,6 @@ use catalog::module::Command;
 use catalog::spec::{ExecSpec, Spec};
 use common::{LONG, Lab, exec, file, lab};
 use lang::Probe;
-use providers::CheckOutcome;
 
 fn shell(text: &str) -> Option<Command> {
     Some(Command::Shell(text.to_owned()))
@@ -47,7 +46,7 @@ fn a_guard_that_cannot_answer_is_a_failure() {
     let spec = |guard: &str| Spec::Exec(ExecSpec { unless: shell(guard), ..exec("true") });
     assert!(lab.failed_check(&spec("kill -9 $$")).starts_with("unless: was ended by signal 9"));
     match lab.kinds.check("n", &spec("sleep 60"), Duration::from_millis(100), false) {
-        CheckOutcome::Failed(why) => assert!(why.starts_with("unless: did not end within 0.1 s"), "{why}"),
+        Err(why) => assert!(why.starts_with("unless: did not end within 0.1 s"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -12,13 +12,11 @@ use std::sync::Arc;
 use host::{Host, Options};
 use model::{Digest, Timestamp};
 use providers::query::{Ask, MAX_ANSWER, MAX_CONTENT, answer};
-use providers::traits;
 use serde_json::{Value, json};
 
 fn ask_with(root: &Path, ask: &Ask, allowed: &dyn Fn(&str) -> bool) -> Result<Value, String> {
     let host = Arc::new(Host::open(root, Options::default()).unwrap());
-    let options = traits::Options { version: "1.2.3".into() };
-    let answer = answer(&host, ask, &options, Timestamp(0), allowed)?;
+    let answer = answer(&host, ask, "1.2.3", Timestamp(0), allowed)?;
     assert!(answer.to_string().len() <= MAX_ANSWER);
     Ok(answer)
 }

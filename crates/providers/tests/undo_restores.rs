@@ -11,10 +11,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use catalog::module::OnRemove;
 use catalog::spec::{DirectorySpec, Ensure, Ownership, Spec, SymlinkSpec};
 use common::{Lab, exec, file, lab, mode};
-use converge::kinds::Prior;
 use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
-use model::Timestamp;
+use model::{PathState, Timestamp};
 
 /// Checks, keeps and applies as an agent does; gives how to undo it.
 fn change(lab: &Lab, path: &str, spec: &Spec) -> Undo {
@@ -113,7 +112,7 @@ fn what_leaves_the_set_is_deleted_or_restored() {
 fn a_directory_with_other_peoples_files_is_not_deleted() {
     let lab = lab();
     lab.write("/dir/theirs", b"");
-    let undo = Undo { path: "/dir".to_owned(), prior: Prior::Missing, kept: false };
+    let undo = Undo { path: "/dir".to_owned(), prior: PathState::Missing, kept: false };
     let refused = lab.kinds.remove(&entry(&undo, "directory"), OnRemove::Delete).unwrap_err();
     assert_eq!(refused, "cannot remove /dir: the directory is not empty");
     assert!(lab.path("/dir/theirs").exists());
@@ -123,7 +122,7 @@ fn a_directory_with_other_peoples_files_is_not_deleted() {
 fn a_line_or_a_command_deletes_no_file() {
     let lab = lab();
     lab.write("/file", b"all of it");
-    let undo = Undo { path: "/file".to_owned(), prior: Prior::Missing, kept: false };
+    let undo = Undo { path: "/file".to_owned(), prior: PathState::Missing, kept: false };
     for kind in ["line", "exec", "shell", "custom"] {
         assert_eq!(lab.kinds.remove(&entry(&undo, kind), OnRemove::Delete), Ok(false));
     }

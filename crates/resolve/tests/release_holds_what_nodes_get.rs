@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::module::{Module, Params};
 use model::canonical;
-use model::chunk::{self, Chunk};
+use model::chunk::Chunk;
+use model::descent::{self, DescentError};
 use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
@@ -87,7 +88,9 @@ fn every_set_can_be_put_together_from_a_walk() {
     let (chunks, contents) = walk(&built);
     for name in ["web-1.test", "edge-1.test"] {
         let entry = built.selection().entry(name, &trust::adopt::takes).unwrap();
-        let set = chunk::read_set(&entry.root, &mut |digest| chunks.get(digest).cloned()).unwrap();
+        let set =
+            descent::read_set::<DescentError>(&entry.root, &mut |digest| Ok(chunks.get(digest).cloned()))
+                .unwrap();
         assert_eq!(set.root(), entry.root);
         let content = |kind, object| &contents[&set.get(&ObjectKey::of(kind, object)).unwrap().digest];
         let params: Params = canonical::parse_canonical(content(Kind::PARAMS, "node")).unwrap();
@@ -105,7 +108,8 @@ fn every_set_can_be_put_together_from_a_walk() {
 fn object(built: &Built, node: &str, kind: &str, name: &str) -> Option<Vec<u8>> {
     let (chunks, contents) = walk(built);
     let entry = built.selection().entry(node, &trust::adopt::takes)?;
-    let set = chunk::read_set(&entry.root, &mut |digest| chunks.get(digest).cloned()).unwrap();
+    let set = descent::read_set::<DescentError>(&entry.root, &mut |digest| Ok(chunks.get(digest).cloned()))
+        .unwrap();
     set.get(&ObjectKey::of(kind, name)).map(|stub| contents[&stub.digest].clone())
 }
 

@@ -7,19 +7,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::delegation::MAX_DELEGATIONS;
 use lang::Value;
-use model::chunk::{Chunk, LeafChunk, SectionChunk};
+use model::chunk::{Chunk, SectionChunk};
 use model::object::MAX_INLINE;
 use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
-use model::{Digest, Kind};
+use model::{Descent, Digest, Kind, ObjectSet, Stub};
 use serde::Deserialize;
 use store::{Store, StoreError};
 
 use crate::sets::Cache;
 
-/// The most chunks that delegations of one set are read from.
-const MAX_CHUNKS: usize = 4 * catalog::delegation::MAX_DELEGATIONS;
 /// The modes kept: two releases of the largest fleet.
 const MODES: usize = 200_000;
 /// The largest content read of one of these objects, in bytes.
@@ -70,7 +69,7 @@ impl Grants {
             match section.kind.as_str() {
                 Kind::SYNC => {
                     if let Some(leaf) = &section.leaf {
-                        granted.sync = self.policy(leaf).await?;
+                        granted.sync = self.policy(&leaf.stub).await?;
                     }
                 }
                 Kind::DELEGATION => granted.delegations = self.delegated(section).await?,
@@ -98,7 +97,7 @@ impl Grants {
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
         let params = sections.iter().find(|section| section.kind == Kind::PARAMS);
         let Some(leaf) = params.and_then(|section| section.leaf.as_ref()) else { return Ok(None) };
-        Ok(self.json::<Params>(leaf).await?.map(|params| params.node.value()))
+        Ok(self.json::<Params>(&leaf.stub).await?.map(|params| params.node.value()))
     }
 
     async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
@@ -108,12 +107,12 @@ impl Grants {
         }
     }
 
-    async fn policy(&self, leaf: &LeafChunk) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
-        if let Some(known) = self.policies.get(&leaf.stub.digest) {
+    async fn policy(&self, stub: &Stub) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
+        if let Some(known) = self.policies.get(&stub.digest) {
             return Ok(known);
         }
-        let read = self.json::<SyncPolicy>(leaf).await?.map(Arc::new);
-        self.policies.put(leaf.stub.digest, read.clone());
+        let read = self.json::<SyncPolicy>(stub).await?.map(Arc::new);
+        self.policies.put(stub.digest, read.clone());
         Ok(read)
     }
 
@@ -126,36 +125,38 @@ impl Grants {
         if let Some(known) = self.delegations.get(&key) {
             return Ok(known);
         }
-        let mut leaves: Vec<LeafChunk> = section.leaf.iter().cloned().collect();
-        let mut chunks: Vec<Digest> = section.root.into_iter().collect();
-        let mut read = 0;
-        while let Some(chunk) = chunks.pop() {
-            read += 1;
-            match self.store.chunk(&chunk).await? {
-                _ if read > MAX_CHUNKS => break,
-                Some(Chunk::Bucket { leaves: more, .. }) => leaves.extend(more),
-                Some(Chunk::Branch { children }) => {
-                    chunks.extend(children.into_iter().filter(|child| *child != Digest::ZERO));
-                }
-                _ => {}
-            }
-        }
-        leaves.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut delegations = Vec::with_capacity(leaves.len());
-        for leaf in &leaves {
-            delegations.extend(self.json::<Delegation>(leaf).await?);
+        let mut stubs = self.stubs(section.clone()).await?;
+        stubs.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut delegations = Vec::with_capacity(stubs.len());
+        for (_, stub) in &stubs {
+            delegations.extend(self.json::<Delegation>(stub).await?);
         }
         let delegations: Arc<[Delegation]> = delegations.into();
         self.delegations.put(key, delegations.clone());
         Ok(delegations)
     }
 
+    /// The objects of one section, with their names. A section of more than there may be of
+    /// delegations, or that cannot be read, has none.
+    async fn stubs(&self, section: SectionChunk) -> Result<Vec<(Arc<str>, Stub)>, StoreError> {
+        let descent = Descent::of_set(vec![section], ObjectSet::new(), MAX_DELEGATIONS);
+        let Ok(mut descent) = descent else { return Ok(Vec::new()) };
+        while let Some(hash) = descent.need() {
+            let chunk = self.store.chunk(&hash).await?;
+            if !chunk.is_some_and(|chunk| descent.supply(chunk).is_ok()) {
+                return Ok(Vec::new());
+            }
+        }
+        let found = descent.finish().unwrap_or_default();
+        Ok(found.differing.into_iter().map(|(_, leaf)| (leaf.name, leaf.stub)).collect())
+    }
+
     /// The content of an object; one that cannot be read grants nothing.
-    async fn json<T: for<'de> Deserialize<'de>>(&self, leaf: &LeafChunk) -> Result<Option<T>, StoreError> {
-        if leaf.stub.size > MAX_GRANT {
+    async fn json<T: for<'de> Deserialize<'de>>(&self, stub: &Stub) -> Result<Option<T>, StoreError> {
+        if stub.size > MAX_GRANT {
             return Ok(None);
         }
-        let content = self.store.content(&leaf.stub.digest, None).await?;
+        let content = self.store.content(&stub.digest, None).await?;
         Ok(content.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 }

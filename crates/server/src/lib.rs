@@ -26,7 +26,6 @@ mod objects;
 mod operator_port;
 pub mod posture;
 mod releases;
-mod reread;
 mod run;
 mod sets;
 mod state;

@@ -9,7 +9,7 @@ use model::{Channel, Digest, Selection};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads};
-use store::{CommitError, NewRelease};
+use store::{CommitError, Release};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
 use trust::{Beacon, Header, SigningKey};
@@ -18,7 +18,7 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, Summary};
 use crate::node_port::whole;
-use crate::reread;
+use crate::operator_port::Call;
 use crate::state::{ControlPlane, now};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -87,7 +87,7 @@ async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection
     let heads = plane.heads();
     let newest = heads.channels.values().max_by_key(|head| head.header.seq);
     let known = newest.map(|head| &*head.selection);
-    let read = reread::selection(&*plane.store, known, root).await.map_err(store_problem)?;
+    let read = plane.store.selection(root, known).await.map_err(store_problem)?;
     let selection = read.ok_or_else(|| Problem::new(Code::Incomplete, "the selection is missing"))?;
     let patterns =
         Patterns::read(&selection).map_err(|error| Problem::new(Code::ReleaseRefused, error.to_string()))?;
@@ -101,7 +101,8 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
 /// middle: a release that is stored is one that nodes are pointed to.
-pub(crate) async fn commit(plane: Arc<ControlPlane>, sent: Commit, by: String) -> Result<u64, Problem> {
+pub(crate) async fn commit(call: Call, sent: Commit) -> Result<u64, Problem> {
+    let Call { plane, by } = call;
     whole(async move { commit_whole(&plane, sent, &by).await }).await
 }
 
@@ -113,16 +114,15 @@ async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<
     // Refused before it is stored if a pattern cannot be read.
     let read = selection(plane, &first.selection).await?;
     let summary = Summary { by: Some(by.to_owned()), ..commit.summary };
-    let release = NewRelease {
+    let release = Release {
         seq: first.seq,
         ref_label: first.label.clone().unwrap_or_default(),
         created: first.created,
         selection: first.selection,
         headers: commit.headers,
         summary: serde_json::to_value(summary).map_err(|_| Code::Internal)?,
-        expected_head: commit.expected_head,
     };
-    plane.store.commit_release(release).await.map_err(commit_problem)?;
+    plane.store.commit_release(release, commit.expected_head).await.map_err(commit_problem)?;
     load_with(plane, [(first.selection, read)].into()).await?;
     tracing::info!(seq = first.seq, by, "a release was published");
     Ok(first.seq)

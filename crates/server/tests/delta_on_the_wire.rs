@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use http::Method;
-use model::exchange::{Answer, CheckIn, Held, SetOffer};
+use model::exchange::{Answer, CheckIn, HeldRelease, SetOffer};
 use model::object::{MAX_INLINE, ObjectKey};
 use model::{Digest, Edit, Kind, ObjectSet};
 use server::api::{Push, Pushed};
@@ -27,7 +27,7 @@ async fn publish(fleet: &Fleet, plan: &Plan) -> Made {
     made
 }
 
-fn holds(held: Held) -> CheckIn {
+fn holds(held: HeldRelease) -> CheckIn {
     CheckIn { held: Some(held), ..quiet() }
 }
 
@@ -121,7 +121,7 @@ async fn from_a_root_not_known_here_all_is_named_and_fetched_by_digest() {
     let id = fleet.enroll_info().fleet;
     let objects = [params("a"), module("one", "first", &[]), module("two", "second", &[])];
     let made = publish(&fleet, &Plan::new(&id, 1).node("web-1", &objects)).await;
-    let held = Held { root: Digest::of(b"from a database that was lost"), ..made.held("web-1") };
+    let held = HeldRelease { root: Digest::of(b"from a database that was lost"), ..made.held("web-1") };
     let (told, _) = answer(&node, &holds(held)).await;
     let set = set_of(told);
     assert_eq!((set.base, set.contents.len()), (None, 0), "stubs alone");
@@ -194,7 +194,7 @@ async fn a_long_poll_is_answered_when_there_is_something_to_say() {
     let node = std::sync::Arc::new(fleet.node("web-1").await);
     let id = fleet.enroll_info().fleet;
     let first = publish(&fleet, &Plan::new(&id, 1).node("web-1", &[params("a")])).await;
-    let waiting = |held: Held| {
+    let waiting = |held: HeldRelease| {
         let node = node.clone();
         tokio::spawn(async move {
             node.post::<_, Answer>("/v1/agent/checkin?wait=25", &holds(held)).await.unwrap()
@@ -237,7 +237,7 @@ async fn a_node_gets_only_what_its_own_set_names() {
         assert_eq!(one.blob(digest, None).await.status(), 200);
         refused(&two.blob(digest, None).await, Code::NotEntitled);
         // The word of the node that it holds the other's set changes nothing.
-        let held = Held { root: plan_root(&plan, "web-1"), ..held_of(&fleet, &plan, "web-2") };
+        let held = HeldRelease { root: plan_root(&plan, "web-1"), ..held_of(&fleet, &plan, "web-2") };
         two.check_in(&holds(held)).await.unwrap();
         refused(&two.blob(digest, None).await, Code::NotEntitled);
     }
@@ -256,7 +256,7 @@ fn plan_root(plan: &Plan, hostname: &str) -> Digest {
     make(plan, &test_support::fleet::new_key()).sets[hostname].root()
 }
 
-fn held_of(fleet: &Fleet, plan: &Plan, hostname: &str) -> Held {
+fn held_of(fleet: &Fleet, plan: &Plan, hostname: &str) -> HeldRelease {
     make(plan, &fleet.release_key()).held(hostname)
 }
 

@@ -136,7 +136,9 @@ async fn a_release_whose_pieces_are_missing_is_refused() {
     refuses(result, Code::Incomplete);
     refused_with(&mut operator, &made.commit, Code::Incomplete, "missing").await;
     // A piece that is none, and a body that is not whole.
-    let broken = Chunks { chunks: vec![Chunk::Branch { children: vec![Digest::ZERO; 3] }] };
+    let broken = Chunks {
+        chunks: vec![Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }],
+    };
     let result: Result<usize, Problem> = operator.post("/v1/chunks", &broken).await;
     refuses(result, Code::ReleaseRefused);
     let mut cut = pack_contents([&b"blob"[..]]);

@@ -16,14 +16,14 @@ use wire::enroll::EnrollRequest;
 use wire::{Code, Problem, body, route};
 
 /// Holds the database as another program would that writes to it and does not end.
-struct Held(Connection);
+struct HeldRelease(Connection);
 
-impl Held {
-    fn take(fleet: &Fleet) -> Held {
+impl HeldRelease {
+    fn take(fleet: &Fleet) -> HeldRelease {
         let connection = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
         connection.busy_timeout(test_support::fleet::PATIENCE).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-        Held(connection)
+        HeldRelease(connection)
     }
 
     fn release(self) {
@@ -52,7 +52,7 @@ async fn facts_that_are_not_stored_are_not_acknowledged() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     node.survives().await;
-    let held = Held::take(&fleet);
+    let held = HeldRelease::take(&fleet);
     told_to_come_back(node.post::<_, Acked>(route::REPORT, &report(vec![fact(1), fact(2)])).await);
     node.survives().await;
     held.release();
@@ -69,7 +69,7 @@ async fn a_first_use_that_is_not_stored_is_the_first_again() {
     let (token, key) = (fleet.token("web-1"), new_key());
     let answer = fleet.enroll(&token, "web-1", &key).await.unwrap();
     let mut node = fleet.member("web-1", key, &answer);
-    let held = Held::take(&fleet);
+    let held = HeldRelease::take(&fleet);
     told_to_come_back(node.check_in(&quiet()).await);
     held.release();
     node.survives().await;
@@ -86,7 +86,7 @@ async fn enrollments_beyond_the_bound_are_told_to_come_back() {
     const BOUND: usize = 32;
     const ASKED: usize = BOUND + 8;
     let fleet = Fleet::start().await;
-    let held = Held::take(&fleet);
+    let held = HeldRelease::take(&fleet);
     let mut asked = tokio::task::JoinSet::new();
     for n in 0..ASKED {
         let host = format!("web-{n}");
@@ -137,7 +137,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     };
     let facts = vec![Fact { seq: 1, at: now(), body: FactBody::Run(failed) }];
     let before = fleet.operator().await.node("web-1").await.last_seen.unwrap();
-    let held = Held::take(&fleet);
+    let held = HeldRelease::take(&fleet);
     let message = CheckIn { facts, ..quiet() };
     let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
     let mut client = node.dial().await;

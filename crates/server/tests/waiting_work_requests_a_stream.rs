@@ -14,14 +14,14 @@ use wire::route;
 /// Shorter than the wait of a long poll in these tests.
 const PROMPT: Duration = Duration::from_secs(10);
 
-async fn poll(node: &Member, held: &model::exchange::Held, wait: u64) -> Answer {
+async fn poll(node: &Member, held: &model::exchange::HeldRelease, wait: u64) -> Answer {
     let check_in = test_support::fleet::synced::holding(held.clone());
     let path = format!("{}?wait={wait}", route::CHECKIN);
     let request = node.signed(http::Method::POST, &path, body_of(&check_in));
     test_support::fleet::told(&node.send(request).await).unwrap()
 }
 
-async fn one() -> (Fleet, test_support::fleet::Operator, Member, model::exchange::Held) {
+async fn one() -> (Fleet, test_support::fleet::Operator, Member, model::exchange::HeldRelease) {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let mut operator = fleet.operator().await;

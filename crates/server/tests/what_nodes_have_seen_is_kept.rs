@@ -2,14 +2,14 @@
 //! node over restarts, asks for one that it lacks, and refuses one that is not the node's own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::exchange::{CheckIn, Held, Signed};
+use model::exchange::{CheckIn, HeldRelease, Signed};
 use model::log::{Fact, FactBody};
 use test_support::fleet::release::{Plan, make, params};
 use test_support::fleet::{Fleet, Member, now, quiet, refuses};
 use trust::seen::Seen;
 use wire::Code;
 
-async fn one_node() -> (Fleet, Member, Held) {
+async fn one_node() -> (Fleet, Member, HeldRelease) {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a")]);
@@ -19,7 +19,7 @@ async fn one_node() -> (Fleet, Member, Held) {
     (fleet, node, held)
 }
 
-fn saying(held: &Held, seen: Option<Signed>) -> CheckIn {
+fn saying(held: &HeldRelease, seen: Option<Signed>) -> CheckIn {
     CheckIn { held: Some(held.clone()), seen, ..quiet() }
 }
 

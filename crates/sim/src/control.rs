@@ -1,18 +1,13 @@
-//! The control plane's shell in memory: the order of a check-in as the server has it, over
-//! the store that other backends are held against.
+//! The control plane's shell in memory: the order of a check-in as the server has it. What it has
+//! made durable is kept apart from what it knows, and is all that a restart leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn, SetOffer};
-use model::log::Cursor;
+use model::log::{Cursor, Fact, contiguous};
 use model::time::SLACK;
-use model::{Digest, Hostname, NodeId, ObjectSet, Timestamp};
+use model::{Digest, Hostname, Incarnation, NodeId, ObjectSet, Timestamp};
 use plane::{NodeState, SetWanted, Step};
-use store::{MemoryStore, NewNode, NodeRecord, Store, TokenUse, Touch};
 use trust::PublicKey;
 
 use crate::publisher::Publisher;
@@ -46,8 +41,15 @@ pub(crate) enum Response {
     Refused(&'static str),
 }
 
+/// What is durable of a node: its state as far as the server stores it, and its facts in the
+/// order of their acceptance.
+struct Stored {
+    node: NodeState,
+    facts: Vec<(Incarnation, Fact)>,
+}
+
 pub(crate) struct ControlPlane {
-    store: MemoryStore,
+    store: BTreeMap<NodeId, Stored>,
     index: BTreeMap<NodeId, NodeState>,
     touched: BTreeSet<NodeId>,
     started: Timestamp,
@@ -62,7 +64,7 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     pub(crate) fn new(now: Timestamp) -> ControlPlane {
         ControlPlane {
-            store: MemoryStore::new(),
+            store: BTreeMap::new(),
             index: BTreeMap::new(),
             touched: BTreeSet::new(),
             started: now,
@@ -73,51 +75,44 @@ impl ControlPlane {
     }
 
     pub(crate) fn enroll(&mut self, id: NodeId, hostname: Hostname, key: PublicKey, now: Timestamp) {
-        let node = NewNode {
-            node_id: id.clone(),
-            hostname: hostname.clone(),
-            public_key: key.to_string(),
-            cert_not_before: now,
-            cert_serial: "01".to_owned(),
-            key_confirmed: true,
-            declared: serde_json::json!({}),
-        };
-        let token = TokenUse { nonce: hostname.to_string(), expires_at: now.plus(Duration::from_secs(3600)) };
-        ready(self.store.enroll(node, token, now)).unwrap();
-        self.index.insert(id.clone(), NodeState::new(id, hostname, key, now));
+        let node = NodeState::new(id.clone(), hostname, key, now);
+        self.store.insert(id.clone(), Stored { node: node.clone(), facts: Vec::new() });
+        self.index.insert(id, node);
     }
 
     /// Starts with what the store has; all else of before is gone.
     pub(crate) fn start(&mut self, now: Timestamp) {
         (self.up, self.started) = (true, now);
         self.touched.clear();
-        let nodes = ready(self.store.nodes()).unwrap();
-        self.index = nodes.into_iter().map(|record| (record.node_id.clone(), restored(record))).collect();
+        self.index = self.store.iter().map(|(id, stored)| (id.clone(), stored.node.clone())).collect();
+        for node in self.index.values_mut() {
+            // The server stores no words of a refusal or a failure.
+            (node.refusal, node.summary.cause) = (None, None);
+        }
     }
 
     /// Persists contacts in a batch.
     pub(crate) fn flush(&mut self) {
-        let touched = std::mem::take(&mut self.touched);
-        let touch = |node: &NodeState| Touch {
-            node: node.id.clone(),
-            last_seen: node.last_seen.unwrap_or_default(),
-            held: node.held.clone(),
-            run: node.run.clone(),
-            promised_secs: node.promised.as_secs(),
-        };
-        let touches = touched.iter().filter_map(|id| self.index.get(id)).map(touch).collect();
-        ready(self.store.touch(touches)).unwrap();
-    }
-
-    pub(crate) fn push(&mut self, id: &NodeId, number: u64, now: Timestamp) {
-        ready(self.store.set_push(vec![id.clone()], number, now)).unwrap();
-        if let Some(node) = self.index.get_mut(id) {
-            node.push = Some(number);
+        for id in std::mem::take(&mut self.touched) {
+            let (Some(node), Some(stored)) = (self.index.get(&id), self.store.get_mut(&id)) else { continue };
+            stored.node.last_seen = node.last_seen;
+            stored.node.promised = node.promised;
+            stored.node.held.clone_from(&node.held);
+            stored.node.run.clone_from(&node.run);
         }
     }
 
+    pub(crate) fn push(&mut self, id: &NodeId, number: u64) {
+        self.stored(id).node.push = Some(number);
+        self.node(id).push = Some(number);
+    }
+
     pub(crate) fn pushes(&self) -> usize {
-        ready(self.store.pushes()).unwrap().len()
+        self.store.values().filter(|stored| stored.node.push.is_some()).count()
+    }
+
+    fn stored(&mut self, id: &NodeId) -> &mut Stored {
+        self.store.get_mut(id).unwrap()
     }
 
     pub(crate) fn node(&mut self, id: &NodeId) -> &mut NodeState {
@@ -125,16 +120,8 @@ impl ControlPlane {
     }
 
     /// All facts stored of a node, in the order of their acceptance.
-    pub(crate) fn facts(&self, id: &NodeId) -> Vec<store::FactRecord> {
-        let (mut facts, mut before) = (vec![], None);
-        loop {
-            let page = ready(self.store.facts(id, before, store::MAX_LISTED)).unwrap();
-            let Some(last) = page.last() else { break };
-            before = Some(last.id);
-            facts.extend(page);
-        }
-        facts.reverse();
-        facts
+    pub(crate) fn facts(&self, id: &NodeId) -> &[(Incarnation, Fact)] {
+        self.store.get(id).map_or(&[], |stored| &stored.facts)
     }
 
     /// Handles a request as the server does: time, replay, step, what is new made durable,
@@ -169,7 +156,7 @@ impl ControlPlane {
         let incarnation = request.incarnation.clone();
         self.touched.insert(id.clone());
         let mut step = self.node(id).check_in(request, &publisher.heads, now);
-        step.answer.acked = self.persist(id, incarnation, &mut step, now)?;
+        step.answer.acked = self.persist(id, incarnation, &mut step)?;
         if let (Some(wanted), Some(offer)) = (step.wanted, step.answer.offer.as_mut()) {
             offer.set = Some(self.set_offer(wanted, publisher));
         }
@@ -179,31 +166,37 @@ impl ControlPlane {
     fn persist(
         &mut self,
         id: &NodeId,
-        incarnation: model::Incarnation,
+        incarnation: Incarnation,
         step: &mut Step,
-        now: Timestamp,
     ) -> Result<Option<Cursor>, &'static str> {
         if let Some(push) = step.push_done {
-            ready(self.store.clear_push(id, push)).map_err(|_| "store_unavailable")?;
+            let stored = &mut self.stored(id).node.push;
+            *stored = stored.filter(|waits| *waits > push);
+        }
+        if self.store_down && (step.traits.is_some() || !step.facts.is_empty()) {
+            if step.traits.is_some() {
+                self.node(id).traits = None;
+            }
+            return Err("store_unavailable");
         }
         if let Some(traits) = step.traits.take() {
-            if self.store_down {
-                self.node(id).traits = None;
-                return Err("store_unavailable");
-            }
-            ready(self.store.put_traits(id, traits, now)).map_err(|_| "store_unavailable")?;
+            self.stored(id).node.traits = Some(traits.digest);
         }
         if step.facts.is_empty() {
             return Ok(None);
         }
-        if self.store_down {
-            return Err("store_unavailable");
+        let stored = self.stored(id);
+        let of_log = stored.facts.iter().filter(|(of, _)| *of == incarnation);
+        let after = of_log.last().map_or(0, |(_, fact)| fact.seq);
+        let new = contiguous(after, std::mem::take(&mut step.facts));
+        let cursor =
+            Cursor { incarnation: incarnation.clone(), seq: new.last().map_or(after, |fact| fact.seq) };
+        stored.facts.extend(new.iter().map(|fact| (incarnation.clone(), fact.clone())));
+        if !new.is_empty() {
+            stored.node.accepted(cursor.clone(), &new);
         }
-        let facts = std::mem::take(&mut step.facts);
-        let accepted = ready(self.store.append_facts(id, &incarnation, facts, now));
-        let accepted = accepted.map_err(|_| "store_unavailable")?;
-        self.node(id).accepted(accepted.cursor.clone(), &accepted.new);
-        Ok(Some(accepted.cursor))
+        self.node(id).accepted(cursor.clone(), &new);
+        Ok(Some(cursor))
     }
 
     /// The difference to the wanted set, with a few of its contents.
@@ -232,32 +225,7 @@ impl ControlPlane {
     }
 }
 
-fn restored(record: NodeRecord) -> NodeState {
-    let key = record.public_key.parse::<PublicKey>().unwrap();
-    let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
-    node.last_seen = record.last_seen;
-    node.held = record.held;
-    node.run = record.run;
-    node.cursor = record.cursor;
-    node.traits = record.traits;
-    node.push = record.push;
-    node.summary.streak = record.streak;
-    if let Some(run) = record.last_run {
-        node.summary.counts = Some(run.counts);
-        node.summary.since = Some(run.started);
-    }
-    node
-}
-
 /// A request's number: its time, or higher.
 pub(crate) fn micros(time: Timestamp) -> u64 {
     u64::try_from(time.0).unwrap_or(0) * 1000
-}
-
-/// The value of a future that never waits.
-fn ready<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("a store in memory never waits"),
-    }
 }

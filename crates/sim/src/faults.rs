@@ -102,7 +102,7 @@ impl World {
         }
         self.pushes += 1;
         if self.control.up {
-            self.control.push(&self.machines[index].id.clone(), self.pushes, self.now);
+            self.control.push(&self.machines[index].id.clone(), self.pushes);
         }
         "operator: pushes"
     }

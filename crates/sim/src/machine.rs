@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::exchange::{Held, TraitReport};
+use model::exchange::{HeldRelease, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::time::SLACK;
@@ -119,7 +119,7 @@ impl Machine {
     }
 
     /// The release held, as it would say itself.
-    pub(crate) fn held(&self) -> Option<Held> {
+    pub(crate) fn held(&self) -> Option<HeldRelease> {
         self.disk.files().adoption.as_ref().map(Adoption::held)
     }
 

@@ -72,15 +72,15 @@ impl World {
     fn facts_are_whole(&mut self, index: usize) -> Result<(), String> {
         let machine = &self.machines[index];
         let mut next = BTreeMap::new();
-        for record in self.control.facts(&machine.id) {
-            let expected = next.entry(record.incarnation.clone()).or_insert(1);
-            if record.fact.seq != *expected {
-                return Err(format!("fact {} was accepted where {expected} was due", record.fact.seq));
+        for (incarnation, fact) in self.control.facts(&machine.id) {
+            let expected = next.entry(incarnation.clone()).or_insert(1);
+            if fact.seq != *expected {
+                return Err(format!("fact {} was accepted where {expected} was due", fact.seq));
             }
             *expected += 1;
-            let body = machine.appended.get(&(record.incarnation, record.fact.seq));
-            if body != Some(&record.fact.body) {
-                return Err(format!("fact {} is not what was appended", record.fact.seq));
+            let body = machine.appended.get(&(incarnation.clone(), fact.seq));
+            if body != Some(&fact.body) {
+                return Err(format!("fact {} is not what was appended", fact.seq));
             }
             *self.tally.entry("facts accepted").or_default() += 1;
         }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use model::selection::PatternEntry;
 use model::trie::Trie;
-use model::{Channel, Digest, Entry, Hostname, Kind, ObjectKey, ObjectSet, Selection, Stub, Timestamp};
+use model::{
+    Channel, Digest, Hostname, Kind, ObjectKey, ObjectSet, Selection, SelectionEntry, Stub, Timestamp,
+};
 use plane::heads::Patterns;
 use plane::{Head, Heads};
 use trust::adopt::takes;
@@ -64,7 +66,7 @@ impl Publisher {
     }
 
     /// What a hostname is to hold: the newest release of its channel.
-    pub(crate) fn expected(&self, hostname: &Hostname) -> Option<(Arc<Head>, Entry)> {
+    pub(crate) fn expected(&self, hostname: &Hostname) -> Option<(Arc<Head>, SelectionEntry)> {
         self.heads.pointed(hostname)
     }
 
@@ -139,7 +141,8 @@ impl Publisher {
     fn selection(&mut self) -> Selection {
         let (mut exact, mut patterns) = (vec![], vec![]);
         for (name, (channel, modules)) in self.hosts.clone() {
-            let entry = Entry { channel: CHANNELS[channel].parse().unwrap(), root: self.set(&modules) };
+            let entry =
+                SelectionEntry { channel: CHANNELS[channel].parse().unwrap(), root: self.set(&modules) };
             match name.parse::<Hostname>() {
                 Ok(hostname) => exact.push(Selection::leaf(&hostname, &entry)),
                 Err(_) => patterns.push(PatternEntry { pattern: name, except: vec![], entry }),
@@ -163,6 +166,6 @@ impl Publisher {
 }
 
 /// What a release gives to a hostname.
-pub(crate) fn entry_in(head: &Head, hostname: &Hostname) -> Option<Entry> {
+pub(crate) fn entry_in(head: &Head, hostname: &Hostname) -> Option<SelectionEntry> {
     head.selection.entry(hostname.as_str(), &takes)
 }

@@ -25,8 +25,8 @@ use sync::feed::State;
 use sync::{Content, Saved, Side, Write};
 
 use self::compaction::Moving;
-use self::index::{Entry, Index};
-use self::record::{FeedHead, Gone, Heads, Name, Put, Record};
+use self::index::{Index, IndexEntry};
+use self::record::{FeedHead, Heads, Name, Put, Record, Tombstone};
 use crate::Disk;
 use crate::error::{Result, SpoolError};
 use crate::segmented::{Batch, Location, SegmentedLog, frame};
@@ -238,7 +238,7 @@ impl ObjectLog {
                 Placed::Forget(side) => self.index.clear(*side),
                 Placed::Put { side, key, live, rev, at, length } => {
                     let at = Location { segment, offset: changes_at + at, length: *length };
-                    self.index.insert(*side, key, Entry { at, live: *live, rev: *rev });
+                    self.index.insert(*side, key, IndexEntry { at, live: *live, rev: *rev });
                 }
                 Placed::Taken(key) => self.index.remove(Side::Theirs, key),
             }
@@ -285,7 +285,7 @@ impl Changes {
                     changes.put(Side::Ours, key, rev, true, &Record::Put(put), &content.bytes)?;
                 }
                 (State::Gone { uid }, _) => {
-                    let gone = Gone { name: Name::of(key), rev, uid: (&**uid).into() };
+                    let gone = Tombstone { name: Name::of(key), rev, uid: (&**uid).into() };
                     changes.put(Side::Ours, key, rev, false, &Record::Gone(gone), &[])?;
                 }
                 // The check of the write lets no such change through.

@@ -14,8 +14,8 @@ use sync::FeedCursor;
 use crate::error::{CommitError, EnrollError, PutError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
-    Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
+    Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 use crate::tasks::{TaskNode, TaskRecord};
 
@@ -187,17 +187,18 @@ pub trait Store: Send + Sync {
     async fn content_size(&self, digest: &Digest) -> Result<Option<u64>>;
     /// The set of a root; `None` when it is not stored.
     async fn set(&self, root: &Digest) -> Result<Option<ObjectSet>>;
-    /// The selection of a root, without its sets; `None` when it is not stored.
-    async fn selection(&self, root: &Digest) -> Result<Option<Selection>>;
+    /// The selection of a root, without its sets; `None` when it is not stored. Only what
+    /// differs from a known one is read; the rest is shared with it.
+    async fn selection(&self, root: &Digest, known: Option<&Selection>) -> Result<Option<Selection>>;
 
     // Releases.
 
-    /// Commits a release if the newest is still the one that it was built on, and points
-    /// its channels to it. The same release again is `Ok`, so a publisher may retry.
+    /// Commits a release if the newest is still the one that it was built on (`None` when it is
+    /// the first), and points its channels to it. The same release again is `Ok`, so a publisher may retry.
     ///
     /// # Errors
     /// [`CommitError`] names the refusal.
-    async fn commit_release(&self, release: NewRelease) -> Result<(), CommitError>;
+    async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError>;
     /// What each channel points to, in the order of their names.
     async fn heads(&self) -> Result<Vec<ChannelHead>>;
     /// Keeps a newer proof of freshness for a channel's header; `false` when the channel

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::chunk::{self, Chunk, ChunkError, LeafChunk, Needs};
+use model::chunk::{Chunk, ChunkError, LeafChunk, Needs};
+use model::descent::{Descent, DescentError, MAX_OBJECTS};
 use model::{Digest, Kind, ObjectSet, Selection};
 
 use crate::error::{PutError, Result, StoreError};
@@ -209,41 +210,45 @@ pub(crate) fn clamp(range: Option<Range<u64>>, size: u64) -> Range<u64> {
 /// Where stored chunks are read from.
 pub(crate) type Read<'a> = &'a mut dyn FnMut(&Digest) -> Result<Option<Chunk>>;
 
-/// The set of a root, from stored chunks.
+/// The set of a root, from stored chunks; `None` when it is not stored.
 pub(crate) fn read_set(root: &Digest, read: Read<'_>) -> Result<Option<ObjectSet>> {
-    whole(root, read, &mut |fetch| chunk::read_set(root, fetch))
-}
-
-/// The selection of a root, from stored chunks.
-pub(crate) fn read_selection(root: &Digest, read: Read<'_>) -> Result<Option<Selection>> {
-    whole(root, read, &mut |fetch| {
-        let Chunk::Selection { exact, patterns } = fetch(root).ok_or(ChunkError::Missing(*root))? else {
-            return Err(ChunkError::Malformed("not a selection"));
-        };
-        Ok(Selection::new(chunk::read_trie(&Selection::section(), &exact, fetch)?, patterns))
-    })
-}
-
-/// Puts a tree together; `None` when its root is not stored.
-fn whole<T>(
-    root: &Digest,
-    read: Read<'_>,
-    build: &mut dyn FnMut(chunk::Fetch<'_>) -> Result<T, ChunkError>,
-) -> Result<Option<T>> {
-    let mut failed = None;
-    let built = build(&mut |digest| {
-        read(digest).unwrap_or_else(|error| {
-            failed.get_or_insert(error);
-            None
-        })
-    });
-    match (built, failed) {
-        (_, Some(error)) => Err(error),
-        (Ok(built), None) => Ok(Some(built)),
-        (Err(ChunkError::Missing(digest)), None) if digest == *root => Ok(None),
-        (Err(ChunkError::Missing(digest)), None) => {
-            Err(StoreError::Corrupt(format!("chunk {digest} below {root} is missing")))
+    let malformed = malformed(*root);
+    match read(root)? {
+        None => Ok(None),
+        Some(Chunk::Set { sections }) => {
+            let descent = Descent::of_set(sections, ObjectSet::new(), MAX_OBJECTS).map_err(malformed)?;
+            descend(root, descent, read).map(Some)
         }
-        (Err(error), None) => Err(StoreError::Malformed { root: *root, reason: error.to_string() }),
+        Some(_) => Err(malformed(ChunkError::Malformed("not a set").into())),
     }
+}
+
+/// The selection of a root, from stored chunks that the known one lacks.
+pub(crate) fn read_selection(root: &Digest, known: &Selection, read: Read<'_>) -> Result<Option<Selection>> {
+    let malformed = malformed(*root);
+    match read(root)? {
+        None => Ok(None),
+        Some(Chunk::Selection { exact, patterns }) => {
+            let section = Selection::section();
+            let known = ObjectSet::of_sections([(section.clone(), known.exact().clone())]);
+            let descent = Descent::new([(section.clone(), exact)], known, MAX_OBJECTS).map_err(malformed)?;
+            let exact = descend(root, descent, read)?.section(&section);
+            Ok(Some(Selection::new(exact, patterns)))
+        }
+        Some(_) => Err(malformed(ChunkError::Malformed("not a selection").into())),
+    }
+}
+
+fn malformed(root: Digest) -> impl Fn(DescentError) -> StoreError + Copy {
+    move |error| StoreError::Malformed { root, reason: error.to_string() }
+}
+
+/// Takes a descent to its end.
+fn descend(root: &Digest, mut descent: Descent, read: Read<'_>) -> Result<ObjectSet> {
+    while let Some(digest) = descent.need() {
+        let chunk = read(&digest)?
+            .ok_or_else(|| StoreError::Corrupt(format!("chunk {digest} below {root} is missing")))?;
+        descent.supply(chunk).map_err(malformed(*root))?;
+    }
+    descent.into_set().map_err(malformed(*root))
 }

@@ -1,17 +1,21 @@
 //! Durable state of the control plane behind one trait of domain operations.
 //!
-//! [`Store`] says what may be asked; [`sqlite::SqliteStore`] keeps it in a file,
-//! [`memory::MemoryStore`] in memory. Both pass [`conformance`], and so must any other
-//! backend. Invariants: nothing is acknowledged that is not durable; a fact is accepted
+//! [`Store`] says what may be asked; [`sqlite::SqliteStore`] keeps it in a file. It passes
+//! `tests/conformance`, and so must any other backend. Invariants: nothing is acknowledged that is not durable; a fact is accepted
 //! once by `(node, incarnation, seq)`; whoever has a chunk has everything below it.
+
+#[cfg(test)]
+extern crate self as store;
 
 mod api;
 mod closure;
-pub mod conformance;
 mod enrollment;
 mod error;
+#[cfg(test)]
+#[path = "../tests/conformance/fixture.rs"]
+#[allow(clippy::unwrap_used, dead_code, reason = "shared with tests")]
+mod fixture;
 mod log;
-pub mod memory;
 mod objects;
 mod reach;
 mod record;
@@ -20,11 +24,10 @@ mod tasks;
 
 pub use api::Store;
 pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
-pub use memory::MemoryStore;
 pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 pub use record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
-    Release, Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
+    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
+    Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
 };
 pub use sqlite::SqliteStore;
 pub use tasks::{

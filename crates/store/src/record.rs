@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::exchange::{Held, RunNote, Signed};
+use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct NodeRecord {
     pub promised_secs: u64,
     /// The release that it said it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// Its newest run in short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
@@ -157,7 +157,7 @@ pub struct Touch {
     /// When it called; an older one than is stored changes nothing.
     pub last_seen: Timestamp,
     /// The release that it holds; `None` leaves what is stored.
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     /// Its newest run; `None` leaves what is stored.
     pub run: Option<RunNote>,
     /// Seconds within which it was told to call again.
@@ -177,12 +177,14 @@ pub struct Accepted {
     pub last_run: Option<RunSummary>,
 }
 
-/// A release to be committed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewRelease {
+/// A release, as it is committed and kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
     /// Its number; above every one committed before.
     pub seq: u64,
     /// Its label for people.
+    #[serde(rename = "ref")]
     pub ref_label: String,
     /// When it was made.
     pub created: Timestamp,
@@ -192,34 +194,6 @@ pub struct NewRelease {
     pub headers: BTreeMap<Channel, Signed>,
     /// What it came to, for people; an object.
     pub summary: Value,
-    /// The newest release that it was built on; `None` when it is the first.
-    pub expected_head: Option<u64>,
-}
-
-/// A release that was committed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Release {
-    /// Its number.
-    pub seq: u64,
-    /// Its label for people.
-    #[serde(rename = "ref")]
-    pub ref_label: String,
-    /// When it was made.
-    pub created: Timestamp,
-    /// The root of its selection.
-    pub selection: Digest,
-    /// The signed header of each channel that it is for.
-    pub headers: BTreeMap<Channel, Signed>,
-    /// What it came to, for people.
-    pub summary: Value,
-}
-
-impl From<NewRelease> for Release {
-    fn from(new: NewRelease) -> Release {
-        let NewRelease { seq, ref_label, created, selection, headers, summary, expected_head: _ } = new;
-        Release { seq, ref_label, created, selection, headers, summary }
-    }
 }
 
 /// What a channel points to.

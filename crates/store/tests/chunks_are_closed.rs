@@ -7,8 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use model::Digest;
-use store::conformance::fixture::{DAY, Tree, at, tree};
-use store::{MemoryStore, PutError, Retention, SqliteStore, Store};
+use store::{PutError, Retention, SqliteStore, Store};
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod fixture;
+
+use fixture::{DAY, Tree, at, tree};
 
 const ROUNDS: i64 = 12;
 
@@ -84,11 +89,6 @@ async fn churn(store: Arc<dyn Store>) {
     gone += store.prune(at(now + 9 * DAY), retention).await.unwrap().chunks;
     assert!(gone > 0, "no garbage was ever taken away: this test shows nothing");
     assert!(store.chunk(&trees[0].root).await.unwrap().is_none());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn memory() {
-    churn(Arc::new(MemoryStore::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

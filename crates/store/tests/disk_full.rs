@@ -6,8 +6,13 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
-use store::conformance::fixture::{at, enrolled, incarnation, started};
 use store::{PutError, SqliteStore, Store, StoreError};
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod fixture;
+
+use fixture::{at, enrolled, incarnation, started};
 
 /// A small file system in memory, as long as this incarnations.
 struct SmallDisk(tempfile::TempDir);

@@ -6,8 +6,13 @@ use std::collections::BTreeMap;
 
 use model::log::Fact;
 use proptest::prelude::*;
-use store::conformance::fixture::{at, enrolled, incarnation, run, started};
-use store::{MemoryStore, SqliteStore, Store};
+use store::{SqliteStore, Store};
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod fixture;
+
+use fixture::{at, enrolled, incarnation, run, started};
 
 const LIVES: [&str; 2] = ["one", "two"];
 
@@ -90,15 +95,7 @@ fn on(store: &dyn Store, batches: &[Batch]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn memory(batches in batches()) {
-        on(&MemoryStore::new(), &batches)?;
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn sqlite(batches in batches()) {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();

@@ -10,8 +10,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use model::NodeId;
-use store::conformance::fixture::{at, enrolled, incarnation, run, started};
 use store::{SqliteStore, Store};
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod fixture;
+
+use fixture::{at, enrolled, incarnation, run, started};
 
 const DIRECTORY: &str = "MUSTER_TEST_DIRECTORY";
 const NODES: u32 = 16;

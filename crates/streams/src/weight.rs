@@ -21,10 +21,11 @@ pub(crate) fn weight(frame: &Frame) -> usize {
 }
 
 fn tell_weight(tell: &sync::frame::ResyncResponse) -> usize {
-    use sync::frame::{ResyncResponse, Top};
-    let top = |top: &Top| match top {
-        Top::Branch(hashes) => hashes.len() * 44,
-        Top::Bucket(objects) => objects.len() * 160,
+    use model::TrieNode;
+    use sync::frame::ResyncResponse;
+    let top = |node: &TrieNode| match node {
+        TrieNode::Branch(hashes) => hashes.len() * 44,
+        TrieNode::Bucket(objects) => objects.len() * 160,
     };
     match tell {
         ResyncResponse::Sections { sections, .. } => sections.len() * 120,

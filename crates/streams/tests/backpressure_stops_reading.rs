@@ -89,7 +89,7 @@ impl FrameWriter for Stuck {
 fn hello(instance: &str) -> Frame {
     Frame::Hello(Box::new(Hello {
         versions: sync::frame::VERSIONS,
-        capabilities: Capabilities { walk: false, ..Capabilities::ALL },
+        capabilities: Capabilities { trie_resync: false, ..Capabilities::ALL },
         role: Role::Agent,
         mode: Mode::Managed,
         instance: instance.to_owned(),

@@ -19,12 +19,15 @@ use model::digest::Hasher;
 use model::{Incarnation, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::{Bounded, bounded};
+
 /// How far a replica has a feed. Facts have cursors of their own ([`model::log::Cursor`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedCursor {
     /// The incarnation of the feed.
     pub incarnation: Incarnation,
     /// Everything up to here is durable.
+    #[serde(deserialize_with = "bounded")]
     pub revision: u64,
     /// What is durable beyond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +154,7 @@ impl FromStr for PassPosition {
         let mut parts = text.split('.');
         let mut number = || {
             let part = parts.next().filter(|part| part.bytes().all(|b| b.is_ascii_digit()));
-            part.and_then(|part| part.parse::<u64>().ok()).ok_or(ParsePassPositionError)
+            part.and_then(|part| part.parse().ok()).filter(u64::fits).ok_or(ParsePassPositionError)
         };
         let (to, rank, revision) = (number()?, number()?, number()?);
         let order = parts.next().filter(|part| part.len() == 8 && parts.next().is_none());

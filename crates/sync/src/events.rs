@@ -46,12 +46,12 @@ pub const STATE_UPDATED: &str = "state-updated";
 pub const ROTATE_KEYS: &str = "rotate-keys";
 /// First from each side.
 pub const HELLO: &str = "hello";
-/// All is said up to here.
-pub const MARK: &str = "mark";
-/// A question of the walk.
-pub const WALK_ASK: &str = "walk-ask";
-/// An answer of the walk.
-pub const WALK_TELL: &str = "walk-tell";
+/// Everything up to here was sent.
+pub const CHECKPOINT: &str = "checkpoint";
+/// A request of the trie resync.
+pub const RESYNC_REQUEST: &str = "resync-request";
+/// Its response.
+pub const RESYNC_RESPONSE: &str = "resync-response";
 /// The link ends.
 pub const GO_AWAY: &str = "go-away";
 /// A check-in.
@@ -90,9 +90,9 @@ pub const ALL: &[&str] = &[
     STATE_UPDATED,
     ROTATE_KEYS,
     HELLO,
-    MARK,
-    WALK_ASK,
-    WALK_TELL,
+    CHECKPOINT,
+    RESYNC_REQUEST,
+    RESYNC_RESPONSE,
     GO_AWAY,
     CHECK_IN,
     CHECK_IN_ANSWER,
@@ -105,14 +105,20 @@ pub const PEER: &str = "Peer";
 /// The name of what a frame says; `None` when that side may not say it in that mode. An
 /// unknown frame keeps its own name.
 pub fn name_of(frame: &Frame, from: Role, mode: Mode) -> Option<&str> {
-    let name = match frame {
+    let name = frame_name(frame);
+    (matches!(frame, Frame::Unknown(_)) || may_say(name, from, mode)).then_some(name)
+}
+
+/// The name of a frame.
+pub fn frame_name(frame: &Frame) -> &str {
+    match frame {
         Frame::Event(event) => event_name(event),
         Frame::Hello(_) => HELLO,
         Frame::Ack(_) => PROCESSED,
         Frame::Refused(_) => ERROR,
-        Frame::Checkpoint(_) => MARK,
-        Frame::ResyncRequest(_) => WALK_ASK,
-        Frame::ResyncResponse(_) => WALK_TELL,
+        Frame::Checkpoint(_) => CHECKPOINT,
+        Frame::ResyncRequest(_) => RESYNC_REQUEST,
+        Frame::ResyncResponse(_) => RESYNC_RESPONSE,
         Frame::Interop(interop) => match **interop {
             Interop::RequestResync => REQUEST_RESOURCE_RESYNC,
             Interop::RequestList { .. } => REQUEST_SYNCED_RESOURCE_LIST,
@@ -126,9 +132,8 @@ pub fn name_of(frame: &Frame, from: Role, mode: Mode) -> Option<&str> {
         Frame::Answer(_) => CHECK_IN_ANSWER,
         Frame::StateUpdated => STATE_UPDATED,
         Frame::Approve => APPROVE_DELETIONS,
-        Frame::Unknown(name) => return Some(name),
-    };
-    may_say(name, from, mode).then_some(name)
+        Frame::Unknown(name) => name,
+    }
 }
 
 /// The name of a change of an object, by its kind.

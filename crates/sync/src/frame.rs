@@ -1,16 +1,19 @@
-//! [`Frame`]: what travels on a link. Its forms on the wire are the wire crate's.
+//! [`Frame`]: what travels on a link. A change has its own form on the wire, which is the wire
+//! crate's; all others travel as the JSON that is derived here, within the bounds of
+//! [`crate::bounds`].
 //!
 //! On a link each side sends *events* of its feed, numbered 1, 2, 3 and so on within the
 //! link, and acknowledges those of the other, cumulatively and apart from data (SYN-4).
 //! Transports deliver in order or end: a number that is not the next one ends the link, and the
 //! next link goes on from the replica's durable cursor, never from the memory of either side.
 
-use crate::cursor::{FeedCursor, Position};
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
-use model::{Digest, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::{bounded, checksum, named, shorter};
+use crate::cursor::{FeedCursor, Position};
 use crate::mode::{Mode, Role};
 
 /// The protocol versions that this build speaks, lowest and highest.
@@ -57,55 +60,80 @@ pub enum Frame {
     Unknown(String),
 }
 
-/// Capabilities a side may have; the link uses those that both have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Capabilities a side may have; the link uses those that both have. On the wire they are names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Capabilities {
-    /// Trie resync; without it, resync by inventory as the source document describes.
-    pub walk: bool,
-    /// Frames may be compressed with gzip.
+    /// `trie-resync`; without it, resync by inventory as the source document describes.
+    pub trie_resync: bool,
+    /// `gzip`: frames may be compressed with it.
     pub gzip: bool,
-    /// Check-ins on the link.
+    /// `checkin`: check-ins on the link.
     pub checkin: bool,
 }
 
 impl Capabilities {
     /// Everything that this build can do.
-    pub const ALL: Capabilities = Capabilities { walk: true, gzip: true, checkin: true };
+    pub const ALL: Capabilities = Capabilities { trie_resync: true, gzip: true, checkin: true };
 
     /// What both sides can do.
     pub fn and(self, other: Capabilities) -> Capabilities {
         Capabilities {
-            walk: self.walk && other.walk,
+            trie_resync: self.trie_resync && other.trie_resync,
             gzip: self.gzip && other.gzip,
             checkin: self.checkin && other.checkin,
         }
     }
 }
 
+/// The names of capabilities; unknown ones are a newer peer's.
+impl From<Vec<String>> for Capabilities {
+    fn from(names: Vec<String>) -> Capabilities {
+        let has = |name: &str| names.iter().any(|one| one == name);
+        Capabilities { trie_resync: has("trie-resync"), gzip: has("gzip"), checkin: has("checkin") }
+    }
+}
+
+impl From<Capabilities> for Vec<String> {
+    fn from(has: Capabilities) -> Vec<String> {
+        let all = [("trie-resync", has.trie_resync), ("gzip", has.gzip), ("checkin", has.checkin)];
+        all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
 /// The first frame of each side.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Hello {
     /// The lowest and highest version that the sender speaks.
     pub versions: (u32, u32),
     /// What it can do.
+    #[serde(default)]
     pub capabilities: Capabilities,
     /// At which end it stands.
     pub role: Role,
     /// The mode that it takes the node to be in.
     pub mode: Mode,
     /// One instance of the sender's process: two at once under one identity are two agents.
+    #[serde(deserialize_with = "bounded")]
     pub instance: String,
     /// Where its own feed stands.
     pub head: FeedCursor,
     /// How far it has the other side's feed, durably; `None` when it has nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub have: Option<Have>,
     /// The sender's events begin after this cursor without waiting for the other side's hello:
     /// a receiver whose replica stands elsewhere ends the link. `None`: they wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FeedCursor>,
 }
 
 /// A replica, in short.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Have {
     /// Everything up to here is in it.
     pub cursor: FeedCursor,
@@ -153,35 +181,43 @@ pub struct Event {
 }
 
 /// What is durable at the receiver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {
     /// All events of this link up to this number are durable here, or are kept for a retry
     /// after a temporary error; then the cursor stays below them.
+    #[serde(deserialize_with = "bounded")]
     pub seq: u64,
     /// The replica's cursor after them; `None` before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<FeedCursor>,
     /// How many objects the receiver holds otherwise than the feed says: could not be taken, or
     /// gone at the source and kept until an operator confirms their removal.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "bounded")]
     pub refused: u64,
 }
 
 /// An event that will never be applied, or, with the code [`crate::refusal::FAILS`], is not for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// The change in the feed.
+    #[serde(deserialize_with = "bounded")]
     pub rev: u64,
     /// Which object.
+    #[serde(deserialize_with = "bounded")]
     pub key: ObjectKey,
     /// A stable code.
+    #[serde(deserialize_with = "bounded")]
     pub code: String,
     /// Why, for people.
+    #[serde(default, deserialize_with = "bounded")]
     pub message: String,
 }
 
 /// Where a feed stands, and what its set is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The number of the last event before it on this link; 0 before the first.
+    #[serde(deserialize_with = "bounded")]
     pub seq: u64,
     /// The feed's incarnation and number.
     pub cursor: FeedCursor,
@@ -190,7 +226,8 @@ pub struct Checkpoint {
 }
 
 /// Requests of the trie resync; the source answers them from one snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
     Sections,
@@ -198,11 +235,12 @@ pub enum ResyncRequest {
     Tops {
         /// The section.
         section: SectionKey,
-        /// Paths of nibbles from its root.
+        /// Paths of nibbles from its root, at most [`MAX_REQUESTED`].
+        #[serde(deserialize_with = "bounded")]
         paths: Vec<Vec<u8>>,
     },
     /// Send these objects.
-    Objects(Vec<ObjectKey>),
+    Objects(#[serde(deserialize_with = "bounded")] Vec<ObjectKey>),
     /// The replica is done: the source goes on with the changes after this cursor. Also the end
     /// of a resync by inventory.
     Done {
@@ -212,7 +250,8 @@ pub enum ResyncRequest {
 }
 
 /// Responses of the trie resync.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ResyncResponse {
     /// The snapshot's place in the feed, and its sections with their roots.
     Sections {
@@ -226,21 +265,13 @@ pub enum ResyncResponse {
         /// The section.
         section: SectionKey,
         /// One for each path.
-        tops: Vec<(Vec<u8>, Top)>,
+        #[serde(deserialize_with = "bounded")]
+        tops: Vec<(Vec<u8>, TrieNode)>,
     },
     /// All objects asked for were sent, as events with number 0.
     Objects(u64),
     /// Not now: too many resyncs are under way; ask again after as many seconds.
     Wait(u64),
-}
-
-/// A place in a trie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Top {
-    /// The hashes of sixteen subtrees.
-    Branch(Vec<Digest>),
-    /// At most eight objects: name and stub.
-    Bucket(Vec<(std::sync::Arc<str>, Stub)>),
 }
 
 /// The resync of the source document (SYN-6).
@@ -264,33 +295,45 @@ pub enum Interop {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resource {
     /// Its name.
+    #[serde(deserialize_with = "named")]
     pub name: String,
     /// Its namespace.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounded")]
     pub namespace: String,
     /// Its uid; empty when the sender does not have it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded")]
     pub uid: String,
     /// Its kind.
+    #[serde(deserialize_with = "named")]
     pub kind: String,
     /// The checksum of its content; absent when the sender does not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "checksum")]
     pub checksum: Option<Digest>,
 }
 
 /// Asks for a pong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ping {
     /// Comes back with the pong.
+    #[serde(default, deserialize_with = "bounded")]
     pub number: u64,
     /// The last change of the sender's feed.
+    #[serde(default, deserialize_with = "bounded")]
     pub head: u64,
     /// What it may overtake on its way.
+    #[serde(default, skip_serializing_if = "PingOrder::is_any")]
     pub order: PingOrder,
 }
 
+impl PingOrder {
+    fn is_any(&self) -> bool {
+        *self == PingOrder::Any
+    }
+}
+
 /// What a ping may overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PingOrder {
     /// Data that waits: it asks for a sign of life.
     #[default]
@@ -300,22 +343,28 @@ pub enum PingOrder {
 }
 
 /// Answers a ping. It overtakes nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pong {
     /// The number of the ping.
+    #[serde(default, deserialize_with = "bounded")]
     pub number: u64,
     /// The last change of the sender's feed.
+    #[serde(default, deserialize_with = "bounded")]
     pub head: u64,
 }
 
 /// A link ends in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GoAway {
     /// Why; a stable code.
+    #[serde(deserialize_with = "bounded")]
     pub code: String,
     /// Why, for people.
+    #[serde(default, deserialize_with = "bounded")]
     pub message: String,
     /// Come back after as many seconds; `None`: whenever there is need.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "shorter")]
     pub retry_after: Option<u64>,
 }
 

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod backoff;
+pub mod bounds;
 pub mod cursor;
 pub mod durable;
 pub mod events;

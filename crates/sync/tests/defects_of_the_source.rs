@@ -82,7 +82,7 @@ fn roots_are_compared_periodically_on_a_link_that_stays() {
 fn content_is_compared_not_only_names() {
     for walk in [true, false] {
         let mut pair = filled(30);
-        pair.sides[AGENT].config.capabilities.walk = walk;
+        pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
         let mut saved = pair.sides[AGENT].replica.saved();
         saved.objects[7].1.digest = model::Digest::of(b"something else under the same name and uid");
@@ -119,7 +119,7 @@ fn deletes_while_a_side_is_down_arrive_for_every_kind() {
         [true, false].into_iter().flat_map(|walk| ["AppProject", APP, "Repository"].map(|kind| (walk, kind)))
     {
         let mut pair = filled(10);
-        pair.sides[AGENT].config.capabilities.walk = walk;
+        pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.put(PRINCIPAL, &key(kind, "secret"), "s", "credentials");
         pair.connect();
         pair.restart(PRINCIPAL);
@@ -153,7 +153,7 @@ fn deletes_while_a_side_is_down_arrive_for_every_kind() {
 fn a_resync_of_thousands_loses_none() {
     for walk in [true, false] {
         let mut pair = filled(3000);
-        pair.sides[AGENT].config.capabilities.walk = walk;
+        pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
         let mut saved = pair.sides[AGENT].replica.saved();
         saved.objects.truncate(400);
@@ -177,7 +177,7 @@ fn a_resync_of_thousands_loses_none() {
 fn an_empty_source_is_no_reason_for_silence() {
     for walk in [true, false] {
         let mut pair = filled(2);
-        pair.sides[AGENT].config.capabilities.walk = walk;
+        pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
         pair.disconnect();
         pair.sides[PRINCIPAL].feed = sync::Feed::new("fresh".parse().unwrap());
@@ -190,7 +190,7 @@ fn an_empty_source_is_no_reason_for_silence() {
 fn many_orphans_wait_for_an_operator() {
     for walk in [true, false] {
         let mut pair = filled(50);
-        pair.sides[AGENT].config.capabilities.walk = walk;
+        pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
         pair.disconnect();
         pair.sides[PRINCIPAL].feed = sync::Feed::new("fresh".parse().unwrap());
@@ -444,7 +444,7 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
         for n in 0..5 {
             pair.put(source, &key(APP, &format!("a{n}")), &format!("u{n}"), "x");
         }
-        pair.sides[source].config.capabilities = Capabilities { walk: false, ..Capabilities::ALL };
+        pair.sides[source].config.capabilities = Capabilities { trie_resync: false, ..Capabilities::ALL };
         pair.connect();
         pair.disconnect();
         // The source restarts and has another incarnation; the replica has one that is gone, one

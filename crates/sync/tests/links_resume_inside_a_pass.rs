@@ -195,7 +195,7 @@ fn until_equal(pair: &mut Pair, cut: usize, advances: bool) -> (usize, usize) {
 fn a_cut_costs_a_window() {
     for trie in [true, false] {
         let mut pair = filled(OBJECTS);
-        pair.sides[AGENT].config.capabilities.walk = trie;
+        pair.sides[AGENT].config.capabilities.trie_resync = trie;
         // Where no pass is resynced both are the same: without a trie some cuts will do.
         for cut in (1..200).step_by(if trie { 1 } else { 19 }) {
             pair.sides[AGENT].replica = Replica::new();
@@ -212,7 +212,7 @@ fn a_cut_costs_a_window() {
 fn what_changes_between_links_is_in_the_next_pass() {
     for trie in [true, false] {
         let mut pair = filled(2000);
-        pair.sides[AGENT].config.capabilities.walk = trie;
+        pair.sides[AGENT].config.capabilities.trie_resync = trie;
         for round in 0..40 {
             link(&mut pair, 10 + round);
             // Some were sent already, some not.
@@ -248,7 +248,7 @@ fn a_trie_resync_that_is_cut_keeps_what_it_brought() {
 fn a_cut_poll_costs_a_window() {
     for trie in [true, false] {
         let mut pair = filled(OBJECTS);
-        pair.sides[AGENT].config.capabilities.walk = trie;
+        pair.sides[AGENT].config.capabilities.trie_resync = trie;
         for cut in (1..200).step_by(if trie { 11 } else { 37 }) {
             pair.sides[AGENT].replica = Replica::new();
             let (polls, sent) = polled(&mut pair, cut, false);

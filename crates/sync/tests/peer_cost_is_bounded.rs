@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use model::condition::SetCondition;
 use model::set::MAX_SECTIONS;
-use model::{Digest, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::FeedCursor;
-use sync::frame::{Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest};
+use sync::frame::{
+    Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
+};
 use sync::link::Note;
 use sync::replica::MAX_UNFIT;
 use sync::{Feed, Input, Mode, Replica};
@@ -141,7 +143,7 @@ fn a_walk_and_a_list_have_an_end() {
 
     let mut pair = filled(1);
     pair.sides[AGENT].config.limits.objects = 8;
-    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
     pair.connect();
     pair.give(AGENT, Input::Resync);
@@ -170,7 +172,7 @@ fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
     assert_eq!(listed(&pair), 0, "who can walk gets none");
     pair.disconnect();
 
-    pair.sides[AGENT].config.capabilities.walk = false;
+    pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.connect();
     let before = listed(&pair);
     (pair.sides[PRINCIPAL].busy, pair.sides[PRINCIPAL].full) = (true, true);
@@ -222,6 +224,37 @@ fn a_permit_is_not_kept_by_asking() {
         pair.give(PRINCIPAL, Input::Tick);
     }
     assert_eq!(closed(&pair, PRINCIPAL), Some("endless-resync"));
+}
+
+/// A source whose answer to a resync does not have the hash that it named is not believed.
+#[test]
+fn a_wrong_node_ends_the_link() {
+    let tell = |tell| Input::Frame(Frame::ResyncResponse(Box::new(tell)));
+    let nodes = [
+        (TrieNode::Bucket(Vec::new()), Some("wrong-node")),
+        (TrieNode::Branch(Box::new([Digest::of(b"endless"); 16])), Some("wrong-node")),
+        (TrieNode::of(&filled(20).sides[PRINCIPAL].feed.set().section(&key(APP, "x").section)), None),
+    ];
+    for (node, expected) in nodes {
+        let mut pair = filled(20);
+        pair.connect();
+        pair.disconnect();
+        let mut saved = pair.sides[AGENT].replica.saved();
+        saved.objects[7].1.digest = Digest::ZERO;
+        pair.sides[AGENT].replica = Replica::restore(saved);
+        pair.drops = |_, frame| matches!(frame, Frame::ResyncResponse(tell) if matches!(**tell, ResyncResponse::Tops { .. }));
+        pair.connect();
+        let section = key(APP, "x").section;
+        // Of another place than was asked for: ignored.
+        let tops = vec![(vec![1], node.clone())];
+        pair.give(AGENT, tell(ResyncResponse::Tops { section: section.clone(), tops }));
+        assert_eq!(closed(&pair, AGENT), None);
+        pair.drops = |_, _| false;
+        pair.give(AGENT, tell(ResyncResponse::Tops { section, tops: vec![(Vec::new(), node)] }));
+        pair.run();
+        assert_eq!(closed(&pair, AGENT), expected);
+        assert_eq!(pair.is_equal(PRINCIPAL), expected.is_none());
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ const APP: &str = "Application";
 fn different(mode: Mode, trie: bool) -> (Pair, usize) {
     let source = if mode == Mode::Managed { PRINCIPAL } else { AGENT };
     let mut pair = Pair::new(mode);
-    pair.sides[AGENT].config.capabilities.walk = trie;
+    pair.sides[AGENT].config.capabilities.trie_resync = trie;
     for n in 0..40 {
         pair.put(source, &key(APP, &format!("a{n}")), &format!("u{n}"), "content");
     }

@@ -4,11 +4,10 @@
 //! for in one poll is answered in the same one.
 
 use bytes::Bytes;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use std::fmt;
+use serde::Deserialize;
 use sync::Frame;
 
-use crate::cloudevents::json::{AllSeed, Key, MAX_FRAMES, encode_all, not_json};
+use crate::cloudevents::json::{self, Events, encode_all};
 use crate::cloudevents::{Origin, ReadFrameError, WriteFrameError};
 
 /// The longest request, in bytes, as sent and as unpacked: one object of the largest size
@@ -23,7 +22,7 @@ pub const FULL: usize = 512 * 1024;
 /// What one side says in a poll.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// Frames in their order, at most [`MAX_FRAMES`].
+    /// Frames in their order, at most [`json::MAX_FRAMES`].
     pub frames: Vec<Frame>,
     /// The sender has more to say: poll again at once.
     pub more: bool,
@@ -46,37 +45,14 @@ pub fn encode(origin: &mut Origin, batch: &Batch) -> Result<Vec<u8>, WriteFrameE
 /// # Errors
 /// [`ReadFrameError`] says what is wrong; nothing of a batch with one bad frame is given.
 pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Batch, ReadFrameError> {
-    if bytes.len() > limit {
-        return Err(ReadFrameError::TooLarge { limit });
-    }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let visitor = BatchVisitor { frames: AllSeed { whole: bytes, source } };
-    let batch = json.deserialize_map(visitor).and_then(|batch| json.end().map(|()| batch));
-    batch.map_err(not_json)?
+    let Unread { frames, more } = json::read(bytes, limit)?;
+    Ok(Batch { frames: frames.frames(source)?, more })
 }
 
-struct BatchVisitor<'b> {
-    frames: AllSeed<'b>,
-}
-
-impl<'de> Visitor<'de> for BatchVisitor<'_> {
-    type Value = Result<Batch, ReadFrameError>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object with at most {MAX_FRAMES} frames")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut frames, mut more) = (Ok(Vec::new()), false);
-        while let Some(Key(name)) = map.next_key()? {
-            match &*name {
-                "frames" => frames = map.next_value_seed(self.frames)?,
-                "more" => more = map.next_value()?,
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(frames.map(|frames| Batch { frames, more }))
-    }
+#[derive(Deserialize)]
+struct Unread<'a> {
+    #[serde(borrow, default)]
+    frames: Events<'a>,
+    #[serde(default)]
+    more: bool,
 }

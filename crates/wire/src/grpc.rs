@@ -293,7 +293,9 @@ impl Status {
     /// The status of a stream that ended with a go-away of this code, for people `message`.
     pub fn of_go_away(code: &str, message: &str) -> Status {
         let number = match code {
-            "unreadable" | "ack-of-unsent" | "out-of-order" | "no-hello" => StatusCode::INVALID_ARGUMENT,
+            "unreadable" | "ack-of-unsent" | "out-of-order" | "wrong-node" | "no-hello" => {
+                StatusCode::INVALID_ARGUMENT
+            }
             "too-large" => StatusCode::RESOURCE_EXHAUSTED,
             "version" | "role" | "mode" | "rules" => StatusCode::FAILED_PRECONDITION,
             "silence" | "no-acknowledgement" | "no-answer" => StatusCode::DEADLINE_EXCEEDED,

@@ -3,7 +3,6 @@
 use prost::Message;
 use sync::frame::{Capabilities, VERSIONS};
 
-use crate::cloudevents::payload as names;
 use crate::generated::muster_v1 as proto;
 use crate::{Code, Problem};
 
@@ -63,7 +62,7 @@ pub fn version_response(spoken: &Spoken) -> Vec<u8> {
         version: spoken.program.clone(),
         lowest: spoken.versions.0,
         highest: spoken.versions.1,
-        capabilities: names::capability_names(spoken.capabilities).map(str::to_owned).collect(),
+        capabilities: spoken.capabilities.into(),
     }
     .encode_to_vec()
 }
@@ -74,9 +73,8 @@ pub fn version_response(spoken: &Spoken) -> Vec<u8> {
 /// A problem when it is not such a message.
 pub fn read_version_response(bytes: &[u8]) -> Result<Spoken, Problem> {
     let response: proto::VersionResponse = read(bytes)?;
-    let capabilities = names::capabilities(response.capabilities.iter().map(String::as_str));
     let versions = (response.lowest, response.highest);
-    Ok(Spoken { program: response.version, versions, capabilities })
+    Ok(Spoken { program: response.version, versions, capabilities: response.capabilities.into() })
 }
 
 /// Writes a ping.

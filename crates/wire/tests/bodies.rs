@@ -5,7 +5,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use model::exchange::{Answer, CheckIn, Held, RunNote, TraitReport};
+use model::exchange::{Answer, CheckIn, HeldRelease, RunNote, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::{Action, Counts, Digest, ResourceReport, RunReport, Timestamp};
 use proptest::option;
@@ -178,7 +178,7 @@ fn facts() -> impl Strategy<Value = Fact> {
 }
 
 fn check_ins() -> impl Strategy<Value = CheckIn> {
-    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| Held {
+    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| HeldRelease {
         channel: "main".parse().unwrap(),
         seq,
         header,

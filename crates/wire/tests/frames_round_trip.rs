@@ -22,7 +22,7 @@ use support::{contents, frames, hello, put};
 use sync::frame::{Interop, Op, Resource};
 use sync::{Frame, Mode, Role, events};
 use wire::batch::{self, Batch};
-use wire::cloudevents::names::{FOREIGN_PREFIX, NAMES, Name, PREFIX};
+use wire::cloudevents::names::{FOREIGN_PREFIX, PREFIX, known};
 use wire::cloudevents::{MAX_UP, Origin, json, protobuf};
 
 fn origin() -> Origin {
@@ -120,9 +120,7 @@ proptest! {
 
 #[test]
 fn canonical_json_travels_as_json() {
-    for content in
-        ["{}", "[]", "null", r#"{"a":[1,-2,true],"b":{"c":"é\n"}}"#, r#"{"a":0.5}"#, r#""""#, "123"]
-    {
+    for content in ["{}", "[]", r#"{"a":[1,-2,true],"b":{"c":"é\n"}}"#, r#"{"a":0.5}"#] {
         let value: serde_json::Value =
             serde_json::from_slice(&json_of(&Frame::Event(Box::new(put("x", content.as_bytes()))))).unwrap();
         assert!(value.get("data").is_some(), "{content}");
@@ -133,12 +131,10 @@ fn canonical_json_travels_as_json() {
 #[test]
 fn every_name_is_read_under_both_prefixes() {
     let mut seen = std::collections::BTreeSet::new();
-    for (name, text) in NAMES {
-        assert!(seen.insert(*text), "{text} is in the table twice");
-        assert_eq!(Name::parse(text), Some(*name));
-        assert_eq!(name.as_str(), *text);
+    for name in events::ALL {
+        assert!(seen.insert(*name), "{name} is in the table twice");
+        assert_eq!(known(name), Some(*name));
     }
-    assert_eq!(seen, events::ALL.iter().copied().collect(), "the names of the sync crate");
     let text = String::from_utf8(json_of(&Frame::StateUpdated).to_vec()).unwrap();
     for type_ in [
         format!("{PREFIX}state-updated"),

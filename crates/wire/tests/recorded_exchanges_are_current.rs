@@ -7,12 +7,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use bytes::Bytes;
+use model::chunk::LeafChunk;
 use model::exchange::{Answer, CheckIn};
-use model::{Digest, ObjectKey, SectionKey, Stub};
+use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use support::{cursor, hello, put};
 use sync::frame::{
     Ack, Checkpoint, Event, GoAway, Have, Interop, Op, Ping, PingOrder, Pong, Refused, Resource,
-    ResyncRequest, ResyncResponse, Top,
+    ResyncRequest, ResyncResponse,
 };
 use sync::{Frame, Role};
 use wire::batch::{self, Batch};
@@ -179,14 +180,14 @@ fn in_pass() -> sync::FeedCursor {
     sync::FeedCursor { pass: Some(pass), ..cursor("i1", 6) }
 }
 
-/// The replica's root differs: it walks the trie, and asks for what it lacks.
+/// The replica's root differs: it compares the tries, and asks for what it lacks.
 fn resync() -> Vec<Said> {
     let stub = Stub { uid: "u-1".into(), ..Stub::of(SITE) };
     let ask = |ask| Frame::ResyncRequest(Box::new(ask));
     let tell = |tell| Frame::ResyncResponse(Box::new(tell));
     let tops = vec![
-        (vec![10], Top::Bucket(vec![("index".into(), stub)])),
-        (vec![11], Top::Branch(vec![Digest::ZERO; 16])),
+        (vec![10], TrieNode::Bucket(vec![LeafChunk { name: "index".into(), stub }])),
+        (vec![11], TrieNode::Branch(Box::new([Digest::ZERO; 16]))),
     ];
     vec![
         (Role::Agent, "Which sections are there?", ask(ResyncRequest::Sections)),
@@ -216,7 +217,7 @@ fn resync() -> Vec<Said> {
     ]
 }
 
-/// The resync of the source document, for peers without the walk.
+/// The resync of the source document, for peers without the trie resync.
 fn interop() -> Vec<Said> {
     let resource = |checksum| Resource {
         name: "guestbook".to_owned(),

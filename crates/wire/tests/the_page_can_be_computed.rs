@@ -7,7 +7,7 @@ use std::path::Path;
 
 use data_encoding::{BASE64, HEXLOWER};
 use model::object::leaf_hash;
-use model::selection::{Entry, PatternEntry, Selection, patterns_digest};
+use model::selection::{PatternEntry, Selection, SelectionEntry, patterns_digest};
 use model::{Digest, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 use trust::SigningKey;
 use trust::signed::message;
@@ -64,7 +64,7 @@ fn sets(text: &mut String) -> Digest {
 
 /// A selection with one exact entry and one pattern, and both sorts of proof.
 fn selection(text: &mut String, root: Digest) {
-    let entry = Entry { channel: "stable".parse().unwrap(), root };
+    let entry = SelectionEntry { channel: "stable".parse().unwrap(), root };
     line(text, "entry of web-1 and db-*", serde_json::to_string(&entry).unwrap());
     let exact = model::trie::Trie::build([Selection::leaf(&"web-1".parse().unwrap(), &entry)]);
     let pattern = PatternEntry { pattern: "db-*".to_owned(), except: vec!["db-9".to_owned()], entry };

@@ -1,32 +1,18 @@
 //! The backend of the users' objects: a folder or the agent's own store, opened for a mode.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use backends::embedded::StoredObject;
 use backends::reconcile::Wanted;
-use backends::{Backend, Embedded, Folder, Signals};
+use backends::{Backend, Embedded, Folder};
 use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, Reconciler, STACK};
+use super::reconciler::{CONTENTS, Reconciler};
 use crate::render::chain;
 
-/// How often a watcher checks whether it is still wanted.
-const WATCHED: Duration = Duration::from_secs(5);
-
 impl Reconciler {
-    pub(super) fn watch_no_more(&mut self) {
-        if let Some(stop) = self.watcher.take() {
-            stop.store(true, Ordering::Relaxed);
-        }
-    }
-
     pub(super) fn open_backend(&mut self) {
-        self.watch_no_more();
         (self.backend, self.no_backend, self.held) = (None, None, None);
         self.applied.clear();
         self.seen = false;
@@ -64,7 +50,7 @@ impl Reconciler {
             return Ok(None);
         }
         let mut backend: Box<dyn Backend> = match &self.policy.folder {
-            None => Box::new(Embedded::new(self.kept()?).map_err(|error| error.to_string())?),
+            None => Box::new(self.embedded()?),
             Some(folder) => {
                 let path = self.root.join(folder.trim_start_matches('/'));
                 let state = self.durable.path();
@@ -82,10 +68,8 @@ impl Reconciler {
             });
             known.iter().for_each(|(key, uid)| backend.assign_uid(key, uid));
         }
-        if self.policy.folder.is_some() {
-            let signals = backend.watch().map_err(|error| error.to_string())?;
-            self.watch(signals)?;
-        }
+        let mailbox = self.mailbox.clone();
+        backend.watch(Box::new(move || mailbox.changed())).map_err(|error| error.to_string())?;
         Ok(Some(backend))
     }
 
@@ -103,8 +87,8 @@ impl Reconciler {
         self.durable.keep_folder(folder).map_err(|error| chain(&error))
     }
 
-    /// What the embedded backend had: the replica, or the own set.
-    fn kept(&self) -> Result<Vec<StoredObject>, String> {
+    /// The embedded backend with what it had: the replica, or the own set.
+    fn embedded(&self) -> Result<Embedded, String> {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
         let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
@@ -113,39 +97,18 @@ impl Reconciler {
         });
         let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
         let keys: Vec<_> = keys.into_iter().filter(|(key, _)| plain(&key.section.kind)).collect();
-        let mut kept = Vec::with_capacity(keys.len());
+        let mut embedded = Embedded::default();
         for group in keys.chunks(CONTENTS) {
             let names: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
             let contents = self.sets.contents(side, &names).map_err(|error| chain(&error))?;
             for ((key, uid), content) in group.iter().zip(contents) {
                 let Some(content) = content else { continue };
-                let (uid, source_uid) = if managed { (None, Some(uid)) } else { (Some(uid), None) };
-                let (uid, source_uid) = (uid.cloned(), source_uid.cloned());
-                kept.push(StoredObject {
-                    key: key.clone(),
-                    uid,
-                    source_uid,
-                    spec: content.bytes,
-                    status: None,
-                });
+                let (uid, source_uid) =
+                    if managed { (None, Some(uid.as_str())) } else { (Some(uid.clone()), None) };
+                let restored = embedded.restore(key, uid, source_uid, content.bytes);
+                restored.map_err(|error| error.to_string())?;
             }
         }
-        Ok(kept)
-    }
-
-    fn watch(&mut self, signals: Signals) -> Result<(), String> {
-        let (stop, mailbox) = (Arc::new(AtomicBool::new(false)), self.mailbox.clone());
-        let stopped = stop.clone();
-        let watch = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                if signals.next(WATCHED).is_some() {
-                    mailbox.changed();
-                }
-            }
-        };
-        let builder = std::thread::Builder::new().name("muster watch".to_owned()).stack_size(STACK);
-        builder.spawn(watch).map_err(|error| format!("no thread could be started: {error}"))?;
-        self.watcher = Some(stop);
-        Ok(())
+        Ok(embedded)
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing, Precondition};
+use backends::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{Digest, ObjectKey};
@@ -60,8 +60,7 @@ impl Reconciler {
                 self.apply(backend, put, expect)?
             }
             Decision::Recreate => {
-                let version = found.map(|found| found.version);
-                let here = Precondition { version, ..Precondition::default() };
+                let here = found.map_or(Expect::Anything, |found| Expect::Version(found.version));
                 if backend.delete(put.key, &here)? == Deleted::Pending {
                     let why = "the object before it is going, and its finalizers are pending";
                     return Err(BackendError::temporary("finalizers", why));
@@ -114,7 +113,7 @@ impl Reconciler {
         }
         let here_rev = self.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
         if identity::delete_applies(found.source_uid.as_deref(), here_rev, uid, rev) {
-            backend.delete(key, &Precondition { version: Some(found.version), ..Precondition::default() })?;
+            backend.delete(key, &Expect::Version(found.version))?;
         }
         Ok(())
     }
@@ -174,8 +173,7 @@ impl Reconciler {
             // known once both sides compared.
             let Some(found) = found().filter(|_| self.complete) else { return Ok(()) };
             tracing::info!(%key, "an object that the control plane has no more is removed");
-            let version = Some(found.version.clone());
-            return backend.delete(&key, &Precondition { version, ..Precondition::default() }).map(drop);
+            return backend.delete(&key, &Expect::Version(found.version.clone())).map(drop);
         }
         let (Some(wanted), Some(content)) = (self.wanted.get(&key).cloned(), content) else { return Ok(()) };
         let put = Put { key: &key, uid: &wanted.uid, content: &content.bytes, digest: wanted.digest };

@@ -37,8 +37,8 @@ use model::exchange::{Answer, CheckIn};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::dialing::TransportDialer;
 use crate::events::DaemonHandle;
-use crate::opening::Opener;
 use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
 use operations::OperationQueue;
@@ -75,7 +75,7 @@ pub struct SyncSetup {
     /// What the release that is held says.
     pub terms: watch::Receiver<ReleaseTerms>,
     /// Opens transports.
-    pub opener: Opener,
+    pub dialer: TransportDialer,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
     /// Spreads waits.
@@ -96,7 +96,7 @@ impl Synchronization {
     /// # Errors
     /// When the state cannot be used.
     pub fn start(setup: SyncSetup) -> Result<Synchronization, StartError> {
-        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, opener, daemon, seed } =
+        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, dialer, daemon, seed } =
             setup;
         let policy = {
             let terms = terms.borrow_and_update();
@@ -114,7 +114,7 @@ impl Synchronization {
         })?;
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(LinksSetup {
-            opener,
+            dialer,
             sets,
             reconciler: reconciler.clone(),
             view: view.clone(),

@@ -13,7 +13,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use backends::reconcile::{LastApplied, Wanted};
@@ -43,7 +42,7 @@ const HELD: Duration = Duration::from_secs(2);
 /// How soon the backend is reconciled after objects came under another uid.
 const SOON: Duration = Duration::from_secs(1);
 /// The stack of the threads here, in bytes.
-pub(super) const STACK: usize = 1024 * 1024;
+const STACK: usize = 1024 * 1024;
 /// The contents that are read at once.
 pub(super) const CONTENTS: usize = 256;
 /// An operator approved that vanished objects are deleted: a file in the state directory.
@@ -133,7 +132,6 @@ pub(super) struct Reconciler {
     /// When the backend is reconciled without an event.
     reconcile_at: Option<Instant>,
     again: Duration,
-    pub(super) watcher: Option<Arc<AtomicBool>>,
     pub(super) shown: BTreeSet<String>,
     pub(super) mailbox: Arc<Mailbox>,
     rules: watch::Sender<Rules>,
@@ -172,7 +170,6 @@ impl ObjectReconciler {
             reported: None,
             reconcile_at: None,
             again: AGAIN,
-            watcher: None,
             shown: BTreeSet::new(),
             mailbox,
             rules,
@@ -277,10 +274,7 @@ impl Reconciler {
                         self.reconcile();
                     }
                 }
-                Some(ReconcilerEvent::Closed) => {
-                    self.watch_no_more();
-                    return;
-                }
+                Some(ReconcilerEvent::Closed) => return,
             }
         }
     }

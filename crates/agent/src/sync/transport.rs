@@ -33,8 +33,8 @@ use super::transports::TransportSelector;
 use super::view::View;
 use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
+use crate::dialing::{DialError, TransportDialer};
 use crate::events::DaemonHandle;
-use crate::opening::{OpenError, Opener};
 use crate::release::ReleaseTerms;
 use crate::render::chain;
 
@@ -77,7 +77,7 @@ pub struct Links {
 /// What links need.
 pub struct LinksSetup {
     /// Opens transports.
-    pub opener: Opener,
+    pub dialer: TransportDialer,
     /// Both sets.
     pub sets: Arc<Sets>,
     /// Applies what comes.
@@ -100,12 +100,12 @@ impl Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let LinksSetup { opener, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
+        let LinksSetup { dialer, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
-            poster: opener.poster(&instance),
-            opener,
+            poster: dialer.poster(&instance),
+            dialer,
             sets,
             rules: reconciler.rules(),
             reconciler,
@@ -184,7 +184,7 @@ impl Links {
 
 struct Manager {
     poster: Poster,
-    opener: Opener,
+    dialer: TransportDialer,
     sets: Arc<Sets>,
     reconciler: ObjectReconciler,
     rules: watch::Receiver<Rules>,
@@ -327,34 +327,34 @@ impl Manager {
         poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
     }
 
-    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, OpenError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        self.poster = self.opener.poster(&name);
+        self.poster = self.dialer.poster(&name);
         Ok(match transport_kind {
-            TransportKind::Grpc => Opened::Stream(self.opener.grpc(&name).await?),
-            TransportKind::Websocket => Opened::Stream(self.opener.websocket(&name).await?),
+            TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
+            TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                Opened::Events(self.opener.sse(&name, &self.instance, have.as_ref()).await?)
+                Opened::Events(self.dialer.sse(&name, &self.instance, have.as_ref()).await?)
             }
             TransportKind::Poll => Opened::Poll,
         })
     }
 
-    fn not_opened(&mut self, transport_kind: TransportKind, error: &OpenError) {
+    fn not_opened(&mut self, transport_kind: TransportKind, error: &DialError) {
         let why = chain(error);
         tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
         self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
-        let unreached = matches!(error, OpenError::Reach(_));
+        let unreached = matches!(error, DialError::Reach(_));
         if unreached && transport_kind == TransportKind::Websocket {
-            self.opener.next_url();
+            self.dialer.next_url();
         }
-        let other = error.is_of_carrier() && self.transports.failed(transport_kind, Instant::now());
+        let other = error.is_of_transport() && self.transports.failed(transport_kind, Instant::now());
         let how = match error {
-            OpenError::Reach(_) => LinkEnd::Unreached,
-            OpenError::Refused(_) if !other => LinkEnd::Refused,
-            OpenError::Refused(_) | OpenError::TransportKind(_) => LinkEnd::Lost,
+            DialError::Reach(_) => LinkEnd::Unreached,
+            DialError::Refused(_) if !other => LinkEnd::Refused,
+            DialError::Refused(_) | DialError::Transport(_) => LinkEnd::Lost,
         };
         self.wait(other, how, error.retry_after());
     }

@@ -17,7 +17,7 @@
 //!   If that is not known (after a restart), the listing is incomplete, and nothing may be
 //!   taken for deleted until the file is mended or removed.
 //! - A folder that is gone, or is suddenly another and empty, deletes nothing.
-//! - A change made here is no signal; touching or reformatting a file is no change.
+//! - The listener hears of no change made here; touching or reformatting a file is no change.
 //! - Looking at the whole folder is the truth; notifications of the kernel only say when.
 //!
 //! Finalizers mean nothing in a folder: nobody would run them. They are kept as they are.
@@ -38,9 +38,8 @@ use std::time::Instant;
 use model::ObjectKey;
 
 use crate::backend::{
-    Applied, Apply, Backend, BackendError, Deleted, Found, Listing, OperationRequest, Precondition,
+    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
 };
-use crate::signals::Signals;
 use state::State;
 
 /// Milliseconds that never go back, from anywhere.
@@ -50,6 +49,8 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Folder {
     state: Arc<Mutex<State>>,
     clock: Clock,
+    /// Held for its drop.
+    watcher: Option<watcher::Stop>,
 }
 
 impl Folder {
@@ -73,10 +74,10 @@ impl Folder {
 
     /// [`Folder::new`] with another clock, for tests.
     pub fn with_clock(path: &Path, clock: Clock) -> Folder {
-        Folder { state: Arc::new(Mutex::new(State::new(path))), clock }
+        Folder { state: Arc::new(Mutex::new(State::new(path))), clock, watcher: None }
     }
 
-    /// Looks at the folder now, and sends the signals that are due. A watch does that by
+    /// Looks at the folder now, and tells the listener if anything is new. A watch does that by
     /// itself; without one, [`Backend::list`] does.
     pub fn poll(&mut self) {
         let now = (self.clock)();
@@ -107,20 +108,9 @@ impl Backend for Folder {
         self.lock().apply(&apply)
     }
 
-    fn delete(&mut self, key: &ObjectKey, precondition: &Precondition) -> Result<Deleted, BackendError> {
+    fn delete(&mut self, key: &ObjectKey, expect: &Expect) -> Result<Deleted, BackendError> {
         self.started();
-        self.lock().delete(key, precondition)
-    }
-
-    /// `None` removes the file of the status; one inside the manifest stays and counts then.
-    fn put_status(
-        &mut self,
-        key: &ObjectKey,
-        uid: Option<&str>,
-        status: Option<&[u8]>,
-    ) -> Result<(), BackendError> {
-        self.started();
-        self.lock().put_status(key, uid, status)
+        self.lock().delete(key, expect)
     }
 
     fn request_operation(&mut self, key: &ObjectKey, request: &OperationRequest) -> Result<(), BackendError> {
@@ -132,8 +122,9 @@ impl Backend for Folder {
         self.lock().assign_uid(key, uid);
     }
 
-    fn watch(&mut self) -> Result<Signals, BackendError> {
-        watcher::start(&self.state, &self.clock)
+    fn watch(&mut self, changed: ChangeListener) -> Result<(), BackendError> {
+        self.watcher = Some(watcher::start(&self.state, &self.clock, changed)?);
+        Ok(())
     }
 }
 

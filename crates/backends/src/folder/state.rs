@@ -10,13 +10,12 @@ use super::disk;
 use super::file::Read;
 use super::names::{self, Role};
 use super::tree::{Look, Stamp};
-use super::view::{Due, Placed, Presence, Published, View};
+use super::view::{Due, Placed, Presence, View};
 use super::write;
 use crate::backend::{
-    Applied, Apply, BackendError, Deleted, Expect, Found, Listing, OperationRequest, Precondition, Problem,
+    Applied, Apply, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest, Problem,
 };
 use crate::manifest::{self, Extras, Format, Manifest};
-use crate::signals::{Changes, Sender, Signal};
 
 /// How many names are tried for a new file.
 const MAX_PLACES: usize = 16;
@@ -30,14 +29,13 @@ pub(crate) struct State {
     view: View,
     /// What a writer of ours left when it died has been removed.
     swept: bool,
-    sender: Option<Sender>,
-    /// What watches every directory seen.
-    watch: Option<Watch>,
+    /// Who hears of changes, and what watches every directory seen.
+    watch: Option<(ChangeListener, Watch)>,
 }
 
 impl State {
     pub(crate) fn new(path: &Path) -> State {
-        State { path: path.to_owned(), view: View::new(), swept: false, sender: None, watch: None }
+        State { path: path.to_owned(), view: View::new(), swept: false, watch: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -56,14 +54,12 @@ impl State {
         self.view.unsettled()
     }
 
-    pub(crate) fn set_watch(&mut self, sender: Sender, watch: Watch) {
-        self.sender = Some(sender);
-        self.watch = Some(watch);
+    pub(crate) fn set_watch(&mut self, changed: ChangeListener, watch: Watch) {
+        self.watch = Some((changed, watch));
     }
 
     /// Looks at the folder, reads what is due, and tells.
     pub(crate) fn poll(&mut self, now: u64) {
-        let was = self.view.presence().clone();
         let root = disk::open_folder(&self.path);
         let look = match &root {
             Err(why) => Look::Gone(why.clone()),
@@ -75,14 +71,17 @@ impl State {
                 self.load(root, &due);
             }
         }
-        let published = self.view.publish(now);
-        self.tell(&was, published);
+        if self.view.publish(now)
+            && let Some((changed, _)) = &self.watch
+        {
+            changed();
+        }
     }
 
     fn look(&mut self, root: &OwnedFd) -> Look {
         let watch = &self.watch;
         let mut each = |dir: &OwnedFd| {
-            if let Some(watch) = watch {
+            if let Some((_, watch)) = watch {
                 watch(dir);
             }
         };
@@ -115,20 +114,6 @@ impl State {
                 let message = format!("it cannot be read: {errno}");
                 self.view.not_loaded(&due.path, Problem::of(&due.path, None, "not-readable", message));
             }
-        }
-    }
-
-    fn tell(&self, was: &Presence, published: Published) {
-        let Some(sender) = &self.sender else { return };
-        let now = self.view.presence();
-        match (was, now) {
-            (Presence::Gone(_), Presence::Gone(_)) => {}
-            (_, Presence::Gone(why)) => sender.send(Signal::Gone(why.clone())),
-            (Presence::Gone(_), _) => sender.send(Signal::Back),
-            _ => {}
-        }
-        if published.notes || !published.keys.is_empty() {
-            sender.send(Signal::Changed(Changes::Keys(published.keys)));
         }
     }
 
@@ -247,19 +232,14 @@ impl State {
         Err(BackendError::permanent("no-name", message))
     }
 
-    pub(crate) fn delete(
-        &mut self,
-        key: &ObjectKey,
-        precondition: &Precondition,
-    ) -> Result<Deleted, BackendError> {
+    pub(crate) fn delete(&mut self, key: &ObjectKey, expect: &Expect) -> Result<Deleted, BackendError> {
         let root = self.root()?;
         let Some(old) = self.view.object(key).cloned() else { return Ok(Deleted::Absent) };
-        if !precondition.holds(&old.found) {
+        if !expect.holds(Some(&old.found)) {
             return Err(BackendError::conflict(key));
         }
-        let checked = precondition.version.is_some();
         if old.alone {
-            if checked && !self.rested(&root, &old.path)? {
+            if *expect != Expect::Anything && !self.rested(&root, &old.path)? {
                 let message = format!("the file of {key} is being written; try again");
                 return Err(BackendError::temporary("unsettled", message));
             }
@@ -288,33 +268,6 @@ impl State {
     fn remove(&mut self, root: &OwnedFd, path: &str) -> Result<(), BackendError> {
         write::remove(&self.path, root, path)?;
         self.view.removed(path);
-        Ok(())
-    }
-
-    pub(crate) fn put_status(
-        &mut self,
-        key: &ObjectKey,
-        uid: Option<&str>,
-        status: Option<&[u8]>,
-    ) -> Result<(), BackendError> {
-        let status = status.map(manifest::read_status).transpose()?;
-        let root = self.root()?;
-        let Some(old) = self.view.object(key).cloned() else { return Err(BackendError::absent(key)) };
-        if uid.is_some() && uid != old.found.uid.as_deref() {
-            return Err(BackendError::conflict(key));
-        }
-        let mut paths = names::statuses(&old.path, key, old.alone).into_iter();
-        if let (Some(status), Some(path)) = (status, paths.next()) {
-            let mut text = status.to_vec();
-            text.push(b'\n');
-            self.write(&root, &path, &text, Read::Status(status))?;
-        } else {
-            paths = names::statuses(&old.path, key, old.alone).into_iter();
-        }
-        for path in paths {
-            self.remove(&root, &path)?;
-        }
-        self.view.status_changed(key);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //!   until then, after those of the files that are there.
 //! - A folder that is gone, or is suddenly another and empty, says nothing new.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::ObjectKey;
 
@@ -40,14 +40,6 @@ pub(crate) enum Presence {
     Here,
     /// It is not, and why.
     Gone(String),
-}
-
-/// What a publication changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Published {
-    pub(crate) keys: BTreeSet<ObjectKey>,
-    /// Problems or completeness are not what they were.
-    pub(crate) notes: bool,
 }
 
 /// See the module.
@@ -224,14 +216,6 @@ impl View {
         self.uids.retain(|key, _| self.objects.contains_key(key));
     }
 
-    /// The status of an object was written here, or removed.
-    pub(crate) fn status_changed(&mut self, key: &ObjectKey) {
-        if let Some(path) = self.objects.get(key).map(|placed| placed.path.clone()) {
-            self.unpublish(&path);
-            self.publish_file(&path);
-        }
-    }
-
     fn unpublish(&mut self, path: &str) {
         for manifest in self.files.get(path).map(File::manifests).unwrap_or_default() {
             if self.objects.get(&manifest.key).is_some_and(|placed| placed.path == path) {
@@ -272,22 +256,18 @@ impl View {
         }
     }
 
-    /// Lets go of what was missing long enough, and tells what is different now.
-    pub(crate) fn publish(&mut self, now: u64) -> Published {
+    /// Lets go of what was missing long enough; says whether anything is different now.
+    pub(crate) fn publish(&mut self, now: u64) -> bool {
         if !std::mem::take(&mut self.stale) {
-            return Published::default();
+            return false;
         }
         if self.presence == Presence::Here {
             self.let_go(now);
         }
         let (objects, of_files) = self.collect();
-        let mut published = Published::default();
-        for (key, placed) in &objects {
-            if self.objects.get(key).is_none_or(|old| old.found != placed.found) {
-                published.keys.insert(key.clone());
-            }
-        }
-        published.keys.extend(self.objects.keys().filter(|key| !objects.contains_key(*key)).cloned());
+        let same = |(old, new): (&Placed, &Placed)| old.found == new.found;
+        let changed =
+            objects.len() != self.objects.len() || !self.objects.values().zip(objects.values()).all(same);
         self.uids.retain(|key, _| objects.contains_key(key));
         self.objects = objects;
         let complete = self.presence == Presence::Here
@@ -296,10 +276,9 @@ impl View {
         // What is wrong with the whole comes first: single files may be many.
         let of_folder = self.gone_problem().into_iter().chain(self.tree.problems.iter().cloned());
         let problems = bounded(of_folder.chain(of_files).collect());
-        published.notes = complete != self.complete || problems != self.problems;
-        self.complete = complete;
-        self.problems = problems;
-        published
+        let is_news = changed || complete != self.complete || problems != self.problems;
+        (self.complete, self.problems) = (complete, problems);
+        is_news
     }
 
     /// Forgets files that have been missing long enough.

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -11,8 +12,7 @@ use rustix::io::Errno;
 use super::file::SETTLE;
 use super::state::State;
 use super::{Clock, lock};
-use crate::backend::BackendError;
-use crate::signals::{self, Signals};
+use crate::backend::{BackendError, ChangeListener};
 
 /// Time between two looks at a folder at rest whose changes the kernel tells, in milliseconds.
 const RESCAN: u64 = 30_000;
@@ -42,8 +42,22 @@ const SHARED: &[u64] = &[
     0x7461_636f,
 ];
 
-/// Watches from now on; the thread ends when the receiver is dropped.
-pub(super) fn start(state: &Arc<Mutex<State>>, clock: &Clock) -> Result<Signals, BackendError> {
+/// Ends the watch when it is dropped.
+pub(super) struct Stop(Arc<OwnedFd>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        // The thread takes the first of them.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// Tells `changed` from now on, until the answer is dropped.
+pub(super) fn start(
+    state: &Arc<Mutex<State>>,
+    clock: &Clock,
+    changed: ChangeListener,
+) -> Result<Stop, BackendError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         BackendError::temporary("no-watch", format!("cannot watch the folder: {what}: {error}"))
     };
@@ -53,27 +67,20 @@ pub(super) fn start(state: &Arc<Mutex<State>>, clock: &Clock) -> Result<Signals,
     let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
     // Without notifications the folder is looked at more often.
     let notes = inotify::init(flags).ok().map(Arc::new);
-    let blind = Arc::new(Mutex::new(notes.is_none()));
-
-    let ender = stop.clone();
-    let (sender, signals) = signals::pair(Some(Box::new(move || {
-        let _ = rustix::io::write(&ender, &1u64.to_ne_bytes());
-    })));
-    {
+    let blind = Arc::new(AtomicBool::new(notes.is_none()));
+    let watch = {
         let (notes, blind) = (notes.clone(), blind.clone());
-        let watch = move |dir: &OwnedFd| {
-            if let Some(notes) = &notes
-                && !watched(notes, dir)
-            {
-                *blind.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
+        move |dir: &OwnedFd| {
+            if notes.as_ref().is_some_and(|notes| !watched(notes, dir)) {
+                blind.store(true, Ordering::Relaxed);
             }
-        };
-        lock(state).set_watch(sender, Box::new(watch));
-    }
-    let watcher = Watcher { state: state.clone(), clock: clock.clone(), stop, notes, blind };
+        }
+    };
+    lock(state).set_watch(changed, Box::new(watch));
+    let watcher = Watcher { state: state.clone(), clock: clock.clone(), stop: stop.clone(), notes, blind };
     let builder = std::thread::Builder::new().name("objects-folder".to_owned());
     builder.spawn(move || watcher.run()).map_err(|error| failed("thread", &error))?;
-    Ok(signals)
+    Ok(Stop(stop))
 }
 
 /// Asks for notifications of a directory; false when they would not come, or not all.
@@ -97,7 +104,7 @@ struct Watcher {
     clock: Clock,
     stop: Arc<OwnedFd>,
     notes: Option<Arc<OwnedFd>>,
-    blind: Arc<Mutex<bool>>,
+    blind: Arc<AtomicBool>,
 }
 
 impl Watcher {
@@ -117,12 +124,11 @@ impl Watcher {
     }
 
     fn until_next(&self, state: &State) -> u64 {
-        let blind = *self.blind.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state.unsettled() {
             SETTLE / 2
         } else if state.gone() {
             RESCAN_GONE
-        } else if blind || shared(state.path()) {
+        } else if self.blind.load(Ordering::Relaxed) || shared(state.path()) {
             RESCAN_BLIND
         } else {
             RESCAN

@@ -14,7 +14,7 @@ mod number;
 mod splice;
 mod yaml;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use model::{Digest, ObjectKey};
@@ -48,9 +48,6 @@ const MAX_TEXT: usize = 2 * MAX_FILE;
 pub const SOURCE_UID: &str = "muster.dev/source-uid";
 /// The same for kinds of Argo CD.
 pub const ARGO_SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
-/// The annotations that say what to do when the source has another uid, ours first (SYN-7).
-pub const MISMATCH_POLICY: [&str; 2] =
-    ["muster.dev/source-uid-mismatch-policy", "argocd.argoproj.io/source-uid-mismatch-policy"];
 /// Whose kinds carry [`ARGO_SOURCE_UID`].
 const ARGO_GROUP: &str = "argoproj.io/";
 
@@ -89,12 +86,8 @@ pub struct Manifest {
     pub spec: Bytes,
     /// Its status, canonical JSON, if one stands in the manifest.
     pub status: Option<Bytes>,
-    /// Its annotations, the mark of its source apart.
-    pub annotations: BTreeMap<String, String>,
     /// `metadata.finalizers`: who must agree before it is gone.
     pub finalizers: Vec<String>,
-    /// `metadata.deletionTimestamp` is set: it is going.
-    pub deleting: bool,
     /// The line on which it begins, from 1.
     pub line: u32,
     /// Which document of its text it is, from 0.
@@ -102,11 +95,6 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// What its annotation says of another uid at the source, unread.
-    pub fn mismatch_policy(&self) -> Option<&str> {
-        MISMATCH_POLICY.iter().find_map(|name| self.annotations.get(*name)).map(String::as_str)
-    }
-
     /// Its version: see [`version`].
     pub fn version(&self) -> String {
         version(&self.spec, self.source_uid.as_deref(), self.uid.as_deref())
@@ -231,19 +219,17 @@ fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
     }
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     let finalizers = finalizers.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    let deleting = metadata.get("deletionTimestamp").is_some_and(|value| !value.is_null());
     for field in SERVER_MANAGED {
         metadata.remove(*field);
     }
     let source_uid = take_source_uid(&mut metadata);
-    let annotations = annotations(&metadata);
     map.insert("metadata".to_owned(), Value::Object(metadata));
     let status = map.remove("status").filter(|status| !status.is_null());
     let status =
         status.map(|status| canonical(&status)).transpose().map_err(|problem| at(problem, "status"))?;
     let spec = canonical(&Value::Object(map)).map_err(|problem| problem.at(line))?;
     let line = u32::try_from(line).unwrap_or(u32::MAX);
-    Ok(Manifest { key, uid, source_uid, spec, status, annotations, finalizers, deleting, line, place })
+    Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, place })
 }
 
 /// A field that is text or not there.
@@ -253,12 +239,6 @@ fn text(map: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(()),
     }
-}
-
-fn annotations(metadata: &Map<String, Value>) -> BTreeMap<String, String> {
-    let found = metadata.get("annotations").and_then(Value::as_object);
-    let texts = found.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
-    texts.map(|(name, value)| (name.clone(), value.to_owned())).collect()
 }
 
 /// Takes the mark out; annotations that are empty then were there for it alone.

@@ -1,13 +1,30 @@
 //! A folder whose clock the test turns.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+pub mod conformance;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 
-use backends::conformance::Subject;
 use backends::{Backend, Folder, Found, Listing};
 use model::ObjectKey;
+
+use self::conformance::Subject;
+
+/// Watches a backend; each value received is one call of its listener.
+pub fn watch(backend: &mut dyn Backend) -> Receiver<()> {
+    let (sender, told) = std::sync::mpsc::channel();
+    let listener = move || sender.send(()).unwrap_or_default();
+    backend.watch(Box::new(listener)).unwrap();
+    told
+}
+
+/// Whether the listener was called since the last time.
+pub fn changed(told: &Receiver<()>) -> bool {
+    told.try_iter().count() > 0
+}
 
 pub struct Stage {
     dir: tempfile::TempDir,
@@ -99,6 +116,13 @@ pub fn yaml(name: &str, v: u32) -> String {
 
 pub fn app(name: &str) -> ObjectKey {
     ObjectKey::of("App", name)
+}
+
+impl Stage {
+    /// Watches the folder.
+    pub fn watch(&mut self) -> Receiver<()> {
+        watch(&mut self.folder)
+    }
 }
 
 impl Subject for Stage {

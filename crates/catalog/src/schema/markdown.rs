@@ -76,10 +76,8 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
 fn traits(out: &mut String) -> std::fmt::Result {
     writeln!(out, "\n## Traits\n\nWhat a node observes of itself, as `traits.GROUP.NAME`.\n")?;
     writeln!(out, "| trait | holds | meaning |\n|---|---|---|")?;
-    for (group, members) in TRAITS {
-        for member in *members {
-            writeln!(out, "| `{group}.{}` | {} | {} |", member.name, member.kind, member.summary)?;
-        }
+    for one in TRAITS.iter() {
+        writeln!(out, "| `{}.{}` | {} | {} |", one.group, one.name, one.kind, one.summary)?;
     }
     Ok(())
 }

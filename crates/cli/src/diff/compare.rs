@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lang::Pattern;
 use lang::pattern::first_match;
-use model::selection::{Entry, PatternEntry};
+use model::selection::{PatternEntry, SelectionEntry};
 use resolve::release::Built;
 
 use crate::operator::Operator;
@@ -23,9 +23,9 @@ pub struct NodeChange {
     /// It is enrolled, so it may have recorded traits.
     pub enrolled: bool,
     /// What it has.
-    pub old: Option<Entry>,
+    pub old: Option<SelectionEntry>,
     /// What it gets.
-    pub new: Option<Entry>,
+    pub new: Option<SelectionEntry>,
 }
 
 impl NodeChange {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use catalog::module::{Command, Module, OnRemove, Params};
 use catalog::params::Resolved;
-use catalog::spec::Spec;
+use catalog::spec::{Ensure, Spec};
 use lang::{Expr, Value};
 
 pub(crate) use order::parents;
@@ -109,17 +109,15 @@ pub struct BoundResource {
 impl BoundResource {
     /// The path that it manages, if its type manages one.
     pub fn path(&self) -> Option<&str> {
-        match self.spec.as_ref().ok()? {
-            Spec::File(spec) => Some(&spec.path),
-            Spec::Directory(spec) => Some(&spec.path),
-            Spec::Symlink(spec) => Some(&spec.path),
-            Spec::Line(spec) => Some(&spec.path),
-            Spec::Exec(_) | Spec::Custom(_) => None,
-        }
+        self.spec.as_ref().ok()?.managed().map(|(path, _)| path)
     }
-}
 
-impl BoundResource {
+    /// Whether it is declared that nothing is at its path.
+    pub(crate) fn is_absent(&self) -> bool {
+        let managed = self.spec.as_ref().ok().and_then(Spec::managed);
+        managed.is_some_and(|(_, ensure)| ensure == Ensure::Absent)
+    }
+
     /// Paths other than its own parents that must be right before it: the file that a line
     /// is in; the program and the directory of a command.
     pub(crate) fn needs(&self) -> Vec<&str> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::spec::{Ensure, Spec};
+use catalog::spec::Spec;
 
 use super::{BoundModule, BoundResource};
 use crate::{ResourceId, graph};
@@ -155,7 +155,7 @@ fn implied(list: &[Arc<BoundResource>]) -> Edges {
     let mut edges = Edges::new();
     for (i, resource) in list.iter().enumerate() {
         for first in makers.needed_by(resource).filter(|first| *first != i) {
-            edges.insert(if is_removed(&list[first]) { (i, first) } else { (first, i) });
+            edges.insert(if list[first].is_absent() { (i, first) } else { (first, i) });
         }
     }
     edges
@@ -184,15 +184,6 @@ impl<'a> Makers<'a> {
         let whole = resource.needs().into_iter();
         let whole = whole.filter_map(|path| self.files.get(path).or_else(|| self.directories.get(path)));
         above.chain(whole).copied()
-    }
-}
-
-fn is_removed(resource: &BoundResource) -> bool {
-    match &resource.spec {
-        Ok(Spec::File(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Directory(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Symlink(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_)) | Err(_) => false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! `directory`: that it is there, or not, and its mode, owner and group.
 
 use catalog::spec::{DirectorySpec, Ensure};
-use model::{Edit, Fields};
+use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_DIRECTORY_MODE, Difference, Names, Prior, Wanted, mode_field, ownership_differs};
+use super::{DEFAULT_DIRECTORY_MODE, Difference, Names, mode_field, ownership_differs};
 
 /// What differs between the declared directory and what is there.
 ///
@@ -15,26 +15,26 @@ use super::{DEFAULT_DIRECTORY_MODE, Difference, Names, Prior, Wanted, mode_field
 /// `recurse` is not set.
 pub fn assess(
     spec: &DirectorySpec,
-    prior: &Prior,
-    wanted: &Wanted,
+    prior: &PathState,
+    wanted: &PathOwnership,
     names: &dyn Names,
 ) -> Result<Option<Edit<Fields>>, String> {
     let mut edit = Difference::default();
     match (spec.ensure, prior) {
-        (Ensure::Absent, Prior::Missing) => Ok(None),
-        (Ensure::Present, Prior::Missing) => {
+        (Ensure::Absent, PathState::Missing) => Ok(None),
+        (Ensure::Present, PathState::Missing) => {
             let mode = wanted.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
-            edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
             Ok(Some(Edit::Add { to: edit.to }))
         }
-        (Ensure::Present, Prior::Directory { mode, uid, gid, .. }) => {
+        (Ensure::Present, PathState::Directory { mode, uid, gid, .. }) => {
             if !ownership_differs(wanted, *mode, *uid, *gid) {
                 return Ok(None);
             }
             edit.ownership(wanted, Some((*mode, *uid, *gid)), names);
             Ok(edit.change())
         }
-        (Ensure::Absent, Prior::Directory { empty, mode, .. }) => {
+        (Ensure::Absent, PathState::Directory { empty, mode, .. }) => {
             if !empty && !spec.recurse {
                 return Err(format!(
                     "{} is not empty; say `recurse: true` to remove what is inside too",
@@ -47,7 +47,7 @@ pub fn assess(
             }
             Ok(Some(Edit::Remove { from: edit.from }))
         }
-        (_, Prior::File { .. } | Prior::Symlink { .. } | Prior::Other { .. }) => Err(format!(
+        (_, PathState::File { .. } | PathState::Symlink { .. } | PathState::Other { .. }) => Err(format!(
             "{} is not a directory ({}); it is left alone, move it away",
             spec.path,
             prior.what()

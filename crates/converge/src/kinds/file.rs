@@ -1,11 +1,9 @@
 //! `file`: bytes, mode, owner and group of a regular file.
 
 use catalog::spec::{Content, Ensure, FileSpec};
-use model::{Digest, Edit, Fields};
+use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use super::{
-    DEFAULT_FILE_MODE, Difference, Names, Prior, Wanted, content_field, mode_field, ownership_differs,
-};
+use super::{DEFAULT_FILE_MODE, Difference, Names, content_field, mode_field, ownership_differs};
 
 /// The bytes that an edit may show; what is absent is named by digest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,27 +16,33 @@ pub struct Bytes<'a> {
 
 /// Whether anything is to be done. Costs no allocation, so that a run that changes
 /// nothing costs little more than looking.
-pub fn differs(spec: &FileSpec, prior: &Prior, wanted: &Wanted) -> bool {
+pub fn differs(spec: &FileSpec, prior: &PathState, wanted: &PathOwnership) -> bool {
     match (spec.ensure, prior) {
-        (Ensure::Absent, prior) => !matches!(prior, Prior::Missing),
-        (Ensure::Present, Prior::File { digest, mode, uid, gid, .. }) => {
+        (Ensure::Absent, prior) => !matches!(prior, PathState::Missing),
+        (Ensure::Present, PathState::File { digest, mode, uid, gid, .. }) => {
             content_differs(spec, digest) || ownership_differs(wanted, *mode, *uid, *gid)
         }
         (
             Ensure::Present,
-            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. },
+            PathState::Missing
+            | PathState::Directory { .. }
+            | PathState::Symlink { .. }
+            | PathState::Other { .. },
         ) => true,
     }
 }
 
 /// Whether the file's bytes are to be written (a new file's always are).
-pub fn writes(spec: &FileSpec, prior: &Prior) -> bool {
+pub fn writes(spec: &FileSpec, prior: &PathState) -> bool {
     match (spec.ensure, prior) {
         (Ensure::Absent, _) => false,
-        (Ensure::Present, Prior::File { digest, .. }) => content_differs(spec, digest),
+        (Ensure::Present, PathState::File { digest, .. }) => content_differs(spec, digest),
         (
             Ensure::Present,
-            Prior::Missing | Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. },
+            PathState::Missing
+            | PathState::Directory { .. }
+            | PathState::Symlink { .. }
+            | PathState::Other { .. },
         ) => true,
     }
 }
@@ -51,8 +55,8 @@ pub fn writes(spec: &FileSpec, prior: &Prior) -> bool {
 /// When what is there cannot be replaced by a file: a directory, a device, a FIFO.
 pub fn assess(
     spec: &FileSpec,
-    prior: &Prior,
-    wanted: &Wanted,
+    prior: &PathState,
+    wanted: &PathOwnership,
     bytes: Bytes<'_>,
     names: &dyn Names,
 ) -> Result<Option<Edit<Fields>>, String> {
@@ -60,15 +64,15 @@ pub fn assess(
         return Ok(None);
     }
     match prior {
-        Prior::Missing => {
+        PathState::Missing => {
             let mut edit = Difference::default();
             let content = new_content(spec, bytes).unwrap_or_default();
             edit.field("content", None, Some(content));
             let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-            edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
             Ok(Some(Edit::Add { to: edit.to }))
         }
-        Prior::File { digest, size, mode, uid, gid } => {
+        PathState::File { digest, size, mode, uid, gid } => {
             let old = content_field(bytes.old, digest, *size);
             let mut edit = Difference::default();
             if spec.ensure == Ensure::Absent {
@@ -84,12 +88,12 @@ pub fn assess(
             edit.ownership(wanted, Some((*mode, *uid, *gid)), names);
             Ok(edit.change())
         }
-        Prior::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
-        Prior::Directory { .. } => Err(format!(
+        PathState::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
+        PathState::Directory { .. } => Err(format!(
             "{} is a directory, not a file; move it away or declare a `directory` there",
             spec.path
         )),
-        Prior::Other { what } => {
+        PathState::Other { what } => {
             Err(format!("{} is {what}, not a file; it is left alone, remove it by hand", spec.path))
         }
     }
@@ -98,7 +102,7 @@ pub fn assess(
 fn symlink(
     spec: &FileSpec,
     target: &str,
-    wanted: &Wanted,
+    wanted: &PathOwnership,
     bytes: Bytes<'_>,
     names: &dyn Names,
 ) -> Result<Edit<Fields>, String> {
@@ -117,7 +121,7 @@ fn symlink(
     edit.field("target", Some(target.to_owned()), None);
     edit.field("content", None, Some(content));
     let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-    edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+    edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
     Ok(Edit::Change { from: edit.from, to: edit.to })
 }
 

@@ -5,9 +5,9 @@
 
 use catalog::spec::{Ensure, LineSpec};
 use lang::regex::Regex;
-use model::{Edit, Fields};
+use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_FILE_MODE, Difference, Names, Prior, Wanted, ownership_differs};
+use super::{DEFAULT_FILE_MODE, Difference, Names, ownership_differs};
 
 /// The largest file, in bytes, that a line is edited in.
 pub const MAX_FILE: u64 = 4 * 1024 * 1024;
@@ -58,15 +58,15 @@ pub fn edit(spec: &LineSpec, bytes: Option<&[u8]>) -> Result<Option<Change>, Str
 /// As [`edit`], and when what is there is no file.
 pub fn assess(
     spec: &LineSpec,
-    prior: &Prior,
+    prior: &PathState,
     bytes: Option<&[u8]>,
-    wanted: &Wanted,
+    wanted: &PathOwnership,
     names: &dyn Names,
 ) -> Result<Option<Edit<Fields>>, String> {
     let ownership = match prior {
-        Prior::Missing => None,
-        Prior::File { mode, uid, gid, .. } => Some((*mode, *uid, *gid)),
-        Prior::Directory { .. } | Prior::Symlink { .. } | Prior::Other { .. } => {
+        PathState::Missing => None,
+        PathState::File { mode, uid, gid, .. } => Some((*mode, *uid, *gid)),
+        PathState::Directory { .. } | PathState::Symlink { .. } | PathState::Other { .. } => {
             return Err(format!("{} is not a regular file ({}); it is left alone", spec.path, prior.what()));
         }
     };
@@ -82,7 +82,7 @@ pub fn assess(
         }
         None if created => {
             let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-            edit.ownership(&Wanted { mode: Some(mode), ..*wanted }, None, names);
+            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
             return Ok(Some(Edit::Add { to: edit.to }));
         }
         Some(_) | None => {}

@@ -1,12 +1,12 @@
 //! Pure decisions of each resource type: from what is declared and what is there to
 //! what differs.
 //!
-//! Each module answers one question for one type: given a bound spec and a [`Prior`],
+//! Each module answers one question for one type: given a bound spec and a [`PathState`],
 //! which [`Edit`] makes the host right? Nothing here touches the host; the shell looks,
 //! asks, and does. Ownership is asked about in numbers, because names are the host's.
 
 use model::delta::MAX_FIELD;
-use model::{Digest, Edit, Fields};
+use model::{Digest, Edit, Fields, PathOwnership, PathState};
 use serde::{Deserialize, Serialize};
 
 pub mod custom;
@@ -21,69 +21,14 @@ pub const DEFAULT_FILE_MODE: u32 = 0o644;
 /// Permission bits of a directory that the spec says nothing about.
 pub const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 
-/// What is, or was, at a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Prior {
-    /// Nothing.
-    Missing,
-    /// A regular file.
-    File {
-        /// SHA-256 of its bytes.
-        digest: Digest,
-        /// Length in bytes.
-        size: u64,
-        /// Permission bits, at most 0o7777.
-        mode: u32,
-        /// Owner.
-        uid: u32,
-        /// Group.
-        gid: u32,
-    },
-    /// A directory.
-    Directory {
-        /// Permission bits, at most 0o7777.
-        mode: u32,
-        /// Owner.
-        uid: u32,
-        /// Group.
-        gid: u32,
-        /// It has no entries.
-        empty: bool,
-    },
-    /// A symbolic link.
-    Symlink {
-        /// What it points to, as text.
-        target: String,
-    },
-    /// Something that no resource type manages.
-    Other {
-        /// What it is, for people: `a FIFO`, `a socket`, `a block device`.
-        what: String,
-    },
-}
-
-impl Prior {
-    /// What it is in one or two words, for messages and the `type` field.
-    pub fn what(&self) -> &str {
-        match self {
-            Prior::Missing => "nothing",
-            Prior::File { .. } => "file",
-            Prior::Directory { .. } => "directory",
-            Prior::Symlink { .. } => "symlink",
-            Prior::Other { what } => what,
-        }
-    }
-}
-
 /// What a check came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// What differs; `None` when the host is as declared (or when `unknown`). Its fields
     /// hold only what differs; all of them for an addition.
     pub edit: Option<Edit<Fields>>,
-    /// What is at the resource's path now; [`Prior::Missing`] for types without a path.
-    pub prior: Prior,
+    /// What is at the resource's path now; [`PathState::Missing`] for types without a path.
+    pub prior: PathState,
     /// What an operator should know beforehand: what cannot be undone or enforced.
     pub note: Option<String>,
     /// Nothing can say without running it. Applying runs it; a plan shows "outcome unknown".
@@ -92,18 +37,18 @@ pub struct Checked {
 
 impl Checked {
     /// The host is as declared.
-    pub fn in_sync(prior: Prior) -> Checked {
+    pub fn in_sync(prior: PathState) -> Checked {
         Checked { edit: None, prior, note: None, unknown: false }
     }
 
     /// The host differs by `edit`.
-    pub fn differs(prior: Prior, edit: Edit<Fields>) -> Checked {
+    pub fn differs(prior: PathState, edit: Edit<Fields>) -> Checked {
         Checked { edit: Some(edit), prior, note: None, unknown: false }
     }
 
     /// Only running it can say.
     pub fn unknown() -> Checked {
-        Checked { edit: None, prior: Prior::Missing, note: None, unknown: true }
+        Checked { edit: None, prior: PathState::Missing, note: None, unknown: true }
     }
 }
 
@@ -116,17 +61,6 @@ pub struct Applied {
     pub changed: bool,
     /// What a command printed, bounded.
     pub output: Option<String>,
-}
-
-/// Wanted ownership in numbers; what is absent is left as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Permission bits, at most 0o7777.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
 }
 
 /// Names for numbers, as the host's account files give them.
@@ -165,7 +99,7 @@ impl Difference {
     }
 
     /// Adds mode, owner and group where they are wanted and differ from `now`.
-    fn ownership(&mut self, wanted: &Wanted, now: Option<(u32, u32, u32)>, names: &dyn Names) {
+    fn ownership(&mut self, wanted: &PathOwnership, now: Option<(u32, u32, u32)>, names: &dyn Names) {
         let differs = |want: Option<u32>, now: Option<u32>| want.filter(|want| now != Some(*want));
         if let Some(mode) = differs(wanted.mode, now.map(|now| now.0)) {
             self.field("mode", now.map(|now| mode_field(now.0)), Some(mode_field(mode)));
@@ -185,7 +119,7 @@ impl Difference {
 }
 
 /// Whether wanted ownership differs from what is there; no allocation.
-fn ownership_differs(wanted: &Wanted, mode: u32, uid: u32, gid: u32) -> bool {
+fn ownership_differs(wanted: &PathOwnership, mode: u32, uid: u32, gid: u32) -> bool {
     wanted.mode.is_some_and(|want| want != mode)
         || wanted.uid.is_some_and(|want| want != uid)
         || wanted.gid.is_some_and(|want| want != gid)

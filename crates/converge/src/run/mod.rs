@@ -80,9 +80,9 @@ pub struct Job {
 /// What a job asks for; beside each the outcome that answers it.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Answer a question about the host: [`Outcome::Probed`]. Only [`Probe::FileExists`].
+    /// Answer a question about the host: [`Done::Probed`]. Only [`Probe::FileExists`].
     Probe(Probe),
-    /// Look, and touch nothing: [`Outcome::Checked`] or [`Outcome::Skipped`].
+    /// Look, and touch nothing: [`Done::Checked`] or [`Done::Skipped`].
     Check {
         /// What to look at; its spec is `Ok`.
         resource: Arc<BoundResource>,
@@ -90,7 +90,7 @@ pub enum Work {
         plan: bool,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
-    /// [`Outcome::Applied`] or [`Outcome::Skipped`].
+    /// [`Done::Applied`] or [`Done::Skipped`].
     Apply {
         /// What to apply; its spec is `Ok`.
         resource: Arc<BoundResource>,
@@ -99,7 +99,7 @@ pub enum Work {
         /// What must be durable before the host is touched.
         record: Record,
     },
-    /// Run a module's verify: [`Outcome::Verified`].
+    /// Run a module's verify: [`Done::Verified`].
     Verify {
         /// The module.
         module: String,
@@ -108,7 +108,7 @@ pub enum Work {
         /// Kill it after this long.
         timeout: Duration,
     },
-    /// Put back, in this order, what a module changed: [`Outcome::Undone`]. Undoing twice
+    /// Put back, in this order, what a module changed: [`Done::Undone`]. Undoing twice
     /// must do no harm.
     Undo {
         /// The module.
@@ -116,7 +116,7 @@ pub enum Work {
         /// The last change first.
         undo: Vec<Undo>,
     },
-    /// A resource left the set: [`Outcome::Removed`]. Removing twice must do no harm.
+    /// A resource left the set: [`Done::Removed`]. Removing twice must do no harm.
     Remove {
         /// The resource.
         id: ResourceId,
@@ -125,7 +125,7 @@ pub enum Work {
         /// `Delete` or `Restore`.
         how: OnRemove,
     },
-    /// Make the record durable: [`Outcome::Persisted`].
+    /// Make the record durable: [`Done::Persisted`].
     Persist {
         /// What to write.
         record: Record,
@@ -156,25 +156,28 @@ impl Record {
     }
 }
 
-/// What came of a job.
-#[derive(Clone, Debug)]
-pub enum Outcome {
+/// What came of a job; in words why it failed.
+pub type Outcome = Result<Done, String>;
+
+/// What a job found or did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
     /// Of [`Work::Probe`].
     Probed(bool),
     /// Of [`Work::Check`].
-    Checked(Result<Checked, String>),
+    Checked(Checked),
     /// The host does not do this kind of work here; the reason (`rooted`).
     Skipped(String),
     /// Of [`Work::Apply`].
-    Applied(Result<Applied, String>),
+    Applied(Applied),
     /// Of [`Work::Verify`].
-    Verified(Result<(), String>),
+    Verified,
     /// Of [`Work::Undo`].
-    Undone(Result<(), String>),
+    Undone,
     /// Of [`Work::Remove`]: whether anything was changed.
-    Removed(Result<bool, String>),
+    Removed(bool),
     /// Of [`Work::Persist`].
-    Persisted(Result<(), String>),
+    Persisted,
 }
 
 /// What a run leaves.

@@ -8,7 +8,7 @@ use model::{Action, Timestamp};
 
 use super::report::{bare, item};
 use super::slot::{Applying, Unanswered, source};
-use super::{Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
+use super::{Done, Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId, When};
 
@@ -112,29 +112,31 @@ impl Run {
 
     /// Takes in the outcome of the module's job.
     pub(super) fn settle(&mut self, m: usize, outcome: Outcome) {
-        match (self.modules[m].phase, outcome) {
-            (Phase::Start | Phase::Slot(_), Outcome::Probed(answer)) => {
+        let phase = self.modules[m].phase;
+        let why = match (phase, outcome) {
+            (Phase::Start | Phase::Slot(_), Ok(Done::Probed(answer))) => {
                 let progress = &mut self.modules[m];
-                progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
+                return progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
             }
-            (Phase::Slot(slot), Outcome::Checked(result)) => self.checked(m, slot, result),
-            (Phase::Apply(slot), Outcome::Applied(result)) => self.applied(m, slot, result),
-            (Phase::Slot(slot) | Phase::Apply(slot), Outcome::Skipped(reason)) => {
-                self.skipped_by_host(m, slot, reason);
+            (Phase::Slot(slot) | Phase::Apply(slot), Ok(Done::Skipped(reason))) => {
+                return self.skipped_by_host(m, slot, reason);
             }
-            (Phase::Verify, Outcome::Verified(result)) => self.verified(m, result),
-            (Phase::Undo, Outcome::Undone(result)) => self.undone(m, result),
-            (Phase::End, Outcome::Persisted(result)) => self.persisted(m, result),
-            (Phase::Slot(slot), _) => {
-                self.fail(m, slot, "the host answered a question that was not asked".into());
-            }
-            (Phase::Apply(slot), _) => {
-                self.applied(m, slot, Err("the host answered a question that was not asked".into()));
-            }
-            (Phase::Verify | Phase::Undo | Phase::Start, _) => {
-                self.fail_module(m, "the host answered a question that was not asked".into());
-            }
-            (Phase::End | Phase::Done, _) => self.modules[m].phase = Phase::Done,
+            (Phase::Slot(slot), Ok(Done::Checked(checked))) => return self.checked(m, slot, Ok(checked)),
+            (Phase::Apply(slot), Ok(Done::Applied(applied))) => return self.applied(m, slot, Ok(applied)),
+            (Phase::Verify, Ok(Done::Verified)) => return self.verified(m, Ok(())),
+            (Phase::Undo, Ok(Done::Undone)) => return self.undone(m, Ok(())),
+            (Phase::End, Ok(Done::Persisted)) => return self.persisted(m, Ok(())),
+            (_, Err(why)) => why,
+            (_, Ok(_)) => "the host answered a question that was not asked".to_owned(),
+        };
+        match phase {
+            Phase::Start => self.fail_module(m, why),
+            Phase::Slot(slot) => self.checked(m, slot, Err(why)),
+            Phase::Apply(slot) => self.applied(m, slot, Err(why)),
+            Phase::Verify => self.verified(m, Err(why)),
+            Phase::Undo => self.undone(m, Err(why)),
+            Phase::End => self.persisted(m, Err(why)),
+            Phase::Done => {}
         }
     }
 

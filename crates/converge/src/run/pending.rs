@@ -1,11 +1,11 @@
 //! [`Pending`]: what a run owes, and the next one if this one is killed (CFG-4).
 
+use model::PathState;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
-use crate::kinds::Prior;
 use crate::ledger::cannot_restore;
 
 /// Notifications not yet acted on, and changes not yet verified.
@@ -26,7 +26,7 @@ pub struct Undo {
     /// The path that was changed.
     pub path: String,
     /// What was there before.
-    pub prior: Prior,
+    pub prior: PathState,
     /// The prior bytes are in the blob store.
     pub kept: bool,
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catalog::module::OnRemove;
 use model::delta::{Edit, Fields};
-use model::{Action, ResourceReport};
+use model::{Action, PathState, ResourceReport};
 
 use super::report::bare;
-use super::{Mode, Outcome, Run, Work};
+use super::{Done, Mode, Outcome, Run, Work};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId};
 
 /// Where removals stand in the report: after every module.
@@ -89,13 +89,13 @@ impl Run {
     pub(super) fn removed(&mut self, outcome: Outcome) {
         let Some(id) = self.removal().current.take() else {
             self.removal().over = true;
-            if let Outcome::Persisted(Err(error)) = outcome {
+            if let Err(error) = outcome {
                 self.report.add((LAST, 0), bare("ledger", Action::Failed, Some(error)));
             }
             return;
         };
         match outcome {
-            Outcome::Removed(Ok(changed)) => {
+            Ok(Done::Removed(changed)) => {
                 let entry = self.ledger.entries.remove(&id);
                 if let Some(entry) = entry.filter(|_| changed) {
                     let deleted = entry.on_remove == OnRemove::Delete;
@@ -105,13 +105,13 @@ impl Run {
                 }
                 self.forget.insert(id);
             }
-            Outcome::Removed(Err(error)) => {
+            Err(error) => {
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(error)));
             }
-            Outcome::Skipped(reason) => {
+            Ok(Done::Skipped(reason)) => {
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Skipped, Some(reason)));
             }
-            _ => {
+            Ok(_) => {
                 let reason = "the removal was answered with something else".to_owned();
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(reason)));
             }
@@ -136,7 +136,7 @@ impl Run {
 fn edit(entry: &LedgerEntry) -> Edit<Fields> {
     let fields = |kind: &str| Fields::from([("type".to_owned(), kind.to_owned())]);
     match entry.on_remove {
-        OnRemove::Restore if !matches!(entry.prior, crate::kinds::Prior::Missing) => {
+        OnRemove::Restore if !matches!(entry.prior, PathState::Missing) => {
             Edit::Change { from: fields(&entry.kind), to: fields(entry.prior.what()) }
         }
         _ => Edit::Remove { from: fields(&entry.kind) },

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::module::OnRemove;
-use catalog::spec::{Ensure, Spec};
 use lang::{EvalError, Probe};
-use model::Action;
 use model::delta::{Edit, Fields};
+use model::{Action, PathState};
 
 use super::module::{End, Phase, State};
 use super::pending::Ahead;
 use super::report::item;
 use super::{Mode, Record, Run, Undo, Work};
 use crate::bind::parents;
-use crate::kinds::{Applied, Checked, Prior};
+use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
 use crate::{BoundResource, Condition, LedgerEntry, ResourceId, When};
 
@@ -176,7 +175,7 @@ impl Run {
         let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
         let module = Arc::clone(&self.desired.modules[m]);
         let handler = slot >= module.resources.len();
-        let kept = matches!(checked.prior, Prior::File { size, .. } if size <= MAX_KEPT);
+        let kept = matches!(checked.prior, PathState::File { size, .. } if size <= MAX_KEPT);
         let path = resource.path().map(str::to_owned);
         // Handlers come after the verify, and it does not answer for them.
         let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
@@ -303,7 +302,7 @@ impl Run {
     }
 
     /// Keeps the ledger true to what is declared now, for a resource that is as declared.
-    fn follow_declaration(&mut self, resource: &BoundResource, prior: &Prior) {
+    fn follow_declaration(&mut self, resource: &BoundResource, prior: &PathState) {
         if self.ledger.entries.is_empty() && resource.on_remove != OnRemove::Delete {
             return;
         }
@@ -320,7 +319,7 @@ impl Run {
                 self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
-            None if resource.on_remove == OnRemove::Delete && !is_absent(resource) => {
+            None if resource.on_remove == OnRemove::Delete && !resource.is_absent() => {
                 let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
                 self.remember(&resource.id, entry);
             }
@@ -328,7 +327,7 @@ impl Run {
         }
     }
 
-    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> LedgerEntry {
+    fn entry(&self, resource: &BoundResource, path: String, prior: PathState, kept: bool) -> LedgerEntry {
         LedgerEntry {
             kind: resource.kind.clone(),
             path,
@@ -357,16 +356,6 @@ impl Run {
 
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-fn is_absent(resource: &BoundResource) -> bool {
-    match &resource.spec {
-        Ok(Spec::File(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Directory(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Symlink(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Line(spec)) => spec.ensure == Ensure::Absent,
-        Ok(Spec::Exec(_) | Spec::Custom(_)) | Err(_) => false,
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use catalog::module::{Command, Module, OnRemove, Params};
 use catalog::spec::{Content, Ensure, FileSpec, Spec};
 use converge::bind::Inputs;
-use converge::kinds::{Applied, Checked, Prior, custom, exec};
+use converge::kinds::{Applied, Checked, custom, exec};
 use converge::{
-    BoundResource, Desired, Finished, Ledger, Mode, Options, Outcome, Pending, Record, ResourceId, Run, Work,
-    bind,
+    BoundResource, Desired, Done, Finished, Ledger, Mode, Options, Outcome, Pending, Record, ResourceId, Run,
+    Work, bind,
 };
 use lang::{Probe, Value};
-use model::{Action, Digest, Edit, Fields, RunReport, Timestamp};
+use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
 use serde_json::json;
 
 /// What is at a path.
@@ -84,7 +84,7 @@ impl Host {
     fn work(&mut self, work: Work) -> Result<Outcome, Killed> {
         self.tick()?;
         let outcome = match work {
-            Work::Probe(Probe::FileExists(path)) => Outcome::Probed(self.nodes.contains_key(&path)),
+            Work::Probe(Probe::FileExists(path)) => Ok(Done::Probed(self.nodes.contains_key(&path))),
             Work::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
             Work::Check { resource, plan } => self.check(&resource, plan),
             Work::Apply { resource, checked, record } => {
@@ -94,7 +94,7 @@ impl Host {
             }
             Work::Verify { module, command, .. } => {
                 self.log.push(format!("verify {module}"));
-                Outcome::Verified(self.command(&command))
+                self.command(&command).map(|()| Done::Verified)
             }
             Work::Undo { module, undo } => {
                 self.log.push(format!("undo {module}"));
@@ -103,20 +103,20 @@ impl Host {
                     self.tick()?;
                     result = result.and(self.restore(&undo.path, &undo.prior));
                 }
-                Outcome::Undone(result)
+                result.map(|()| Done::Undone)
             }
             Work::Remove { id, entry, how } => {
                 self.log.push(format!("remove {id}"));
                 let before = self.nodes.clone();
                 let result = match how {
-                    OnRemove::Delete => self.restore(&entry.path, &Prior::Missing),
+                    OnRemove::Delete => self.restore(&entry.path, &PathState::Missing),
                     _ => self.restore(&entry.path, &entry.prior),
                 };
-                Outcome::Removed(result.map(|()| self.nodes != before))
+                result.map(|()| Done::Removed(self.nodes != before))
             }
             Work::Persist { record } => {
                 self.persist(record)?;
-                Outcome::Persisted(Ok(()))
+                Ok(Done::Persisted)
             }
         };
         self.tick()?;
@@ -144,33 +144,33 @@ impl Host {
         Ok(())
     }
 
-    fn prior(&self, path: &str) -> Prior {
+    fn prior(&self, path: &str) -> PathState {
         match self.nodes.get(path) {
-            None => Prior::Missing,
-            Some(Node::File(text)) => Prior::File {
+            None => PathState::Missing,
+            Some(Node::File(text)) => PathState::File {
                 digest: Digest::of(text.as_bytes()),
                 size: text.len() as u64,
                 mode: 0o644,
                 uid: 0,
                 gid: 0,
             },
-            Some(Node::Directory) => Prior::Directory { mode: 0o755, uid: 0, gid: 0, empty: true },
-            Some(Node::Symlink(target)) => Prior::Symlink { target: target.clone() },
+            Some(Node::Directory) => PathState::Directory { mode: 0o755, uid: 0, gid: 0, empty: true },
+            Some(Node::Symlink(target)) => PathState::Symlink { target: target.clone() },
         }
     }
 
-    fn restore(&mut self, path: &str, prior: &Prior) -> Result<(), String> {
+    fn restore(&mut self, path: &str, prior: &PathState) -> Result<(), String> {
         let node = match prior {
-            Prior::Missing => {
+            PathState::Missing => {
                 self.nodes.remove(path);
                 return Ok(());
             }
-            Prior::File { digest, .. } => {
+            PathState::File { digest, .. } => {
                 Node::File(self.disk.blobs.get(digest).ok_or("no such blob")?.clone())
             }
-            Prior::Directory { .. } => Node::Directory,
-            Prior::Symlink { target } => Node::Symlink(target.clone()),
-            Prior::Other { what } => return Err(format!("cannot make {what}")),
+            PathState::Directory { .. } => Node::Directory,
+            PathState::Symlink { target } => Node::Symlink(target.clone()),
+            PathState::Other { what } => return Err(format!("cannot make {what}")),
         };
         self.nodes.insert(path.into(), node);
         Ok(())
@@ -178,18 +178,18 @@ impl Host {
 
     fn check(&mut self, resource: &BoundResource, plan: bool) -> Outcome {
         let checked = match resource.spec.as_ref().expect("only what is bound is checked") {
-            Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Outcome::Skipped("rooted".into()),
+            Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Ok(Done::Skipped("rooted".into())),
             Spec::Exec(spec) => {
                 let created = spec.creates.as_ref().map(|path| self.nodes.contains_key(path));
                 let guards = exec::Guards { created, ..exec::Guards::default() };
-                Checked { edit: exec::assess(spec, &guards), ..Checked::in_sync(Prior::Missing) }
+                Checked { edit: exec::assess(spec, &guards), ..Checked::in_sync(PathState::Missing) }
             }
             Spec::Custom(spec) if plan && spec.dry_run => {
-                Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(Prior::Missing) }
+                Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(PathState::Missing) }
             }
             Spec::Custom(_) => Checked::unknown(),
             Spec::Line(spec) => match self.file(&spec.path) {
-                None => return Outcome::Checked(Err(format!("{} is missing", spec.path))),
+                None => return Err(format!("{} is missing", spec.path)),
                 Some(text) if text.lines().any(|line| line == spec.line) => {
                     Checked::in_sync(self.prior(&spec.path))
                 }
@@ -206,7 +206,7 @@ impl Host {
                 }
             }
         };
-        Outcome::Checked(Ok(checked))
+        Ok(Done::Checked(checked))
     }
 
     fn apply(&mut self, resource: &BoundResource, checked: &Checked) -> Outcome {
@@ -217,7 +217,7 @@ impl Host {
                 self.log.push(format!("custom {}", resource.name));
                 match spec.params.get("answer").and_then(Value::as_str) {
                     Some("same") => {
-                        return Outcome::Applied(Ok(Applied { edit: None, changed: false, output: None }));
+                        return Ok(Done::Applied(Applied { edit: None, changed: false, output: None }));
                     }
                     Some("fail") => Err("the script said no".to_owned()),
                     _ => Ok(()),
@@ -241,7 +241,7 @@ impl Host {
                 }
             }
         };
-        Outcome::Applied(result.map(|()| Applied { edit: checked.edit.clone(), changed: true, output: None }))
+        result.map(|()| Done::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
     }
 
     fn command(&mut self, command: &Command) -> Result<(), String> {
@@ -275,10 +275,10 @@ pub fn text(spec: &FileSpec) -> String {
     }
 }
 
-fn edit(prior: &Prior, wanted: Option<&str>) -> Edit<Fields> {
+fn edit(prior: &PathState, wanted: Option<&str>) -> Edit<Fields> {
     let fields = |text: &str| Fields::from([("content".to_owned(), text.to_owned())]);
     match (prior, wanted) {
-        (Prior::Missing, wanted) => Edit::Add { to: fields(wanted.unwrap_or_default()) },
+        (PathState::Missing, wanted) => Edit::Add { to: fields(wanted.unwrap_or_default()) },
         (_, Some(wanted)) => Edit::Change { from: fields("old"), to: fields(wanted) },
         (_, None) => Edit::Remove { from: fields("old") },
     }

@@ -263,17 +263,13 @@ class Link:
         self.queue = queue.Queue()
         self.frames = subscribe(iter(self.queue.get, None), metadata=metadata, timeout=60)
 
-    def send(self, name, data=None, **attributes):
+    def send(self, name, data):
         self.count += 1
         event = self.event()
         said = event.event
         said.id, said.source = f"{self.name}.{self.count}", self.source
         said.spec_version, said.type = "1.0", PREFIX + name
-        for key, value in attributes.items():
-            said.attributes[key].ce_string = str(value)
-        if data is not None:
-            said.attributes["datacontenttype"].ce_string = "application/json"
-            said.binary_data = canonical(data)
+        said.binary_data = canonical(data)
         self.queue.put(event)
 
     def next(self, *wanted):
@@ -289,7 +285,7 @@ class Link:
         raise AssertionError(f"the stream ended: {self.frames.code()} {self.frames.details()}")
 
     def hello(self, mode, versions, capabilities, have=None):
-        head = {"incarnation": "n0123456789abcdef", "seq": 0, "revision": 0}
+        head = {"incarnation": "n0123456789abcdef", "revision": 0}
         hello = {"versions": versions, "capabilities": capabilities, "role": "agent", "mode": mode}
         hello |= {"instance": f"python-{os.getpid()}", "head": head}
         self.send("hello", hello | ({"have": have} if have else {}))
@@ -320,66 +316,61 @@ def subscribe(node, types, metadata, channel, mode, kind):
     )
     spoken = ask(types("muster.v1.VersionRequest")(), metadata=metadata, timeout=30)
     versions = [spoken.lowest, spoken.highest]
-    resync = next(name for name in spoken.capabilities if name in ("walk", "trie-resync"))
+    assert "trie-resync" in spoken.capabilities, spoken.capabilities
     link, objects, last = Link(channel, types, node.hostname, metadata, 1), {}, 0
-    link.hello(mode, versions, [resync])
+    link.hello(mode, versions, ["trie-resync"])
     _, _, theirs = link.next("hello")
     head = json.loads(theirs)["head"]
     while True:
-        name, attributes, content = link.next(*CHANGES, "mark", "checkpoint")
+        name, attributes, content = link.next(*CHANGES, "checkpoint")
         if name in CHANGES:
             assert int(attributes["seq"]) == last + 1, "events are numbered 1, 2, 3 on a link"
             last += 1
             take(objects, attributes, content)
-            link.send("processed", seq=last)
-        elif set_root(objects).hex() == attributes["root"]:
+            link.send("processed", {"seq": last})
+        elif set_root(objects).hex() == json.loads(content)["root"]:
             break
     link.end()
     assert all(key[0] == kind for key in objects), objects.keys()
-    return objects, head, versions, resync
+    return objects, head, versions
 
 
 def resync(node, types, metadata, channel, mode, known):
     """Claims to be at the head with one object less, and finds what is missing by the hashes."""
-    objects, cursor, versions, capability = known
+    objects, cursor, versions = known
     missing = sorted(objects)[0]
     held = {key: value for key, value in objects.items() if key != missing}
     link = Link(channel, types, node.hostname, metadata, 2)
-    link.hello(mode, versions, [capability], have={"cursor": cursor, "root": set_root(held).hex()})
-    _, attributes, _ = link.next("mark", "checkpoint")
-    assert attributes["root"] != set_root(held).hex(), "the sets differ"
-    said, answered = ("walk-ask", "walk-tell") if capability == "walk" else ("resync-request", "resync-response")
-    asked, told = ("ask", "tell") if capability == "walk" else ("request", "response")
+    link.hello(mode, versions, ["trie-resync"], have={"cursor": cursor, "root": set_root(held).hex()})
+    _, _, checkpoint = link.next("checkpoint")
+    assert json.loads(checkpoint)["root"] != set_root(held).hex(), "the sets differ"
 
-    def question(what, **rest):
-        link.send(said, {asked: what, **rest})
+    def response(what, request):
+        link.send("resync-request", request)
         while True:
-            name, attributes, content = link.next(answered, *CHANGES)
-            if name == answered:
-                answer = json.loads(content)
-                assert answer[told] == what, answer
-                return answer
+            name, attributes, content = link.next("resync-response", *CHANGES)
+            if name == "resync-response":
+                return json.loads(content)[what]
             take(held, attributes, content)
 
-    snapshot = question("sections")
-    for section in snapshot["sections"]:
-        key = {"kind": section["kind"], "namespace": section["namespace"]}
-        paths = [""]
+    snapshot = response("sections", "sections")
+    for section, _ in snapshot["sections"]:
+        paths = [[]]
         while paths:
-            tops = question("tops", section=key, paths=paths[:256])["tops"]
+            tops = response("tops", {"tops": {"section": section, "paths": paths[:256]}})["tops"]
             paths = paths[256:]
-            for top in tops:
+            for path, top in tops:
                 if "branch" in top:
-                    paths += [top["path"] + format(n, "x") for n, one in enumerate(top["branch"]) if int(one, 16)]
+                    paths += [path + [n] for n, one in enumerate(top["branch"]) if int(one, 16)]
                 else:
                     lacks = []
-                    for one in top["bucket"]:
-                        here = (key["kind"], key["namespace"], one["name"])
-                        if held.get(here) != (one["uid"], bytes.fromhex(one["digest"])):
+                    for leaf in top["bucket"]:
+                        here = (section["kind"], section.get("namespace", ""), leaf["name"])
+                        if held.get(here) != (leaf["uid"], bytes.fromhex(leaf["digest"])):
                             lacks.append("/".join(here))
                     if lacks:
-                        assert question("objects", keys=lacks)["count"] == len(lacks)
-    link.send(said, {asked: "done", "from": snapshot["cursor"]})
+                        assert response("objects", {"objects": lacks}) == len(lacks)
+    link.send("resync-request", {"done": {"from": snapshot["cursor"]}})
     assert set_root(held) == set_root(objects), "the sets are equal again"
     link.end()
 
@@ -387,7 +378,7 @@ def resync(node, types, metadata, channel, mode, known):
 def refusal(node, types, metadata, channel):
     """A frame that cannot be read ends the call with a reason."""
     link = Link(channel, types, "somebody-else", metadata, 3)
-    link.send("ping", number=1, head=0)
+    link.send("ping", {"number": 1, "head": 0})
     _, _, away = link.next("go-away")
     try:
         for _ in link.frames:

@@ -1,6 +1,16 @@
 //! Work on the node: what becomes of the actions that the control plane asks for (OPS-2,
 //! LIF-5). One machine runs commands, named actions, queries and operations on objects (SYN-5).
 //!
+//! ```text
+//! Action object --Put--> waits --Begin--> mark durable --Begun--> runs --+--> End: fact `ended`
+//!                          |              fact `started`            |    |
+//!                          |                                        +----+  Output: facts
+//!                          +--> not allowed, expired, withdrawn: fact `ended`, never begun
+//!
+//! at start: a mark without an end --> fact `ended` (unknown), never run again
+//! object gone and order expired   --> Forget the mark
+//! ```
+//!
 //! Pure: [`Work::handle`] turns an [`Input`] into [`Effect`]s; the shell carries them out
 //! in their order and reports back. What a node may be asked for is judged by a function
 //! that the shell gives: over the delegations, and for operations over the leave to synchronize,

@@ -7,7 +7,9 @@ use model::exchange::{Answer, CheckIn, Offer, SetOffer, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::trie::Trie;
-use model::{Counts, Digest, Entry, Kind, ObjectKey, ObjectSet, RunReport, Selection, Stub, Timestamp};
+use model::{
+    Counts, Digest, Kind, ObjectKey, ObjectSet, RunReport, Selection, SelectionEntry, Stub, Timestamp,
+};
 use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
 use trust::adopt::takes;
 use trust::signed::sign;
@@ -35,7 +37,7 @@ impl Release {
             .iter()
             .map(|content| (ObjectKey::of(Kind::MODULE, content), Stub::of(content.as_bytes())));
         let set = ObjectSet::of(objects);
-        let entry = Entry { channel: "main".parse().unwrap(), root: set.root() };
+        let entry = SelectionEntry { channel: "main".parse().unwrap(), root: set.root() };
         let leaf = Selection::leaf(&HOST.parse().unwrap(), &entry);
         let selection = Selection::new(Trie::build([leaf]), vec![]);
         let header = Header {

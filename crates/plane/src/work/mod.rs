@@ -1,5 +1,16 @@
 //! Work that operators ask of nodes: tasks, queries and workflows (OPS-2, SYN-10).
 //!
+//! ```text
+//! operator --> Workflow --StartTask--> Task --Put, Drop--> Action object in the node's feed
+//!                 ^                     ^                          |
+//!                 +---- TaskFinished ---+<-- Started, Ended -- facts of the node
+//!
+//! a target:  Waiting --room in the batch--> Issued --began--> Running --its end--> Ended
+//!             |   ^                            |                 |
+//!             |   +-- Deferred (offline)       +-- past its time +--> Silent
+//!             +--> Offline, Withdrawn, Removed: never asked
+//! ```
+//!
 //! Pure: [`Task::handle`] and [`Workflow::handle`] turn inputs into effects; the shell
 //! carries them out in their order. A query is a task whose work is a query and which has
 //! no batches; there is one machine.

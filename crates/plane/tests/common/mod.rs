@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use model::exchange::{CheckIn, Held};
+use model::exchange::{CheckIn, HeldRelease};
 use model::selection::PatternEntry;
 use model::trie::Trie;
-use model::{Channel, Digest, Entry, Hostname, Selection, Timestamp};
+use model::{Channel, Digest, Hostname, Selection, SelectionEntry, Timestamp};
 use plane::heads::Patterns;
 use plane::{Head, Heads, NodeState};
 use trust::signed::{digest, sign};
@@ -32,16 +32,16 @@ pub fn root(content: &str) -> Digest {
     Digest::of(content.as_bytes())
 }
 
-pub fn entry(channel_name: &str, content: &str) -> Entry {
-    Entry { channel: channel(channel_name), root: root(content) }
+pub fn entry(channel_name: &str, content: &str) -> SelectionEntry {
+    SelectionEntry { channel: channel(channel_name), root: root(content) }
 }
 
-pub fn pattern(pattern: &str, except: &[&str], entry: Entry) -> PatternEntry {
+pub fn pattern(pattern: &str, except: &[&str], entry: SelectionEntry) -> PatternEntry {
     let except = except.iter().map(|text| (*text).to_owned()).collect();
     PatternEntry { pattern: pattern.to_owned(), except, entry }
 }
 
-pub fn selection(exact: &[(&str, Entry)], patterns: Vec<PatternEntry>) -> Selection {
+pub fn selection(exact: &[(&str, SelectionEntry)], patterns: Vec<PatternEntry>) -> Selection {
     let leaves = exact.iter().map(|(hostname, entry)| Selection::leaf(&name(hostname), entry));
     Selection::new(Trie::build(leaves), patterns)
 }
@@ -87,7 +87,7 @@ pub fn node(hostname: &str) -> NodeState {
 }
 
 /// A check-in that says what is held.
-pub fn holding(held: Option<Held>) -> CheckIn {
+pub fn holding(held: Option<HeldRelease>) -> CheckIn {
     CheckIn {
         held,
         incarnation: "i1".parse().unwrap(),
@@ -101,7 +101,7 @@ pub fn holding(held: Option<Held>) -> CheckIn {
 }
 
 /// A head as a node holds it.
-pub fn held(head: &Head, content: &str) -> Held {
+pub fn held(head: &Head, content: &str) -> HeldRelease {
     let (channel, seq) = (head.header.channel.clone(), head.header.seq);
-    Held { channel, seq, header: head.digest, root: root(content) }
+    HeldRelease { channel, seq, header: head.digest, root: root(content) }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::{Host, describe};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::proc::Proc;
 use super::rows;
@@ -14,26 +13,6 @@ const MAX_MOUNTS: usize = 4096;
 /// File systems that other machines serve, and those that mount when they are looked at:
 /// asking them how full they are may take for ever.
 const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "autofs", "virtiofs", "lustre"];
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DiskRow {
-    mount: String,
-    device: String,
-    r#type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    total_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    free_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    available_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inodes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inodes_free: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
 
 /// One line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +29,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let mounts =
         if host.rooted() { vec![root()] } else { mounts(&Proc::of(host).required("self/mountinfo")?) };
     let unread = mounts.len().saturating_sub(MAX_MOUNTS);
-    let disks: Vec<DiskRow> =
+    let disks: Vec<Value> =
         mounts.into_iter().take(MAX_MOUNTS).filter_map(|mount| look(host, mount)).collect();
     rows("disks", disks, unread)
 }
@@ -60,35 +39,30 @@ fn root() -> Mount {
     Mount { number: String::new(), point: "/".to_owned(), kind: unknown(), device: unknown() }
 }
 
-fn look(host: &Host, mount: Mount) -> Option<DiskRow> {
-    let mut row = DiskRow {
-        mount: mount.point,
-        device: mount.device,
-        r#type: mount.kind,
-        total_bytes: None,
-        free_bytes: None,
-        available_bytes: None,
-        inodes: None,
-        inodes_free: None,
-        error: None,
+fn look(host: &Host, mount: Mount) -> Option<Value> {
+    let remote = REMOTE.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
+    let usage = if remote {
+        Err("not asked: it may not answer".to_owned())
+    } else {
+        host.usage(&mount.point).map_err(|error| describe(&error))
     };
-    if REMOTE.contains(&row.r#type.as_str()) || row.r#type.starts_with("fuse") {
-        row.error = Some("not asked: it may not answer".to_owned());
-        return Some(row);
-    }
-    match host.usage(&row.mount) {
+    let (usage, error) = match usage {
         // The kernel's own have no size.
         Ok(usage) if usage.total == 0 => return None,
-        Ok(usage) => {
-            row.total_bytes = Some(usage.total);
-            row.free_bytes = Some(usage.free);
-            row.available_bytes = Some(usage.available);
-            row.inodes = Some(usage.inodes);
-            row.inodes_free = Some(usage.inodes_free);
-        }
-        Err(error) => row.error = Some(describe(&error)),
-    }
-    Some(row)
+        Ok(usage) => (Some(usage), None),
+        Err(why) => (None, Some(why)),
+    };
+    Some(json!({
+        "mount": mount.point,
+        "device": mount.device,
+        "type": mount.kind,
+        "totalBytes": usage.map(|usage| usage.total),
+        "freeBytes": usage.map(|usage| usage.free),
+        "availableBytes": usage.map(|usage| usage.available),
+        "inodes": usage.map(|usage| usage.inodes),
+        "inodesFree": usage.map(|usage| usage.inodes_free),
+        "error": error,
+    }))
 }
 
 /// Each file system once, at the shortest of the places where it is mounted.

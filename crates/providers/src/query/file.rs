@@ -2,71 +2,48 @@
 
 use data_encoding::BASE64;
 use host::{Host, describe};
-use model::{Digest, Timestamp};
-use serde::Serialize;
-use serde_json::Value;
+use model::Timestamp;
+use serde_json::{Value, json};
 
 use super::proc::user;
+use super::without_nulls;
 
 /// The most bytes of a file's content in an answer.
 pub const MAX_CONTENT: usize = 128 * 1024;
 
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FileRow {
-    path: String,
-    exists: bool,
-    /// Where it really lies, when that is elsewhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    real_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    modified: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<Digest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base64: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-}
-
 pub(super) fn answer(host: &Host, path: &str, allowed: &dyn Fn(&str) -> bool) -> Result<Value, String> {
     let text = |error| describe(&error);
-    let mut row = FileRow { path: path.to_owned(), ..FileRow::default() };
-    if let Some(real) = host.real(path).map_err(text)? {
-        // A link may lead anywhere: where it leads is asked for anew, and not told.
-        if !allowed(real.path()) {
-            return Err(format!("{path} leads to a file that no release delegates"));
-        }
-        let accounts = host.accounts().map_err(text)?;
-        let group = accounts.group_name(real.gid()).map_or_else(|| real.gid().to_string(), ToOwned::to_owned);
-        row.exists = true;
-        row.real_path = (real.path() != path).then(|| real.path().to_owned());
-        row.kind = Some(real.kind());
-        row.mode = Some(format!("{:04o}", real.mode()));
-        row.user = Some(user(&accounts, real.uid()));
-        row.group = Some(group);
-        row.modified = Some(Timestamp::from_secs(real.modified()).to_string());
-        if real.is_file() {
-            let (digest, first) = real.read(MAX_CONTENT).map_err(text)?;
-            row.size = Some(real.size());
-            row.sha256 = Some(digest);
-            row.truncated = first.len() as u64 != real.size() && first.len() == MAX_CONTENT;
-            (row.text, row.base64) = shown(first, row.truncated);
-        }
+    let Some(real) = host.real(path).map_err(text)? else {
+        return Ok(json!({"path": path, "exists": false}));
+    };
+    // A link may lead anywhere: where it leads is asked for anew, and not told.
+    if !allowed(real.path()) {
+        return Err(format!("{path} leads to a file that no release delegates"));
     }
-    serde_json::to_value(row).map_err(|error| format!("cannot be said: {error}"))
+    let accounts = host.accounts().map_err(text)?;
+    let group = accounts.group_name(real.gid()).map_or_else(|| real.gid().to_string(), ToOwned::to_owned);
+    let (mut size, mut digest, mut truncated, mut shown) = (None, None, false, (None, None));
+    if real.is_file() {
+        let (sha256, first) = real.read(MAX_CONTENT).map_err(text)?;
+        (size, digest) = (Some(real.size()), Some(sha256));
+        truncated = first.len() as u64 != real.size() && first.len() == MAX_CONTENT;
+        shown = self::shown(first, truncated);
+    }
+    Ok(without_nulls(json!({
+        "path": path,
+        "exists": true,
+        "realPath": (real.path() != path).then_some(real.path()),
+        "kind": real.kind(),
+        "mode": format!("{:04o}", real.mode()),
+        "user": user(&accounts, real.uid()),
+        "group": group,
+        "modified": Timestamp::from_secs(real.modified()).to_string(),
+        "size": size,
+        "sha256": digest,
+        "truncated": truncated.then_some(true),
+        "text": shown.0,
+        "base64": shown.1,
+    })))
 }
 
 /// As text where it is such, else in base64.

@@ -27,9 +27,7 @@ struct Listener {
     port: u16,
     address: String,
     user: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<String>,
 }
 

@@ -70,13 +70,13 @@ impl Ask {
 pub fn answer(
     host: &Arc<Host>,
     ask: &Ask,
-    options: &traits::Options,
+    version: &str,
     now: Timestamp,
     allowed: &dyn Fn(&str) -> bool,
 ) -> Result<Value, String> {
     let answer = match ask {
         Ask::Traits => {
-            let collected = traits::collect(host, options, now);
+            let collected = traits::collect(host, version, now);
             let failures: serde_json::Map<String, Value> =
                 collected.failures.into_iter().map(|(name, why)| (name, why.into())).collect();
             json!({"traits": collected.traits, "failures": failures})
@@ -99,7 +99,8 @@ fn rows<T: Serialize>(name: &str, rows: Vec<T>, unread: usize) -> Result<Value, 
     let mut room = MAX_ANSWER - AROUND;
     let (mut kept, mut left_out) = (Vec::new(), unread);
     for row in rows {
-        let row = serde_json::to_value(row).map_err(|error| format!("cannot be said: {error}"))?;
+        let row =
+            without_nulls(serde_json::to_value(row).map_err(|error| format!("cannot be said: {error}"))?);
         let size = row.to_string().len() + 1;
         if size > room {
             // Smaller ones that follow are no reason to leave holes.
@@ -111,4 +112,12 @@ fn rows<T: Serialize>(name: &str, rows: Vec<T>, unread: usize) -> Result<Value, 
         }
     }
     Ok(json!({name: kept, "leftOut": left_out}))
+}
+
+/// What is not known is left out.
+fn without_nulls(mut row: Value) -> Value {
+    if let Value::Object(fields) = &mut row {
+        fields.retain(|_, value| !value.is_null());
+    }
+    row
 }

@@ -22,7 +22,6 @@ struct Process {
     /// The name that the kernel shows: at most 15 bytes.
     name: String,
     /// The program's file, where the agent may see it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     exe: Option<String>,
     state: String,
     threads: u32,

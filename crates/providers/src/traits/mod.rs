@@ -31,13 +31,6 @@ pub type Group = BTreeMap<String, Value>;
 /// Looks at a host, or says why it cannot.
 pub type Observe = Arc<dyn Fn(&Host) -> Result<Group, String> + Send + Sync>;
 
-/// What the agent tells of itself.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The agent's version.
-    pub version: String,
-}
-
 /// What was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
@@ -47,9 +40,9 @@ pub struct Collected {
     pub failures: Vec<(String, String)>,
 }
 
-/// Observes everything once.
-pub fn collect(host: &Arc<Host>, options: &Options, now: Timestamp) -> Collected {
-    Collectors::new(options).collect(host, now)
+/// Observes everything once, as an agent of this version.
+pub fn collect(host: &Arc<Host>, version: &str, now: Timestamp) -> Collected {
+    Collectors::new(version).collect(host, now)
 }
 
 /// The traits without the [`VOLATILE`] ones: what is compared and hashed.
@@ -93,11 +86,11 @@ struct CachedCollector {
 
 impl Collectors {
     /// The collectors of this version: os, hardware, cpu, memory, network, uptime, time
-    /// and the agent.
-    pub fn new(options: &Options) -> Collectors {
+    /// and the agent, which is of this version.
+    pub fn new(version: &str) -> Collectors {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let collector = |name, ttl, observe| Collector { name, ttl, timeout: TIMEOUT, observe };
-        let version = options.version.clone();
+        let version = version.to_owned();
         Collectors::with(vec![
             collector("os", minutes(5), Arc::new(observe::os)),
             collector("hardware", minutes(60), Arc::new(observe::hardware)),

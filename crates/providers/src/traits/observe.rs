@@ -1,14 +1,13 @@
 //! The collectors that read one or two files each.
 
+use model::PathState;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use converge::kinds::Prior;
 use host::{Host, Kernel, describe};
 use lang::Value;
 
 use super::Group;
-use crate::kinds::prior;
 
 /// The largest file, in bytes, that a trait is read from.
 const MAX_SOURCE: u64 = 1024 * 1024;
@@ -90,8 +89,8 @@ pub(super) fn uptime(host: &Host) -> Result<Group, String> {
 
 /// `time`: the zone that `/etc/localtime` points to, else what `/etc/timezone` says.
 pub(super) fn time(host: &Host) -> Result<Group, String> {
-    let linked = match host.look("/etc/localtime").map(prior) {
-        Ok(Prior::Symlink { target }) => target.split_once("zoneinfo/").map(|(_, zone)| zone.to_owned()),
+    let linked = match host.look("/etc/localtime") {
+        Ok(PathState::Symlink { target }) => target.split_once("zoneinfo/").map(|(_, zone)| zone.to_owned()),
         Ok(_) | Err(_) => None,
     };
     let zone = match linked {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use catalog::spec::{Content, CustomSpec, Ensure, ExecSpec, FileSpec, Ownership, Script, Spec};
+use converge::Done;
 use converge::kinds::{Applied, Checked};
 use host::{Host, Options};
 use model::Digest;
-use providers::{Blobs, CheckOutcome, Kinds};
+use providers::{Blobs, Kinds};
 
 /// Long enough for everything that ends by itself.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -83,14 +84,14 @@ impl Lab {
 
     pub fn check(&self, spec: &Spec) -> Checked {
         match self.kinds.check("name", spec, LONG, false) {
-            CheckOutcome::Checked(checked) => checked,
+            Ok(Done::Checked(checked)) => checked,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn failed_check(&self, spec: &Spec) -> String {
         match self.kinds.check("name", spec, LONG, false) {
-            CheckOutcome::Failed(why) => why,
+            Err(why) => why,
             other => panic!("{other:?}"),
         }
     }

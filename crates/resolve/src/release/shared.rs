@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::channel::ChannelSettings;
 use model::canonical;
 use model::policy::Policy;
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::set::{self, ObjectSet};
 use model::trie::{Leaf, Trie};
 use model::{Channel, Hostname, Kind, SectionKey, Selection, Stub};
@@ -108,8 +108,8 @@ impl Shared {
         Ok(ObjectSet::of_sections(sections.into_iter().chain(spec.grants.sections())))
     }
 
-    pub(super) fn entry(&self, spec: &NodeSpec) -> Result<Entry, ReleaseError> {
-        Ok(Entry { channel: self.policy(spec)?.channel.clone(), root: self.set(spec)?.root() })
+    pub(super) fn entry(&self, spec: &NodeSpec) -> Result<SelectionEntry, ReleaseError> {
+        Ok(SelectionEntry { channel: self.policy(spec)?.channel.clone(), root: self.set(spec)?.root() })
     }
 
     pub(super) fn selected(&self, name: &str, spec: &NodeSpec) -> Result<Leaf, ReleaseError> {

@@ -4,7 +4,7 @@ use model::ObjectKey;
 use sync::Side;
 
 use super::ObjectLog;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::record::{self, Record};
 use crate::error::{Result, SpoolError};
 use crate::segmented::{KIND_ENTRY, Location, RECORDS_BEGIN, Reader, frame};
@@ -30,7 +30,7 @@ pub(super) struct Moving {
 struct Move {
     side: Side,
     key: ObjectKey,
-    entry: Entry,
+    entry: IndexEntry,
     at: u64,
 }
 
@@ -44,7 +44,7 @@ impl Moving {
         self.moves.is_empty()
     }
 
-    pub(super) fn push(&mut self, side: Side, key: ObjectKey, entry: Entry, record: &[u8]) {
+    pub(super) fn push(&mut self, side: Side, key: ObjectKey, entry: IndexEntry, record: &[u8]) {
         self.moves.push(Move { side, key, entry, at: self.bytes.len() as u64 });
         self.bytes.extend_from_slice(record);
     }
@@ -141,7 +141,7 @@ impl ObjectLog {
     pub(super) fn take_in_moved(&mut self, moving: Moving, segment: u64, start: u64) {
         for Move { side, key, entry, at } in moving.moves {
             let at = Location { segment, offset: start + at, ..entry.at };
-            self.index.insert(side, &key, Entry { at, ..entry });
+            self.index.insert(side, &key, IndexEntry { at, ..entry });
         }
         self.moved = moving.moved;
     }

@@ -11,14 +11,14 @@ use crate::segmented::Location;
 
 /// The newest record of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) at: Location,
     /// It is an object and no tombstone.
     pub(super) live: bool,
     pub(super) rev: u64,
 }
 
-type Section = BTreeMap<Arc<str>, Entry>;
+type Section = BTreeMap<Arc<str>, IndexEntry>;
 
 /// Where all objects and tombstones are, the names shared with whoever wrote them.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Index {
         }
     }
 
-    pub(super) fn get(&self, side: Side, key: &ObjectKey) -> Option<&Entry> {
+    pub(super) fn get(&self, side: Side, key: &ObjectKey) -> Option<&IndexEntry> {
         let sections = match side {
             Side::Ours => &self.ours,
             Side::Theirs => &self.theirs,
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// Puts an entry in place of the one that may be there.
-    pub(super) fn insert(&mut self, side: Side, key: &ObjectKey, entry: Entry) {
+    pub(super) fn insert(&mut self, side: Side, key: &ObjectKey, entry: IndexEntry) {
         let sections = self.side(side);
         let before = match sections.get_mut(&key.section) {
             Some(section) => section.insert(key.name.clone(), entry),
@@ -93,7 +93,7 @@ impl Index {
     }
 
     /// A record does not count any more.
-    fn dead(&mut self, side: Side, entry: &Entry) {
+    fn dead(&mut self, side: Side, entry: &IndexEntry) {
         let length = u64::from(entry.at.length);
         self.live[side as usize] -= length;
         if let Some(live) = self.live_in.get_mut(&entry.at.segment) {
@@ -124,7 +124,7 @@ impl Index {
     }
 
     /// All entries with their keys.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Side, ObjectKey, Entry)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (Side, ObjectKey, IndexEntry)> {
         let of = |side: Side, sections: &BTreeMap<SectionKey, Section>| {
             let entries = sections.iter().flat_map(move |(section, names)| {
                 names.iter().map(move |(name, entry)| {

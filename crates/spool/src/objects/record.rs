@@ -31,7 +31,7 @@ pub(super) enum Record<'a> {
     Put(Put<'a>),
     /// The tombstone of an object of ours.
     #[serde(rename = "gone", borrow)]
-    Gone(Gone<'a>),
+    Gone(Tombstone<'a>),
     /// An object of theirs is no more.
     #[serde(rename = "taken", borrow)]
     Taken(Name<'a>),
@@ -66,7 +66,7 @@ pub(super) struct Put<'a> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Gone<'a> {
+pub(super) struct Tombstone<'a> {
     #[serde(rename = "key", borrow)]
     pub(super) name: Name<'a>,
     #[serde(rename = "r")]

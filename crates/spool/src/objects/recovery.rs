@@ -8,7 +8,7 @@ use sync::feed::State;
 use sync::{Change, Saved, SavedFeed, SavedReplica, Side};
 
 use super::compaction::Moving;
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::record::{self, FeedHead, Heads, Record};
 use super::{Changes, ObjectLimits, ObjectLog, Opened};
 use crate::Disk;
@@ -59,11 +59,11 @@ impl Replay {
             }
             Record::Put(put) => {
                 let (key, stub) = (put.name.key(), put.stub.into_owned());
-                let entry = Entry { at, live: true, rev: put.rev };
+                let entry = IndexEntry { at, live: true, rev: put.rev };
                 self.put(record::side(put.ours), key, entry, State::Live { stub, born: put.born });
             }
             Record::Gone(gone) => {
-                let entry = Entry { at, live: false, rev: gone.rev };
+                let entry = IndexEntry { at, live: false, rev: gone.rev };
                 self.put(Side::Ours, gone.name.key(), entry, State::Gone { uid: (&*gone.uid).into() });
             }
             Record::Taken(name) => {
@@ -74,7 +74,7 @@ impl Replay {
         }
     }
 
-    fn put(&mut self, side: Side, key: ObjectKey, entry: Entry, state: State) {
+    fn put(&mut self, side: Side, key: ObjectKey, entry: IndexEntry, state: State) {
         self.index.insert(side, &key, entry);
         self.states.insert((side, key), state);
     }
@@ -86,7 +86,7 @@ impl ObjectLog {
         self.index.forget_graves(self.heads().feed.map_or(0, |feed| feed.compacted));
         let mut objects = Objects { ours: Vec::new(), theirs: Vec::new() };
         for ((side, key), state) in states {
-            let Some(Entry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
+            let Some(IndexEntry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
             match (side, state) {
                 (Side::Ours, state) => objects.ours.push(Change { rev, key, state }),
                 (Side::Theirs, State::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),

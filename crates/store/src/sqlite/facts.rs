@@ -22,7 +22,7 @@ pub(super) fn append(
     let node = active(db, node)?;
     let (known_log, after) = cursor(db, node, incarnation)?;
     let before = derived(db, node)?;
-    let new = log::contiguous(after, facts);
+    let new = model::log::contiguous(after, facts);
     let Some(last) = new.last() else {
         let cursor = Cursor { incarnation: incarnation.clone(), seq: after };
         return Ok(Accepted { cursor, new, streak: before.streak, last_run: before.last_run });

@@ -42,8 +42,8 @@ use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NewRelease, NodeRecord, Pruned,
-    Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
+    Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 use crate::tasks::{self as bounds, TaskNode, TaskRecord};
 use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
@@ -366,13 +366,14 @@ impl Store for SqliteStore {
         self.read(move |db| closure::read_set(&root, &mut |digest| chunks::chunk(db, digest))).await
     }
 
-    async fn selection(&self, root: &Digest) -> Result<Option<Selection>> {
-        let root = *root;
-        self.read(move |db| closure::read_selection(&root, &mut |digest| chunks::chunk(db, digest))).await
+    async fn selection(&self, root: &Digest, known: Option<&Selection>) -> Result<Option<Selection>> {
+        let (root, known) = (*root, known.cloned().unwrap_or_default());
+        self.read(move |db| closure::read_selection(&root, &known, &mut |digest| chunks::chunk(db, digest)))
+            .await
     }
 
-    async fn commit_release(&self, release: NewRelease) -> Result<(), CommitError> {
-        self.write(0, move |session| releases::commit(session, release)).await
+    async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
+        self.write(0, move |session| releases::commit(session, &release, built_on)).await
     }
 
     async fn heads(&self) -> Result<Vec<ChannelHead>> {

@@ -1,6 +1,6 @@
 //! Nodes: enrollment, contacts, traits and pushes.
 
-use model::exchange::{Held, RunNote, Signed, TraitReport};
+use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -160,9 +160,9 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     })
 }
 
-fn held(row: &Row<'_>) -> rusqlite::Result<Option<Held>> {
+fn held(row: &Row<'_>) -> rusqlite::Result<Option<HeldRelease>> {
     let Some(Text(channel)) = row.get::<_, Option<Text<_>>>(12)? else { return Ok(None) };
-    Ok(Some(Held {
+    Ok(Some(HeldRelease {
         channel,
         seq: uint(row.get(13)?),
         header: model::Digest(row.get::<_, Bytes32>(14)?.0),

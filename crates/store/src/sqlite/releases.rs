@@ -12,26 +12,24 @@ use super::sweep::Recent;
 use super::writer::Session;
 use crate::MAX_LISTED;
 use crate::error::{CommitError, Result};
-use crate::record::{ChannelHead, NewRelease, Release};
+use crate::record::{ChannelHead, Release};
 
-pub(super) fn commit(session: &mut Session, new: NewRelease) -> Result<(), CommitError> {
-    let expected = new.expected_head;
-    let new = Release::from(new);
+pub(super) fn commit(session: &mut Session, new: &Release, built_on: Option<u64>) -> Result<(), CommitError> {
     let db = &session.db;
-    if release(db, new.seq)?.as_ref() == Some(&new) {
+    if release(db, new.seq)?.as_ref() == Some(new) {
         return Ok(());
     }
     if new.headers.is_empty() {
         return Err(CommitError::NoHeader);
     }
     let head = newest(db)?;
-    if head != expected || head.is_some_and(|head| head >= new.seq) {
+    if head != built_on || head.is_some_and(|head| head >= new.seq) {
         return Err(CommitError::HeadMoved { head });
     }
     if !matches!(chunks::chunk(db, &new.selection)?, Some(Chunk::Selection { .. })) {
         return Err(CommitError::NotComplete { missing: vec![new.selection] });
     }
-    insert(db, &new)?;
+    insert(db, new)?;
     Recent::note(&mut session.recent, Table::Chunk, &new.selection);
     Ok(())
 }

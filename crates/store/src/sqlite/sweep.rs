@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::closure;
-    use crate::conformance::fixture::{DAY, Tree, at, tree};
+    use crate::fixture::{DAY, Tree, at, tree};
     use crate::sqlite::chunks;
     use crate::sqlite::migrate::migrate;
 

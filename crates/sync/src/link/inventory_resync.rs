@@ -1,6 +1,12 @@
 //! The requesting half of the resync that the source document describes, for peers without the
 //! trie resync (SYN-6).
 //!
+//! ```text
+//! Begin --pong--> Compare* --> List --pong--> Fetch* --> orphans taken, Done
+//!                 every object here           what is listed and missing here
+//!                 (each step: requests, a ping as barrier, answers, its pong)
+//! ```
+//!
 //! For every object here `request-update` with its checksum, so that names alone are not
 //! trusted; then the inventory's checksum, answered by a list when it differs; then
 //! `request-update` for what is missing. A ping after each part is a barrier: its pong says

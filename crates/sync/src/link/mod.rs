@@ -262,6 +262,7 @@ impl Link {
             after: after.clone(),
         })));
         self.inbox.ack_due = self.speaks_first();
+        self.server.shown = cx.feed.head();
         if let Some(cursor) = after {
             let empty = cursor.position() == Position::default();
             self.resume(Some((cursor, empty)), cx);
@@ -318,7 +319,7 @@ impl Link {
     /// may differ in, content included, such a peer hears by the inventory resync alone.
     fn first_word(&mut self, have: Option<&Have>, cx: &mut Cx<'_>) {
         let started = !std::mem::replace(&mut self.resync.linked, true);
-        if self.both.walk || !started {
+        if self.both.trie_resync || !started {
             return;
         }
         match interop::first_word(self.config.mode, self.config.role) {

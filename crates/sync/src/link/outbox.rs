@@ -251,7 +251,7 @@ impl Link {
     /// Changes alone do not lead on: the other side compares the root, and resyncs.
     fn stuck(&mut self, cx: &mut Cx<'_>) {
         self.out.stop(Flow::Stuck);
-        if !self.both.walk {
+        if !self.both.trie_resync {
             cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
         }
         self.send_checkpoint(cx);

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use model::descent::MAX_DEPTH;
 use model::set::MAX_SECTIONS;
-use model::trie::Top as TrieTop;
-use model::{Digest, ObjectKey, Timestamp};
+use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
@@ -14,7 +14,7 @@ use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse, Top};
+use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
 use crate::mode::Role;
 
@@ -60,6 +60,8 @@ type Wanted = (ObjectKey, u64, State);
 pub(super) struct Server {
     /// A resync is served; the last sign of it.
     served: Option<Timestamp>,
+    /// The head of the own feed as the other side knows it.
+    pub shown: u64,
     /// The request that waits for a permit.
     waits: Option<ResyncRequest>,
     answers: VecDeque<Answer>,
@@ -94,7 +96,7 @@ impl Link {
         self.counters.walk_frames += 1;
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
-            _ if !self.both.walk => self.counters.ignored += 1,
+            _ if !self.both.trie_resync => self.counters.ignored += 1,
             ask if self.config.role == Role::Agent || self.permit.is_held_for_serving() => {
                 self.serve(ask, cx);
             }
@@ -114,12 +116,18 @@ impl Link {
         match ask {
             ResyncRequest::Sections => self.serve_sections(cx),
             ResyncRequest::Tops { section, paths } => {
+                // Whoever compares takes another node than was named only of a set that changed.
+                let head = cx.feed.head();
+                if head > self.server.shown {
+                    self.server.shown = head;
+                    cx.send(Frame::Ping(Ping { head, ..Ping::default() }));
+                }
                 let trie = cx.feed.set().section(&section);
                 let paths = paths.into_iter().take(MAX_REQUESTED);
-                let sane = |path: &Vec<u8>| path.len() <= 64 && path.iter().all(|nibble| *nibble < 16);
+                let sane = |path: &Vec<u8>| path.len() <= MAX_DEPTH && path.iter().all(|nibble| *nibble < 16);
                 let tops = paths.filter(sane).map(|path| {
-                    let top = top_of(&trie.at(&path));
-                    (path, top)
+                    let node = TrieNode::of(&trie.at(&path));
+                    (path, node)
                 });
                 let tell = ResyncResponse::Tops { section, tops: tops.collect() };
                 self.tell(tell, cx);
@@ -136,6 +144,7 @@ impl Link {
 
     fn serve_sections(&mut self, cx: &mut Cx<'_>) {
         self.counters.resyncs_served += 1;
+        self.server.shown = cx.feed.head();
         let set = cx.feed.set();
         if set.sections().count() > MAX_SECTIONS {
             let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
@@ -212,7 +221,7 @@ impl Link {
                 }
             }
             // Who can walk has no need of it, and one at a time is enough.
-            Interop::RequestList { .. } if self.both.walk || self.server.list.is_some() => {
+            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {
                 self.counters.ignored += 1;
             }
             Interop::RequestList { checksum } => {
@@ -371,14 +380,5 @@ impl Link {
         self.counters.sent += 1;
         self.counters.sent_bytes += content_len(&event);
         cx.send(Frame::Event(Box::new(event)));
-    }
-}
-
-fn top_of(trie: &model::trie::Trie) -> Top {
-    match trie.top() {
-        TrieTop::Bucket(leaves) => {
-            Top::Bucket(leaves.iter().map(|leaf| (leaf.name.clone(), leaf.stub.clone())).collect())
-        }
-        TrieTop::Branch(children) => Top::Branch(children.iter().map(|child| child.hash()).collect()),
     }
 }

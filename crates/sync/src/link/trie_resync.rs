@@ -7,29 +7,27 @@
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
-//! and takes its orphans out. The cost is in proportion to the difference. The source answers from
-//! its set as it is then: what is the same since the sections is found, and what changed since comes
-//! with the changes after the sections' cursor. So at the end the replica is complete up to that
-//! cursor, and Done says that the source goes on from there, if it does not already. How far a resync
-//! came is kept with the replica: the next link goes on with it.
+//! and takes its orphans out. The cost is in proportion to the difference. Frames are ordered:
+//! all events before the sections precede the snapshot, and none follows before Done. At the end
+//! the replica is complete up to the snapshot's place in the feed, and Done says that the source
+//! goes on from there.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cursor::FeedCursor;
+use model::descent::{Found, key_of};
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
-use model::{Digest, Incarnation, ObjectKey, ObjectSet, SectionKey, Stub, Timestamp};
+use model::trie::Leaf;
+use model::{Descent, DescentError, Digest, Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
 use super::types::{Limits, Note, Output, Span};
 use super::{Cx, Link, STAY_AWAY};
-use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse, Top};
+use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
-
-/// The deepest place: the nibbles of a digest.
-const MAX_DEPTH: usize = 64;
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
@@ -61,7 +59,7 @@ pub(crate) enum Stage {
     InventoryResync(Box<InventoryResync>),
 }
 
-/// The asking half.
+/// The asking half. It stays with the replica from link to link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resync {
     pub stage: Stage,
@@ -91,37 +89,37 @@ impl Resync {
             Stage::InventoryResync(inventory) if *span != Span::Transport => {
                 Stage::InventoryResync(inventory)
             }
-            Stage::TrieResync(walk) => self.set_aside(walk, now),
+            Stage::TrieResync(resync) => self.set_aside(resync, now),
             Stage::Permit | Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
         };
         self.asked_at = now;
         self
     }
 
-    /// The walk goes on from that instant.
-    fn set_aside(&mut self, mut walk: Box<TrieResync>, at: Timestamp) -> Stage {
-        walk.unanswered();
-        self.unfinished = Some(walk);
+    /// The comparison goes on from that instant.
+    fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> Stage {
+        resync.unanswered();
+        self.unfinished = Some(resync);
         Stage::Wanted(at)
     }
 
-    /// The source is in this incarnation: a walk over another one's set is of no use.
+    /// The source is in this incarnation: a comparison with another one's set is of no use.
     pub fn source_is_of(&mut self, incarnation: &Incarnation, now: Timestamp) {
-        if let Stage::TrieResync(walk) = &self.stage
-            && walk.cursor.incarnation != *incarnation
+        if let Stage::TrieResync(resync) = &self.stage
+            && resync.cursor.incarnation != *incarnation
         {
             self.stage = Stage::Wanted(now);
         }
     }
 
-    /// A change of this object came: it is newer than what a walk finds.
+    /// A change of this object came: it is newer than what a comparison finds.
     pub fn changed(&mut self, key: &ObjectKey) {
-        let walk = match &mut self.stage {
-            Stage::TrieResync(walk) => Some(walk),
+        let resync = match &mut self.stage {
+            Stage::TrieResync(resync) => Some(resync),
             _ => self.unfinished.as_mut(),
         };
-        if let Some(walk) = walk {
-            walk.changed.insert(key.clone());
+        if let Some(resync) = resync {
+            resync.changed.insert(key.clone());
         }
     }
 
@@ -157,80 +155,65 @@ impl Resync {
     }
 }
 
-/// A walk over the source's set.
+/// The comparison with the source's set, and how far it is.
 #[derive(Clone, Debug)]
 pub(crate) struct TrieResync {
+    /// The sections' place in the feed.
     cursor: FeedCursor,
-    /// The source's sections; compared once what came before is applied.
-    sections: Option<Vec<(SectionKey, Digest)>>,
-    mine: ObjectSet,
-    places: VecDeque<(SectionKey, Vec<u8>)>,
-    asked: Option<(SectionKey, Vec<Vec<u8>>)>,
-    seen: usize,
-    wants: Vec<(ObjectKey, u64)>,
-    sorted: bool,
-    fetching: BTreeMap<ObjectKey, u64>,
-    /// Objects whose changes came since the sections.
+    phase: Phase,
+    /// Objects whose changes came since.
     changed: BTreeSet<ObjectKey>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// What came before the sections is applied first; then these sections are compared.
+    Settling(Vec<(SectionKey, Digest)>),
+    /// Nodes are compared; some were asked for.
+    Comparing { descent: Box<Descent>, asked: Option<(SectionKey, Vec<Vec<u8>>)> },
+    /// Objects that differ are fetched.
+    Fetching(Fetching),
+}
+
+#[derive(Clone, Debug)]
+struct Fetching {
+    /// Keys and sizes; taken from the end.
+    wants: Vec<(ObjectKey, u64)>,
+    asked: BTreeMap<ObjectKey, u64>,
     /// Objects were asked for, and the word that all were sent is not here.
     answering: bool,
     orphans: BTreeSet<ObjectKey>,
 }
 
+impl Fetching {
+    fn of(found: Found, kinds: &[Kind]) -> Fetching {
+        let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
+        let mut wants: Vec<_> = found.differing.iter().map(want).collect();
+        // The first kind comes first.
+        wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
+        Fetching { wants, asked: BTreeMap::new(), answering: false, orphans }
+    }
+}
+
 impl TrieResync {
     /// A request is under way.
     fn is_waiting(&self) -> bool {
-        self.asked.is_some() || self.answering
+        match &self.phase {
+            Phase::Settling(_) => false,
+            Phase::Comparing { asked, .. } => asked.is_some(),
+            Phase::Fetching(fetching) => fetching.answering,
+        }
     }
 
     /// What was asked for and did not come is to be asked for again.
     fn unanswered(&mut self) {
-        if let Some((section, paths)) = self.asked.take() {
-            self.seen -= paths.len();
-            paths.into_iter().rev().for_each(|path| self.places.push_front((section.clone(), path)));
-        }
-        self.answering = false;
-        self.wants.extend(std::mem::take(&mut self.fetching));
-    }
-
-    /// What the source says is more than a replica can hold. A trie of so many objects has
-    /// fewer than twice as many places.
-    fn is_too_much(&self, objects: usize) -> bool {
-        let most = objects.saturating_mul(2).saturating_add(2 * MAX_SECTIONS);
-        self.seen.saturating_add(self.places.len()) > most || self.wants.len() > objects
-    }
-
-    /// What one place of the source says about the replica.
-    fn compare(&mut self, section: &SectionKey, path: Vec<u8>, top: Top) {
-        let mine = self.mine.section(section).at(&path);
-        let key = |name| ObjectKey { section: section.clone(), name };
-        match top {
-            Top::Branch(hashes) => {
-                for (nibble, hash) in hashes.iter().enumerate().take(16) {
-                    let child = mine.child(nibble, path.len());
-                    if child.hash() == *hash {
-                        continue;
-                    }
-                    if *hash == Digest::ZERO {
-                        self.orphans.extend(child.leaves().map(|leaf| key(leaf.name.clone())));
-                    } else if path.len() < MAX_DEPTH {
-                        let mut path = path.clone();
-                        path.push(nibble as u8);
-                        self.places.push_back((section.clone(), path));
-                    }
-                }
-            }
-            Top::Bucket(theirs) => {
-                let same = |a: &Stub, b: &Stub| a.uid == b.uid && a.digest == b.digest;
-                for leaf in mine.leaves().filter(|leaf| !theirs.iter().any(|(name, _)| *name == leaf.name)) {
-                    self.orphans.insert(key(leaf.name.clone()));
-                }
-                for (name, stub) in theirs {
-                    let here = mine.leaves().find(|leaf| leaf.name == name);
-                    if here.is_none_or(|leaf| !same(&leaf.stub, &stub)) {
-                        self.wants.push((key(name), stub.size));
-                    }
-                }
+        match &mut self.phase {
+            Phase::Settling(_) => {}
+            Phase::Comparing { asked, .. } => *asked = None,
+            Phase::Fetching(fetching) => {
+                fetching.answering = false;
+                fetching.wants.extend(std::mem::take(&mut fetching.asked));
             }
         }
     }
@@ -299,7 +282,7 @@ impl Link {
             return self.step_walk(cx);
         }
         (resync.frames, resync.fetched) = (0, 0);
-        if self.both.walk {
+        if self.both.trie_resync {
             resync.stage = Stage::Asked;
             self.ask(ResyncRequest::Sections, cx);
         } else {
@@ -317,7 +300,7 @@ impl Link {
 
     /// The source answers.
     pub(super) fn told(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
-        let incarnation = self.peer_incarnation().cloned();
+        let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
         self.resync.frames += 1;
         self.counters.walk_frames += 1;
         match (&mut self.resync.stage, tell) {
@@ -328,20 +311,8 @@ impl Link {
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
                 self.inbox.shown = self.inbox.shown.max(cursor.revision);
-                let walk = TrieResync {
-                    cursor,
-                    sections: Some(sections),
-                    mine: ObjectSet::new(),
-                    places: VecDeque::new(),
-                    asked: None,
-                    seen: 0,
-                    wants: Vec::new(),
-                    sorted: false,
-                    fetching: BTreeMap::new(),
-                    changed: BTreeSet::new(),
-                    answering: false,
-                    orphans: BTreeSet::new(),
-                };
+                let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
+                let walk = TrieResync { cursor, phase, changed };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
             }
             (Stage::Asked | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
@@ -353,25 +324,34 @@ impl Link {
                 self.permit.give_back(cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
-                let fits = walk.asked.as_ref().is_some_and(|(asked, paths)| {
-                    *asked == section
-                        && tops.len() == paths.len()
-                        && tops.iter().zip(paths).all(|(top, path)| top.0 == *path)
-                });
-                if !fits {
+                let Phase::Comparing { descent, asked } = &mut walk.phase else {
+                    self.counters.ignored += 1;
+                    return;
+                };
+                let answered = |(of, paths): &mut (SectionKey, Vec<Vec<u8>>)| {
+                    *of == section && tops.iter().map(|(path, _)| path).eq(&*paths)
+                };
+                if asked.take_if(answered).is_none() {
                     self.counters.ignored += 1;
                     return;
                 }
-                walk.asked = None;
-                for (path, top) in tops {
-                    walk.compare(&section, path, top);
+                let changed = head > walk.cursor.revision;
+                let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
+                    true => descent.supply_now_at(&section, &path, node),
+                    false => descent.supply_at(&section, &path, node),
+                });
+                if let Err(error) = supplied {
+                    self.end_descent(&error, cx);
                 }
             }
-            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => {
-                // What did not come by now is not at the source in a form that it can send.
-                walk.fetching.clear();
-                walk.answering = false;
-            }
+            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => match &mut walk.phase {
+                Phase::Fetching(fetching) => {
+                    // What did not come by now is not at the source in a form that it can send.
+                    fetching.asked.clear();
+                    fetching.answering = false;
+                }
+                _ => self.counters.ignored += 1,
+            },
             _ => self.counters.ignored += 1,
         }
     }
@@ -380,7 +360,8 @@ impl Link {
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
             Stage::TrieResync(walk) => {
-                if walk.fetching.remove(&event.key).is_none() {
+                let Phase::Fetching(fetching) = &mut walk.phase else { return Some(event) };
+                if fetching.asked.remove(&event.key).is_none() {
                     return Some(event);
                 }
             }
@@ -399,71 +380,75 @@ impl Link {
     }
 
     fn step_walk(&mut self, cx: &mut Cx<'_>) {
-        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         let drained = self.inbox.is_drained();
         let most = self.config.limits.asked.min(MAX_REQUESTED);
-        // One object may always be asked for.
-        let most_bytes = self.config.limits.batch_bytes;
+        let objects = self.config.limits.objects;
         let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
-        if let Some(sections) = &walk.sections {
+        if let Phase::Settling(sections) = &mut walk.phase {
             if !drained {
                 return;
             }
             cx.replica.begin_incarnation(&walk.cursor.incarnation);
-            walk.mine = cx.replica.set().clone();
-            for (section, root) in sections {
-                if walk.mine.section(section).hash() != *root {
-                    walk.places.push_back((section.clone(), Vec::new()));
+            let known = cx.replica.set().clone();
+            match Descent::new(std::mem::take(sections), known, objects) {
+                Ok(descent) => {
+                    walk.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
                 }
+                Err(error) => return self.end_descent(&error, cx),
             }
-            let theirs: BTreeSet<&SectionKey> = sections.iter().map(|(section, _)| section).collect();
-            for (section, trie) in walk.mine.sections().filter(|(section, _)| !theirs.contains(section)) {
-                let keys =
-                    trie.leaves().map(|leaf| ObjectKey { section: section.clone(), name: leaf.name.clone() });
-                walk.orphans.extend(keys);
-            }
-            walk.sections = None;
-        }
-        if walk.is_too_much(self.config.limits.objects) {
-            return self.too_many(cx);
         }
         if walk.is_waiting() {
             return;
         }
-        if let Some((section, _)) = walk.places.front() {
-            let section = section.clone();
-            let mut paths = Vec::new();
-            while paths.len() < most && walk.places.front().is_some_and(|(s, _)| *s == section) {
-                paths.extend(walk.places.pop_front().map(|(_, path)| path));
+        if let Phase::Comparing { descent, asked } = &mut walk.phase {
+            if let Some((section, paths)) = descent.needs_at(most) {
+                *asked = Some((section.clone(), paths.clone()));
+                return self.ask(ResyncRequest::Tops { section, paths }, cx);
             }
-            walk.seen += paths.len();
-            walk.asked = Some((section.clone(), paths.clone()));
-            return self.ask(ResyncRequest::Tops { section, paths }, cx);
+            match std::mem::take(&mut **descent).finish() {
+                Ok(found) => walk.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
+                Err(error) => return self.end_descent(&error, cx),
+            }
         }
-        if !walk.sorted {
-            // Taken from the end: the first kind comes first.
-            let kinds = &self.config.kinds;
-            walk.wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
-            walk.sorted = true;
-        }
-        if walk.wants.is_empty() {
+        self.fetch_objects(most, cx);
+    }
+
+    /// Asks for objects that differ; ends the resync when there are no more.
+    fn fetch_objects(&mut self, most: usize, cx: &mut Cx<'_>) {
+        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
+        // One object may always be asked for.
+        let most_bytes = self.config.limits.batch_bytes;
+        let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
+        let Phase::Fetching(fetching) = &mut walk.phase else { return };
+        if fetching.wants.is_empty() {
             return self.end_walk(cx);
         }
         if full {
             return;
         }
         let mut bytes = 0;
-        while let Some((key, size)) = walk.wants.last() {
+        while let Some((key, size)) = fetching.wants.last() {
             bytes = size.saturating_add(bytes);
-            if walk.fetching.len() >= most || (bytes > most_bytes && !walk.fetching.is_empty()) {
+            if fetching.asked.len() >= most || (bytes > most_bytes && !fetching.asked.is_empty()) {
                 break;
             }
-            walk.fetching.insert(key.clone(), *size);
-            walk.wants.pop();
+            fetching.asked.insert(key.clone(), *size);
+            fetching.wants.pop();
         }
-        walk.answering = true;
-        let keys = walk.fetching.keys().cloned().collect();
+        fetching.answering = true;
+        let keys = fetching.asked.keys().cloned().collect();
         self.ask(ResyncRequest::Objects(keys), cx);
+    }
+
+    /// The source's answers lead nowhere.
+    fn end_descent(&mut self, error: &DescentError, cx: &mut Cx<'_>) {
+        match error {
+            DescentError::TooMany(_) => self.too_many(cx),
+            _ => {
+                self.resync.stage = Stage::Idle;
+                self.go_away("wrong-node", &format!("a resync was answered wrongly: {error}"), Some(60), cx);
+            }
+        }
     }
 
     /// The other side has more than is taken here.
@@ -473,11 +458,13 @@ impl Link {
     }
 
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
-        let Stage::TrieResync(mut walk) = std::mem::take(&mut self.resync.stage) else { return };
-        walk.orphans.retain(|key| !walk.changed.contains(key));
+        let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.mark = None;
-        self.take_orphans(walk.orphans, walk.cursor.revision, cx);
+        if let Phase::Fetching(mut fetching) = walk.phase {
+            fetching.orphans.retain(|key| !walk.changed.contains(key));
+            self.take_orphans(fetching.orphans, walk.cursor.revision, cx);
+        }
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
         self.end_resync(walk.cursor, cx);
     }

@@ -213,7 +213,7 @@ impl World {
             let side = &mut self.sides[at];
             let kinds = ["Proj", "App"].iter().map(|kind| Kind::new(kind)).collect();
             let mut config = LinkConfig::new(side.role, self.mode, &format!("i{}", side.instance), kinds);
-            config.capabilities.walk = side.walk;
+            config.capabilities.trie_resync = side.walk;
             config.max_delete_percent = 40;
             config.limits = Limits {
                 window_events: WINDOW,

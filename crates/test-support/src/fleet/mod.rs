@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
-use model::exchange::{Answer, CheckIn, Held};
+use model::exchange::{Answer, CheckIn, HeldRelease};
 use model::log::Cursor;
 use model::{Hostname, NodeId, Timestamp};
 use net::ServerUrl;
@@ -315,7 +315,7 @@ impl Member {
     }
 
     /// What this node says it has seen when it holds a release and wrote so many facts.
-    pub fn seen(&self, held: &Held, facts: u64) -> Seen {
+    pub fn seen(&self, held: &HeldRelease, facts: u64) -> Seen {
         let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: facts };
         Seen { node: self.id.clone(), header: held.header, seq: held.seq, log_head, at: now() }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::chunk::{self, Chunk};
-use model::exchange::{Held, Signed};
+use model::exchange::{HeldRelease, Signed};
 use model::object::ObjectKey;
-use model::selection::{Entry, PatternEntry};
+use model::selection::{PatternEntry, SelectionEntry};
 use model::trie::{Top, Trie};
 use model::{Channel, Digest, FleetId, Kind, ObjectSet, SectionKey, Selection, Stub, Timestamp};
 use server::api::{Chunks, Commit, Summary, pack_contents};
@@ -85,9 +85,9 @@ pub struct Made {
 
 impl Made {
     /// What a node that adopted this release holds.
-    pub fn held(&self, hostname: &str) -> Held {
+    pub fn held(&self, hostname: &str) -> HeldRelease {
         let header: Header = serde_json::from_str(&self.header.payload).unwrap();
-        Held {
+        HeldRelease {
             channel: header.channel,
             seq: header.seq,
             header: signed::digest(&self.header),
@@ -115,11 +115,11 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
     let patterns = plan.patterns.iter().map(|(pattern, objects)| PatternEntry {
         pattern: pattern.clone(),
         except: Vec::new(),
-        entry: Entry { channel: channel.clone(), root: set_of(objects).root() },
+        entry: SelectionEntry { channel: channel.clone(), root: set_of(objects).root() },
     });
     let patterns = patterns.collect();
     let leaves = sets.iter().map(|(name, set)| {
-        let entry = Entry { channel: channel.clone(), root: set.root() };
+        let entry = SelectionEntry { channel: channel.clone(), root: set.root() };
         Selection::leaf(&name.parse().unwrap(), &entry)
     });
     let selection = Selection::new(Trie::build(leaves), patterns);

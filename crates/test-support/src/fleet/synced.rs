@@ -165,7 +165,7 @@ pub fn exited(code: i32) -> ActionEvent {
 }
 
 /// A check-in of a node that holds what it is pointed to.
-pub fn holding(held: model::exchange::Held) -> CheckIn {
+pub fn holding(held: model::exchange::HeldRelease) -> CheckIn {
     CheckIn { held: Some(held), ..quiet() }
 }
 

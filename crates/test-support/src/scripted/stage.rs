@@ -12,11 +12,11 @@ use bytes::Bytes;
 use catalog::module::{Declared, FileRef, Params};
 use http::StatusCode;
 use http::request::Parts;
-use model::exchange::{Answer, CheckIn, Held, Offer, SetOffer};
+use model::exchange::{Answer, CheckIn, HeldRelease, Offer, SetOffer};
 use model::log::{Cursor, Fact};
 use model::object::ObjectKey;
 use model::policy::Policy;
-use model::selection::Entry;
+use model::selection::SelectionEntry;
 use model::trie::Trie;
 use model::{Digest, Hostname, Kind, ObjectSet, Selection, Stub, Timestamp};
 use trust::token::KeySource;
@@ -46,7 +46,7 @@ pub struct Play {
     /// When the node is to call again; a minute when it does not say.
     pub next_checkin_secs: Option<u64>,
     pub stream_requested: bool,
-    pub held: Option<Held>,
+    pub held: Option<HeldRelease>,
     pub facts: BTreeMap<u64, Fact>,
 }
 
@@ -156,8 +156,8 @@ pub fn make(plan: &Plan) -> Made {
         (ObjectKey::of(Kind::MODULE, "base"), model::canonical::to_bytes(&module).unwrap()),
     ];
     let set = ObjectSet::of(objects.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))));
-    let entry = Entry { channel: plan.channel.parse().unwrap(), root: set.root() };
-    let stranger = Entry { root: Digest::of(b"another node's"), ..entry.clone() };
+    let entry = SelectionEntry { channel: plan.channel.parse().unwrap(), root: set.root() };
+    let stranger = SelectionEntry { root: Digest::of(b"another node's"), ..entry.clone() };
     let leaves = [("web-1", &entry), ("web-2", &stranger)];
     let leaves = leaves.map(|(name, entry)| Selection::leaf(&name.parse().unwrap(), entry));
     let selection = Selection::new(Trie::build(leaves), Vec::new());

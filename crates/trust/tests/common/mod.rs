@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::exchange::{Offer, Signed};
 use model::selection::PatternEntry;
 use model::trie::Trie;
-use model::{Digest, Entry, Hostname, Selection, Timestamp};
+use model::{Digest, Hostname, Selection, SelectionEntry, Timestamp};
 use trust::adopt::{Judge, judge, takes};
 use trust::clock::TrustTime;
 use trust::feature::FEATURES;
@@ -37,8 +37,8 @@ pub fn name(text: &str) -> Hostname {
     text.parse().unwrap()
 }
 
-pub fn entry(channel: &str, content: &str) -> Entry {
-    Entry { channel: channel.parse().unwrap(), root: Digest::of(content.as_bytes()) }
+pub fn entry(channel: &str, content: &str) -> SelectionEntry {
+    SelectionEntry { channel: channel.parse().unwrap(), root: Digest::of(content.as_bytes()) }
 }
 
 /// web-1 and db-1 by name, edge-* by pattern, lab-1 in a channel of its own.

@@ -1,54 +1,47 @@
 //! Whether bytes are canonical JSON, so that a value made from them gives the same bytes.
 
-use super::envelope::Data;
+use std::borrow::Cow;
 
-/// The content type of JSON.
-pub(super) const JSON: &str = "application/json";
-/// The content type of bytes that are not JSON.
-pub(super) const OCTETS: &str = "application/octet-stream";
+use serde_json::value::RawValue;
+
 /// Deeper documents take the slow way.
 const MAX_DEPTH: usize = 64;
 /// Integers of more digits take the slow way.
 const MAX_DIGITS: usize = 15;
 
-/// What a content claims to be, by its ends: nothing is decided by it.
-pub(super) fn content_type(data: &[u8]) -> &'static str {
-    match (data.first(), data.last()) {
-        (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')) => JSON,
-        _ => OCTETS,
-    }
+/// Whether a content claims to be an object or array in JSON, by its ends.
+pub(super) fn looks_like_json(content: &[u8]) -> bool {
+    matches!((content.first(), content.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')))
 }
 
-/// Whether bytes are the canonical form (RFC 8785) of a JSON value.
-pub(super) fn is_canonical(bytes: &[u8]) -> bool {
-    plain(bytes) || again(bytes).is_some_and(|canonical| canonical == bytes)
+/// A content as JSON, when it is the canonical form (RFC 8785) of an object or array: any client
+/// makes the same bytes of the value again.
+pub(super) fn as_canonical(content: &[u8]) -> Option<&RawValue> {
+    if !looks_like_json(content) {
+        return None;
+    }
+    let text = std::str::from_utf8(content).ok()?;
+    (canonical(text)? == content).then(|| serde_json::from_str(text).ok())?
 }
 
 /// The canonical form of a JSON text; `None` when there is none, such as for huge numbers.
-pub(super) fn canonical(bytes: &[u8]) -> Option<Data<'_>> {
-    if plain(bytes) {
-        return Some(Data::Slice(bytes));
+pub(super) fn canonical(json: &str) -> Option<Cow<'_, [u8]>> {
+    if plain(json.as_bytes()) {
+        return Some(Cow::Borrowed(json.as_bytes()));
     }
-    let canonical = again(bytes)?;
-    Some(if canonical == bytes { Data::Slice(bytes) } else { Data::Made(canonical) })
-}
-
-fn again(bytes: &[u8]) -> Option<Vec<u8>> {
-    let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-    serde_json_canonicalizer::to_vec(&value).ok()
+    let value: serde_json::Value = serde_json::from_str(json).ok()?;
+    serde_json_canonicalizer::to_vec(&value).ok().map(Cow::Owned)
 }
 
 /// Whether bytes are certainly canonical: small integers, keys that compare as bytes, plain
 /// escapes. It goes over them once; whatever is unusual is for the slow way.
 fn plain(bytes: &[u8]) -> bool {
-    let mut scan = Scan { rest: bytes, utf8: true };
-    scan.value(0).is_some() && scan.rest.is_empty() && (scan.utf8 || std::str::from_utf8(bytes).is_ok())
+    let mut scan = Scan { rest: bytes };
+    scan.value(0).is_some() && scan.rest.is_empty()
 }
 
 struct Scan<'a> {
     rest: &'a [u8],
-    /// Only ASCII was seen so far.
-    utf8: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -134,7 +127,6 @@ impl<'a> Scan<'a> {
                     _ => return None,
                 },
                 0..0x20 => return None,
-                0x80.. => self.utf8 = false,
                 _ => {}
             }
         }

@@ -1,22 +1,21 @@
 //! Frames as CloudEvents 1.0 (WIR-5): protobuf for gRPC, JSON for WebSocket, SSE and polling.
 //!
 //! `source` is the node's hostname or `principal`; `type` is [`PREFIX`] and a name of
-//! [`names::NAMES`]; `dataschema` is the kind and `subject` is `namespace/name` of the object; an inventory
-//! resync's events have `resourceResync` there. The source document's lower-case kinds are read;
-//! everything that a link counts by is an extension attribute. A name that this version does
-//! not know is [`sync::Frame::Unknown`], so that a newer peer can say more.
+//! [`sync::events::ALL`]. A change of an object has extension attributes: `dataschema` is the kind
+//! and `subject` is `namespace/name` of the object, and others number it. Every other frame carries
+//! the JSON of its type; an inventory resync's events have the `dataschema` `resourceResync`. The
+//! source document's lower-case kinds are read. A name that this version does not know is
+//! [`sync::Frame::Unknown`], so that a newer peer can say more.
 //!
 //! Contents of objects travel byte for byte: their digest is over the bytes. In protobuf they
 //! are `binary_data`. In JSON they are `data` when they are canonical JSON (RFC 8785), which
 //! any client can make again from the value, and `data_base64` otherwise. That a content has
 //! the digest that its event names is for the receiver's link to judge, not for this module.
 
-mod draft;
-mod envelope;
+mod event;
 mod exact;
 pub mod json;
 pub mod names;
-pub(crate) mod payload;
 pub mod protobuf;
 
 use std::sync::Arc;
@@ -24,14 +23,10 @@ use std::sync::Arc;
 use model::{Hostname, Incarnation};
 
 pub use names::{FOREIGN_PREFIX, PREFIX};
+pub use sync::bounds::{MAX_NAME as MAX_ATTRIBUTE, MAX_NUMBER};
 
 /// What the control plane calls itself as a source.
 pub const PRINCIPAL: &str = "principal";
-/// The longest single attribute that is read, in bytes.
-pub const MAX_ATTRIBUTE: usize = 1024;
-/// The highest number that is read of revisions, events, signs of incarnation: what stores keep as
-/// signed, and what can be counted on from without overflow.
-pub const MAX_NUMBER: u64 = i64::MAX as u64;
 /// The longest event that the control plane reads of a node, in bytes: an object of the
 /// largest size in base64, with its attributes.
 pub const MAX_UP: usize = 2 * 1024 * 1024;
@@ -66,9 +61,20 @@ impl Origin {
         &self.source
     }
 
-    /// The incarnation of the feed whose events are written; known once a hello or mark was.
+    /// The incarnation of the feed whose events are written; known once a hello or checkpoint was.
     pub fn incarnation(&self) -> Option<&Incarnation> {
         self.incarnation.as_ref()
+    }
+
+    /// The id of the next frame, of a change with its revision.
+    fn id(&mut self, change: Option<u64>) -> String {
+        match (change, &self.incarnation) {
+            (Some(revision), Some(incarnation)) => format!("{incarnation}.{revision}"),
+            _ => {
+                self.count += 1;
+                format!("{}.{}", self.link, self.count)
+            }
+        }
     }
 }
 
@@ -103,7 +109,7 @@ pub enum ReadFrameError {
     },
     /// Not protobuf of the shape of an event.
     #[error("the event is not protobuf of the shape expected: {0}")]
-    Protobuf(&'static str),
+    Protobuf(String),
     /// Not JSON of the shape of an event.
     #[error("the event is not JSON of the shape expected: {0}")]
     Json(String),

@@ -1,4 +1,6 @@
-//! Every type of event by name (SYN-2): the names are those of [`sync::events`].
+//! The names of events and of their attributes, whatever the encoding (SYN-2).
+
+use std::borrow::Cow;
 
 use model::Kind;
 use model::object::FOREIGN_KINDS;
@@ -8,109 +10,21 @@ use sync::events;
 pub const PREFIX: &str = "dev.muster.event.";
 /// What they may begin with as well when they are read (WIR-5).
 pub const FOREIGN_PREFIX: &str = "io.argoproj.argocd-agent.event.";
-/// The longest name of an unknown event that is told.
+/// The longest name of an unknown event that is kept.
 pub const MAX_NAME: usize = 100;
 
 /// The `dataschema` of the events of an inventory resync, by which peers of the source document
-/// tell their handler.
+/// choose their handler.
 pub const RESOURCE_RESYNC: &str = "resourceResync";
 
-macro_rules! names {
-    ($($(#[$doc:meta])* $variant:ident $text:ident)*) => {
-        /// A type of event.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Name {
-            $($(#[$doc])* $variant,)*
-        }
-
-        /// Every type with its name.
-        pub const NAMES: &[(Name, &str)] = &[$((Name::$variant, events::$text),)*];
-
-        impl Name {
-            /// The name, without prefix.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Name::$variant => events::$text,)* }
-            }
-
-            /// The type with this name, without prefix.
-            pub fn parse(text: &str) -> Option<Name> {
-                match text {
-                    $(events::$text => Some(Name::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-    };
+/// The name in a type, without the prefixes that are read.
+pub(super) fn bare(type_: &str) -> &str {
+    type_.strip_prefix(PREFIX).or_else(|| type_.strip_prefix(FOREIGN_PREFIX)).unwrap_or(type_)
 }
 
-names! {
-    /// An object came into being.
-    Create CREATE
-    /// An object is gone.
-    Delete DELETE
-    /// An object is like this.
-    SpecUpdate SPEC_UPDATE
-    /// An object's status is like this, or gone.
-    StatusUpdate STATUS_UPDATE
-    /// Work for the node, or its end.
-    ActionRequest ACTION_REQUEST
-    /// A policy is like this, or gone.
-    PolicyUpdated POLICY_UPDATED
-    /// A peer came.
-    PeerAdded PEER_ADDED
-    /// A peer is like this.
-    PeerUpdated PEER_UPDATED
-    /// A peer went.
-    PeerRemoved PEER_REMOVED
-    /// Events are durable.
-    Processed PROCESSED
-    /// An event will never be applied.
-    Error ERROR
-    /// The checksum of all that the sender has.
-    RequestSyncedResourceList REQUEST_SYNCED_RESOURCE_LIST
-    /// One object that the sender has.
-    ResponseSyncedResource RESPONSE_SYNCED_RESOURCE
-    /// Send one object if it differs.
-    RequestUpdate REQUEST_UPDATE
-    /// Begin a resync.
-    RequestResourceResync REQUEST_RESOURCE_RESYNC
-    /// Are you there?
-    Ping PING
-    /// Yes.
-    Pong PONG
-    /// What the node is pointed to has changed.
-    StateUpdated STATE_UPDATED
-    /// Renew keys; the agent renews by itself, so this is skipped and counted.
-    RotateKeys ROTATE_KEYS
-    /// Who the sender is and from where it goes on.
-    Hello HELLO
-    /// Everything up to a place in the feed is said.
-    Checkpoint MARK
-    /// A question of the resync walk.
-    ResyncRequest WALK_ASK
-    /// Its answer.
-    ResyncResponse WALK_TELL
-    /// The sender closes the link.
-    GoAway GO_AWAY
-    /// A check-in.
-    CheckIn CHECK_IN
-    /// Its answer.
-    Answer CHECK_IN_ANSWER
-    /// Deletions beyond the share that goes without asking are confirmed.
-    Approve APPROVE_DELETIONS
-}
-
-impl Name {
-    /// The `dataschema` of an event that is about no single object; `None` for all others.
-    pub(super) fn schema(self) -> Option<&'static str> {
-        match self {
-            Name::RequestSyncedResourceList
-            | Name::ResponseSyncedResource
-            | Name::RequestUpdate
-            | Name::RequestResourceResync => Some(RESOURCE_RESYNC),
-            _ => None,
-        }
-    }
+/// The name of a type that this version knows.
+pub fn known(name: &str) -> Option<&'static str> {
+    events::ALL.iter().find(|known| **known == name).copied()
 }
 
 /// The kind that a `dataschema` names: itself, or what the source document writes in lower case.
@@ -119,7 +33,70 @@ pub(super) fn kind_of(schema: &str) -> Kind {
     Kind::new(foreign.map_or(schema, |(_, kind)| kind))
 }
 
-/// The name in a type, without the prefixes that are read.
-pub(super) fn bare(type_: &str) -> &str {
-    type_.strip_prefix(PREFIX).or_else(|| type_.strip_prefix(FOREIGN_PREFIX)).unwrap_or(type_)
+macro_rules! attributes {
+    ($($variant:ident $name:literal)*) => {
+        /// The attributes that are read and written. The first four are fields of their own in
+        /// protobuf, numbered as here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Attribute { $($variant,)* }
+
+        /// Their names, in the same order.
+        pub(super) const ATTRIBUTES: &[&str] = &[$($name,)*];
+    };
+}
+
+attributes! {
+    Id "id"
+    Source "source"
+    SpecVersion "specversion"
+    Type "type"
+    ContentType "datacontenttype"
+    Schema "dataschema"
+    Subject "subject"
+    ResourceId "resourceid"
+    EventId "eventid"
+    Seq "seq"
+    Rev "rev"
+    Upto "upto"
+    Pass "pass"
+    Digest "digest"
+    Created "created"
+    Gone "gone"
+    At "at"
+    Trace "traceparent"
+}
+
+impl Attribute {
+    /// Its name.
+    pub(super) fn as_str(self) -> &'static str {
+        ATTRIBUTES[self as usize]
+    }
+}
+
+/// Attributes with their values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attributes<'a>([Option<Cow<'a, str>>; ATTRIBUTES.len()]);
+
+impl<'a> Attributes<'a> {
+    /// The value of one; empty when it is absent.
+    pub(super) fn get(&self, attribute: Attribute) -> Option<&str> {
+        self.0[attribute as usize].as_deref()
+    }
+
+    /// Sets one.
+    pub(super) fn set(&mut self, attribute: Attribute, value: impl Into<Cow<'a, str>>) {
+        self.0[attribute as usize] = Some(value.into());
+    }
+
+    /// Sets one by name; unknown names are ignored.
+    pub(super) fn put(&mut self, name: &str, value: Cow<'a, str>) {
+        if let Some(at) = ATTRIBUTES.iter().position(|known| *known == name) {
+            self.0[at] = Some(value);
+        }
+    }
+
+    /// Those that are there, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Cow<'a, str>)> {
+        ATTRIBUTES.iter().zip(&self.0).filter_map(|(name, value)| Some((*name, value.as_ref()?)))
+    }
 }

@@ -1,124 +1,73 @@
-//! Frames as `muster.v1.Event` in protobuf, written and read without intermediate copies.
+//! Frames as `muster.v1.Event` in protobuf, read without copies: prost's derived messages have
+//! texts and a map of their own, which cost more than all else of an event. Tests hold both
+//! against each other.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use prost::DecodeError;
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
+    skip_field,
+};
 use sync::Frame;
 
-use super::draft::{self, Data, Draft, Room};
-use super::envelope::{self, Envelope, Ext};
-use super::names::PREFIX;
+use super::event::{CloudEvent, Data};
+use super::names::{ATTRIBUTES, Attribute};
 use super::{Origin, ReadFrameError, WriteFrameError};
 
-/// The key of a length-delimited field.
-const fn key(field: u8) -> u8 {
-    field << 3 | 2
-}
-
-const EVENT: u8 = key(1);
-const ID: u8 = key(1);
-const SOURCE: u8 = key(2);
-const SPEC_VERSION: u8 = key(3);
-const TYPE: u8 = key(4);
-const ATTRIBUTES: u8 = key(5);
-const BINARY_DATA: u8 = key(6);
-const ENTRY_KEY: u8 = key(1);
-const ENTRY_VALUE: u8 = key(2);
-const CE_STRING: u8 = key(3);
-const CE_URI: u8 = key(5);
-/// Room for the attributes of a usual event.
-const USUAL: usize = 640;
+/// The attributes that are fields of their own, numbered from 1; all others are in a map.
+const FIELDS: usize = 4;
+const ATTRIBUTE: u32 = 5;
+const BINARY_DATA: u32 = 6;
+const CE_STRING: u32 = 3;
+const CE_URI: u32 = 5;
 
 /// Appends a frame to `out` as one `muster.v1.Event`.
 ///
 /// # Errors
 /// [`WriteFrameError`]; then nothing was appended.
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
-    let draft = Draft::of(frame, origin)?;
-    let mut head = Vec::with_capacity(USUAL);
-    let data = attributes(origin, &draft, &mut head);
-    let data_len = data.map_or(0, |data| 1 + varint_len(data.len()) + data.len());
-    let whole = head.len() + data_len;
-    out.reserve(1 + varint_len(whole) + whole);
-    out.push(EVENT);
-    varint(whole, out);
+    let event = CloudEvent::of(frame, origin)?;
+    let data = event.data.as_slice();
+    let (mut head, mut number) = (Vec::with_capacity(640), 0);
+    for (name, value) in event.attributes.iter() {
+        number += 1;
+        // The first four are always there.
+        if number as usize <= FIELDS {
+            field(number, value.as_bytes(), &mut head);
+            continue;
+        }
+        let sort = if name == Attribute::Schema.as_str() { CE_URI } else { CE_STRING };
+        begin(ATTRIBUTE, len_of(name.len()) + len_of(len_of(value.len())), &mut head);
+        field(1, name.as_bytes(), &mut head);
+        begin(2, len_of(value.len()), &mut head);
+        field(sort, value.as_bytes(), &mut head);
+    }
+    let has_data = !matches!(event.data, Data::None);
+    let whole = head.len() + if has_data { len_of(data.len()) } else { 0 };
+    out.reserve(len_of(whole));
+    begin(1, whole, out);
     out.extend_from_slice(&head);
-    if let Some(data) = data {
+    if has_data {
         field(BINARY_DATA, data, out);
     }
     Ok(())
 }
 
-/// Writes everything but the data, and gives that back.
-fn attributes<'a>(origin: &mut Origin, draft: &'a Draft<'_>, head: &mut Vec<u8>) -> Option<&'a [u8]> {
-    // The id is at most 2 * 100 + 21 bytes; its length is known once it is written.
-    let mut id = Vec::with_capacity(64);
-    draft::id(origin, draft.rev, &mut id);
-    field(ID, &id, head);
-    field(SOURCE, origin.source.as_bytes(), head);
-    field(SPEC_VERSION, b"1.0", head);
-    head.push(TYPE);
-    varint(PREFIX.len() + draft.name.len(), head);
-    head.extend_from_slice(PREFIX.as_bytes());
-    head.extend_from_slice(draft.name.as_bytes());
-    let data = match &draft.data {
-        Data::None => None,
-        Data::Json(json) => Some(json.as_slice()),
-        Data::Content(content) => Some(&content[..]),
-    };
-    if let Some(data) = data {
-        attribute("datacontenttype", CE_STRING, &[super::exact::content_type(data)], head);
-    }
-    if let Some(schema) = draft.schema {
-        attribute(Ext::Schema.as_str(), CE_URI, &[schema], head);
-    }
-    if let Some(key) = draft.key {
-        attribute(Ext::Subject.as_str(), CE_STRING, &[&key.section.namespace, "/", &key.name], head);
-    }
-    let mut room = Room::default();
-    for (ext, text) in draft.ext() {
-        attribute(ext.as_str(), CE_STRING, &[text.render(&mut room)], head);
-    }
-    if draft.rev.is_some() {
-        // The id was made of texts.
-        attribute(Ext::EventId.as_str(), CE_STRING, &[std::str::from_utf8(&id).unwrap_or_default()], head);
-    }
-    data
+/// The length of a field of so many bytes; the number of every field here has one byte.
+fn len_of(bytes: usize) -> usize {
+    1 + encoded_len_varint(bytes as u64) + bytes
 }
 
-fn varint_len(value: usize) -> usize {
-    prost::length_delimiter_len(value)
+fn begin(number: u32, bytes: usize, out: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(bytes as u64, out);
 }
 
-fn varint(mut value: usize, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn field(key: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(key);
-    varint(bytes.len(), out);
-    out.extend_from_slice(bytes);
-}
-
-/// An entry of the map of attributes; the value comes in parts.
-fn attribute(name: &str, value_key: u8, parts: &[&str], out: &mut Vec<u8>) {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
-    let value = 1 + varint_len(len) + len;
-    let entry = 1 + varint_len(name.len()) + name.len() + 1 + varint_len(value) + value;
-    out.push(ATTRIBUTES);
-    varint(entry, out);
-    field(ENTRY_KEY, name.as_bytes(), out);
-    out.push(ENTRY_VALUE);
-    varint(value, out);
-    out.push(value_key);
-    varint(len, out);
-    for part in parts {
-        out.extend_from_slice(part.as_bytes());
-    }
+fn field(number: u32, value: &[u8], out: &mut Vec<u8>) {
+    begin(number, value.len(), out);
+    out.extend_from_slice(value);
 }
 
 /// Reads one `muster.v1.Event` of at most `limit` bytes. With `source`, an event that says
@@ -130,121 +79,96 @@ pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Frame
     if bytes.len() > limit {
         return Err(ReadFrameError::TooLarge { limit });
     }
-    let mut envelope = Envelope::default();
-    let mut reader = Reader(bytes);
-    while let Some((number, value)) = reader.next()? {
-        if let (1, Value::Bytes(event)) = (number, value) {
-            cloud_event(&mut envelope, event)?;
-        }
-    }
-    envelope.frame(bytes, source)
+    let mut event = CloudEvent::default();
+    fields(bytes, |number, value| match (number, value) {
+        (1, Value::Bytes(inner)) => fields(inner, |number, value| read(&mut event, bytes, number, value)),
+        _ => Ok(()),
+    })?;
+    event.frame(source)
 }
 
-fn cloud_event<'a>(envelope: &mut Envelope<'a>, bytes: &'a [u8]) -> Result<(), ReadFrameError> {
-    let mut reader = Reader(bytes);
-    while let Some((number, value)) = reader.next()? {
-        let Value::Bytes(value) = value else { continue };
-        match number {
-            1 => envelope.id = text(value)?,
-            2 => envelope.source = text(value)?,
-            3 => envelope.version = text(value)?,
-            4 => envelope.type_ = text(value)?,
-            5 => entry(envelope, value)?,
-            6 | 7 => envelope.data = envelope::Data::Slice(value),
-            8 => return Err(ReadFrameError::Protobuf("data as a protobuf message is not read")),
-            _ => {}
+fn read<'a>(
+    event: &mut CloudEvent<'a>,
+    whole: &Bytes,
+    number: u32,
+    value: Value<'a>,
+) -> Result<(), ReadFrameError> {
+    let Value::Bytes(value) = value else { return Ok(()) };
+    match number {
+        1..ATTRIBUTE => event.attributes.put(ATTRIBUTES[number as usize - 1], text(value)?),
+        ATTRIBUTE => {
+            let (mut name, mut found) = (Cow::default(), None);
+            fields(value, |number, value| {
+                match (number, value) {
+                    (1, Value::Bytes(value)) => name = text(value)?,
+                    (2, Value::Bytes(value)) => {
+                        fields(value, |number, value| attribute(&mut found, number, value))?
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            if let Some(value) = found {
+                event.attributes.put(&name, value);
+            }
+        }
+        // A large content stays in the message, a small one is copied so that it does not hold the rest.
+        BINARY_DATA | 7 if value.len() * 2 < whole.len() => {
+            event.data = Data::Bytes(Bytes::copy_from_slice(value));
+        }
+        BINARY_DATA | 7 => event.data = Data::Bytes(whole.slice_ref(value)),
+        8 => return Err(ReadFrameError::Protobuf("data as a protobuf message is not read".to_owned())),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A value as text: texts of every sort, numbers and truth; other sorts are not used here.
+fn attribute<'a>(
+    found: &mut Option<Cow<'a, str>>,
+    number: u32,
+    value: Value<'a>,
+) -> Result<(), ReadFrameError> {
+    match (number, value) {
+        (CE_STRING | CE_URI | 6, Value::Bytes(value)) => *found = Some(text(value)?),
+        (1, Value::Number(number)) => *found = Some((number != 0).to_string().into()),
+        // An int32: its lower half, sign included.
+        (2, Value::Number(number)) => *found = Some((number as i32).to_string().into()),
+        _ => {}
+    }
+    Ok(())
+}
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Gives each field of a message, those of fixed width apart.
+fn fields<'a>(
+    mut rest: &'a [u8],
+    mut each: impl FnMut(u32, Value<'a>) -> Result<(), ReadFrameError>,
+) -> Result<(), ReadFrameError> {
+    let wrong = |error: DecodeError| ReadFrameError::Protobuf(error.to_string());
+    while !rest.is_empty() {
+        let (number, wire_type) = decode_key(&mut rest).map_err(wrong)?;
+        match wire_type {
+            WireType::Varint => each(number, Value::Number(decode_varint(&mut rest).map_err(wrong)?))?,
+            WireType::LengthDelimited => {
+                let len = decode_varint(&mut rest).map_err(wrong)?;
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                let cut_off = || ReadFrameError::Protobuf("a field is cut off".to_owned());
+                let (value, after) = rest.split_at_checked(len).ok_or_else(cut_off)?;
+                rest = after;
+                each(number, Value::Bytes(value))?;
+            }
+            other => skip_field(other, number, &mut rest, DecodeContext::default()).map_err(wrong)?,
         }
     }
     Ok(())
 }
 
-fn entry<'a>(envelope: &mut Envelope<'a>, bytes: &'a [u8]) -> Result<(), ReadFrameError> {
-    let (mut name, mut found) = ("", None);
-    let mut reader = Reader(bytes);
-    while let Some((number, value)) = reader.next()? {
-        match (number, value) {
-            (1, Value::Bytes(bytes)) => {
-                name = std::str::from_utf8(bytes)
-                    .map_err(|_| ReadFrameError::Protobuf("a text is not UTF-8"))?;
-            }
-            (2, Value::Bytes(bytes)) => found = attribute_value(bytes)?,
-            _ => {}
-        }
-    }
-    match found {
-        Some(value) => envelope.set(name, value),
-        None => Ok(()),
-    }
-}
-
-/// A value as text: texts of every sort, numbers and truth; other sorts are not used here.
-fn attribute_value(bytes: &[u8]) -> Result<Option<Cow<'_, str>>, ReadFrameError> {
-    let mut found = None;
-    let mut reader = Reader(bytes);
-    while let Some((number, value)) = reader.next()? {
-        match (number, value) {
-            (3 | 5 | 6, Value::Bytes(bytes)) => found = Some(text(bytes)?),
-            (1, Value::Number(number)) => {
-                found = Some(Cow::Borrowed(if number == 0 { "false" } else { "true" }));
-            }
-            // An int32: its lower half, sign included.
-            (2, Value::Number(number)) => found = Some(Cow::Owned((number as i32).to_string())),
-            _ => {}
-        }
-    }
-    Ok(found)
-}
-
 fn text(bytes: &[u8]) -> Result<Cow<'_, str>, ReadFrameError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| ReadFrameError::Protobuf("a text is not UTF-8"))?;
-    Ok(Cow::Borrowed(text))
-}
-
-/// The value of a field: fixed-width ones are skipped.
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Skipped,
-}
-
-/// Fields of a message, one after the other.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, ReadFrameError> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let key = self.varint()?;
-        let value = match key & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Skipped)?,
-            2 => {
-                let len = self.varint()?;
-                Value::Bytes(self.take(usize::try_from(len).unwrap_or(usize::MAX))?)
-            }
-            5 => self.take(4).map(|_| Value::Skipped)?,
-            _ => return Err(ReadFrameError::Protobuf("a field of a sort that is not used")),
-        };
-        Ok(Some((key >> 3, value)))
-    }
-
-    fn varint(&mut self) -> Result<u64, ReadFrameError> {
-        let mut value = 0_u64;
-        for (place, byte) in self.0.iter().take(10).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * place);
-            if byte & 0x80 == 0 {
-                self.0 = &self.0[place + 1..];
-                return Ok(value);
-            }
-        }
-        Err(ReadFrameError::Protobuf("a number is cut off or too long"))
-    }
-
-    fn take(&mut self, len: usize) -> Result<&'a [u8], ReadFrameError> {
-        let (taken, rest) =
-            self.0.split_at_checked(len).ok_or(ReadFrameError::Protobuf("a field is cut off"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
+    let text = std::str::from_utf8(bytes);
+    text.map(Cow::Borrowed).map_err(|_| ReadFrameError::Protobuf("a text is not UTF-8".to_owned()))
 }

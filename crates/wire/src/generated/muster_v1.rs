@@ -56,7 +56,7 @@ pub struct VersionResponse {
     /// The highest.
     #[prost(uint32, tag = "3")]
     pub highest: u32,
-    /// What it can do beyond the first version: walk, gzip, checkin.
+    /// What it can do beyond the first version: trie-resync, gzip, checkin.
     #[prost(string, repeated, tag = "4")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -1,23 +1,22 @@
 //! Frames of every sort, made at random, and a few fixed ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use model::exchange::{Answer, CheckIn, Held, Signature, Signed};
+use model::chunk::LeafChunk;
+use model::exchange::{Answer, CheckIn, HeldRelease, Signature, Signed};
 use model::log::{Cursor, Fact, FactBody};
-use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp, TrieNode};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
     Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, Op, Ping, PingOrder, Pong, Refused,
-    Resource, ResyncRequest, ResyncResponse, Top,
+    Resource, ResyncRequest, ResyncResponse,
 };
 use sync::object::MAX_CONTENT;
 use sync::{FeedCursor, Frame, Mode, PassPosition, Position, Role};
 use wire::cloudevents::MAX_NUMBER;
-use wire::cloudevents::names::Name;
+use wire::cloudevents::names::known;
 
 pub fn cursor(incarnation: &str, revision: u64) -> FeedCursor {
     FeedCursor::at(incarnation.parse().unwrap(), revision)
@@ -159,8 +158,11 @@ fn events() -> impl Strategy<Value = Frame> {
 fn hellos() -> impl Strategy<Value = Frame> {
     let modes = prop_oneof![Just(Mode::Off), Just(Mode::Managed), Just(Mode::Autonomous)];
     let roles = prop_oneof![Just(Role::Principal), Just(Role::Agent)];
-    let capabilities =
-        any::<[bool; 3]>().prop_map(|[walk, gzip, checkin]| Capabilities { walk, gzip, checkin });
+    let capabilities = any::<[bool; 3]>().prop_map(|[trie_resync, gzip, checkin]| Capabilities {
+        trie_resync,
+        gzip,
+        checkin,
+    });
     let have = (cursors(), digests()).prop_map(|(cursor, root)| Have { cursor, root });
     (
         (any::<u32>(), any::<u32>()),
@@ -194,10 +196,12 @@ fn tells() -> impl Strategy<Value = ResyncResponse> {
     let leaf = (texts(), option::of(texts()), digests(), 0..=MAX_CONTENT as u64).prop_map(
         |(name, uid, digest, size)| {
             let stub = Stub { uid: uid.unwrap_or_default().into(), digest, size };
-            (Arc::<str>::from(name), stub)
+            LeafChunk { name: name.into(), stub }
         },
     );
-    let top = prop_oneof![vec(digests(), 16).prop_map(Top::Branch), vec(leaf, 0..=8).prop_map(Top::Bucket)];
+    let branch =
+        vec(digests(), 16).prop_map(|children| TrieNode::Branch(Box::new(children.try_into().unwrap())));
+    let top = prop_oneof![branch, vec(leaf, 0..=8).prop_map(TrieNode::Bucket)];
     prop_oneof![
         (cursors(), vec((sections(), digests()), 0..4))
             .prop_map(|(cursor, sections)| ResyncResponse::Sections { cursor, sections }),
@@ -229,7 +233,7 @@ fn interops() -> impl Strategy<Value = Interop> {
 }
 
 fn check_ins() -> impl Strategy<Value = Frame> {
-    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| Held {
+    let held = (any::<u64>(), digests(), digests()).prop_map(|(seq, header, root)| HeldRelease {
         channel: "main".parse().unwrap(),
         seq,
         header,
@@ -303,7 +307,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         1 => answers(),
         1 => Just(Frame::StateUpdated),
         1 => Just(Frame::Approve),
-        1 => "[a-z.-]{1,30}".prop_filter("not known", |name| Name::parse(name).is_none())
+        1 => "[a-z.-]{1,30}".prop_filter("not known", |name| known(name).is_none())
             .prop_map(Frame::Unknown),
     ]
 }

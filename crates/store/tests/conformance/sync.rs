@@ -9,9 +9,9 @@ use sync::feed::State;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, token};
-use crate::objects::ObjectFilter;
-use crate::record::Retention;
-use crate::{MAX_CHANGES_IN_WRITE, Store, StoreError};
+use store::ObjectFilter;
+use store::Retention;
+use store::{MAX_CHANGES_IN_WRITE, Store, StoreError};
 
 fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
     let section = SectionKey { kind: Kind::new(kind), namespace: namespace.into() };
@@ -317,7 +317,8 @@ pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
         expected.retain(|record| {
             filter.node.as_ref().is_none_or(|node| *node == record.node)
                 && filter.side.is_none_or(|side| side == record.side)
-                && filter.lets(record.key.section.kind.as_str(), &record.key.section.namespace)
+                && filter.kind.as_ref().is_none_or(|kind| *kind == record.key.section.kind)
+                && filter.namespace.as_ref().is_none_or(|name| **name == *record.key.section.namespace)
                 && filter.name.as_ref().is_none_or(|name| **name == *record.key.name)
         });
         for step in [1, 3, 1000] {

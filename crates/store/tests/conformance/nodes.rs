@@ -1,11 +1,11 @@
 //! Nodes.
 
 use model::Digest;
-use model::exchange::{Held, RunNote, TraitReport};
+use model::exchange::{HeldRelease, RunNote, TraitReport};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
-use crate::record::{Enrolled, Retention, Touch};
-use crate::{EnrollError, Store, StoreError};
+use store::{EnrollError, Store, StoreError};
+use store::{Enrolled, Retention, Touch};
 
 /// ENR-2.
 pub(super) async fn a_token_is_burned_with_the_node(store: &dyn Store) {
@@ -129,7 +129,7 @@ pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
 /// CNV-4.
 pub(super) async fn contacts_are_kept(store: &dyn Store) {
     let node = enrolled(store, 1).await;
-    let held = Held {
+    let held = HeldRelease {
         channel: "stable".parse().unwrap(),
         seq: 4,
         header: Digest::of(b"header"),
@@ -149,7 +149,7 @@ pub(super) async fn contacts_are_kept(store: &dyn Store) {
     assert_eq!((record.last_seen, record.promised_secs), (Some(at(20)), 60));
     assert_eq!((record.held.as_ref(), record.run.as_ref()), (Some(&held), Some(&run)));
     assert_eq!(store.nodes().await.unwrap(), [record]);
-    let newer = Held { seq: 5, ..held };
+    let newer = HeldRelease { seq: 5, ..held };
     store.touch(vec![touch(30, Some(newer.clone()), None)]).await.unwrap();
     assert_eq!(store.node(&node).await.unwrap().unwrap().held, Some(newer));
 }

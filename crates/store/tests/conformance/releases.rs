@@ -7,34 +7,34 @@ use bytes::Bytes;
 use model::Digest;
 
 use super::fixture::{DAY, Tree, at, put, release, signed, tree, tree_with_blobs};
-use crate::record::{Pruned, Release, Retention};
-use crate::{CommitError, PutError, Store};
+use store::{CommitError, PutError, Store};
+use store::{Pruned, Release, Retention};
 
 /// ROL-2: compare and set.
 pub(super) async fn releases_are_committed_in_order(store: &dyn Store) {
     let tree = tree(3, "a");
-    let refused = store.commit_release(release(1, tree.root, None)).await.unwrap_err();
+    let refused = store.commit_release(release(1, tree.root), None).await.unwrap_err();
     assert!(matches!(refused, CommitError::NotComplete { .. }), "{refused:?}");
     put(store, &tree, at(0)).await;
     let set = tree.sets.values().next().unwrap().root();
-    let refused = store.commit_release(release(1, set, None)).await.unwrap_err();
+    let refused = store.commit_release(release(1, set), None).await.unwrap_err();
     assert!(matches!(refused, CommitError::NotComplete { .. }), "a set is no selection: {refused:?}");
-    let mut empty = release(1, tree.root, None);
+    let mut empty = release(1, tree.root);
     empty.headers.clear();
-    let refused = store.commit_release(empty).await.unwrap_err();
+    let refused = store.commit_release(empty, None).await.unwrap_err();
     assert!(matches!(refused, CommitError::NoHeader), "{refused:?}");
 
-    store.commit_release(release(5, tree.root, None)).await.unwrap();
-    store.commit_release(release(5, tree.root, None)).await.unwrap();
+    store.commit_release(release(5, tree.root), None).await.unwrap();
+    store.commit_release(release(5, tree.root), None).await.unwrap();
     for (seq, expected) in [(6, None), (6, Some(4)), (5, Some(5)), (4, Some(5)), (6, Some(6))] {
-        let mut other = release(seq, tree.root, expected);
+        let mut other = release(seq, tree.root);
         other.ref_label = "other".into();
-        let refused = store.commit_release(other).await.unwrap_err();
+        let refused = store.commit_release(other, expected).await.unwrap_err();
         let CommitError::HeadMoved { head } = refused else { panic!("{refused:?}") };
         assert_eq!(head, Some(5), "r{seq} on {expected:?}");
     }
-    store.commit_release(release(6, tree.root, Some(5))).await.unwrap();
-    let sixth: Release = release(6, tree.root, Some(5)).into();
+    store.commit_release(release(6, tree.root), Some(5)).await.unwrap();
+    let sixth: Release = release(6, tree.root);
     assert_eq!(store.release(6).await.unwrap(), Some(sixth.clone()));
     assert_eq!(store.release(7).await.unwrap(), None);
     let seqs = async |limit, before| -> Vec<u64> {
@@ -50,12 +50,12 @@ pub(super) async fn channels_point_to_their_newest_release(store: &dyn Store) {
     put(store, &a, at(0)).await;
     put(store, &b, at(0)).await;
     let (canary, stable) = ("canary".parse().unwrap(), "stable".parse().unwrap());
-    let mut first = release(1, a.root, None);
+    let mut first = release(1, a.root);
     first.headers.insert(canary, signed("canary 1"));
-    store.commit_release(first).await.unwrap();
+    store.commit_release(first, None).await.unwrap();
     assert!(store.add_beacon(&stable, 1, signed("beacon"), at(1)).await.unwrap());
     assert_eq!(store.heads().await.unwrap()[1].beacon, Some(signed("beacon")));
-    store.commit_release(release(2, b.root, Some(1))).await.unwrap();
+    store.commit_release(release(2, b.root), Some(1)).await.unwrap();
     let late = store.add_beacon(&stable, 1, signed("beacon"), at(2)).await.unwrap();
     assert!(!late, "a beacon of the release before is no proof for this one");
     assert!(!store.add_beacon(&"other".parse().unwrap(), 2, signed("beacon"), at(2)).await.unwrap());
@@ -68,15 +68,15 @@ pub(super) async fn channels_point_to_their_newest_release(store: &dyn Store) {
     // A release that a channel points to is kept, however old.
     let retention = Retention { releases: 1, ..Retention::default() };
     assert_eq!(store.prune(at(DAY * 9), retention).await.unwrap().releases, 0);
-    assert!(store.selection(&a.root).await.unwrap().is_some());
+    assert!(store.selection(&a.root, None).await.unwrap().is_some());
 }
 
 pub(super) async fn what_no_release_reaches_is_pruned(store: &dyn Store) {
     let (a, b) = (tree(40, "a"), tree(40, "b"));
     put(store, &a, at(0)).await;
-    store.commit_release(release(1, a.root, None)).await.unwrap();
+    store.commit_release(release(1, a.root), None).await.unwrap();
     put(store, &b, at(0)).await;
-    store.commit_release(release(2, b.root, Some(1))).await.unwrap();
+    store.commit_release(release(2, b.root), Some(1)).await.unwrap();
     let retention = Retention { releases: 1, grace: Duration::from_secs(3600), ..Retention::default() };
     let pruned = store.prune(at(DAY), retention).await.unwrap();
     let gone = a.chunks.iter().filter(|chunk| !b.chunks.contains(chunk)).count() as u64;
@@ -103,7 +103,7 @@ pub(super) async fn blobs_are_below_what_names_them(store: &dyn Store) {
         assert_eq!((chunks, contents), (vec![], digests.iter().copied().collect()));
         store.put_contents(blobs.clone(), at(0)).await.unwrap();
         store.put_chunks(tree.chunks.clone(), at(0)).await.unwrap();
-        store.commit_release(release(seq, tree.root, before)).await.unwrap();
+        store.commit_release(release(seq, tree.root), before).await.unwrap();
         store.prune(at(DAY * seq as i64), retention).await.unwrap();
         for digest in &digests {
             assert!(store.content_size(digest).await.unwrap().is_some(), "release {seq} needs it");
@@ -133,7 +133,7 @@ pub(super) async fn an_upload_in_progress_is_safe(store: &dyn Store) {
 }
 
 async fn assert_whole(store: &dyn Store, tree: &Tree) {
-    assert_eq!(store.selection(&tree.root).await.unwrap().as_ref(), Some(&tree.selection));
+    assert_eq!(store.selection(&tree.root, None).await.unwrap().as_ref(), Some(&tree.selection));
     for set in tree.sets.values() {
         assert_eq!(store.set(&set.root()).await.unwrap().as_ref(), Some(set));
         for (key, stub) in set.objects() {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use model::Digest;
 use model::chunk::Chunk;
 
-use super::fixture::{at, put, tree};
-use crate::{PutError, Store, StoreError};
+use super::fixture::{self, at, put, tree};
+use store::{PutError, Store, StoreError};
 
 pub(super) async fn contents_are_served_in_ranges(store: &dyn Store) {
     let large: Bytes = (0..100_000u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>().into();
@@ -59,11 +59,11 @@ pub(super) async fn chunks_are_closed(store: &dyn Store) {
 }
 
 pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
-    let refused = store.put_chunks(vec![Chunk::Branch { children: vec![] }], at(0)).await.unwrap_err();
+    let refused = store.put_chunks(vec![empty_bucket()], at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::Malformed(_)), "{refused:?}");
 
     // A tower of branches with one child each would have a reader recurse without end.
-    let mut children = vec![Digest::ZERO; 16];
+    let mut children = Box::new([Digest::ZERO; 16]);
     let tree = tree(1, "a");
     put(store, &tree, at(0)).await;
     children[0] = tree.root;
@@ -84,7 +84,7 @@ pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
     // The same in one call.
     let mut chunks = Vec::new();
     children[0] = tree.root;
-    for _ in 0..crate::MAX_CHUNKS_IN_PUT {
+    for _ in 0..store::MAX_CHUNKS_IN_PUT {
         let chunk = Chunk::Branch { children: children.clone() };
         children[0] = chunk.hash().unwrap();
         chunks.push(chunk);
@@ -103,7 +103,7 @@ pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
     let refused = store.put_chunks(vec![Chunk::Set { sections }], at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::WrongSize { .. }), "{refused:?}");
 
-    let many = vec![Chunk::Branch { children: vec![] }; crate::MAX_CHUNKS_IN_PUT + 1];
+    let many = vec![Chunk::Branch { children: Box::new([Digest::ZERO; 16]) }; store::MAX_CHUNKS_IN_PUT + 1];
     let refused = store.put_chunks(many, at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::Store(StoreError::TooLarge { .. })), "{refused:?}");
     let large = Bytes::from(vec![0; usize::try_from(model::object::MAX_BLOB).unwrap() + 1]);
@@ -111,16 +111,29 @@ pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
     assert!(matches!(refused, PutError::Store(StoreError::TooLarge { .. })), "{refused:?}");
 }
 
+/// What is malformed as soon as it is looked at.
+fn empty_bucket() -> Chunk {
+    Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }
+}
+
 pub(super) async fn trees_are_read_back(store: &dyn Store) {
     let tree = tree(50, "a");
     put(store, &tree, at(0)).await;
-    let selection = store.selection(&tree.root).await.unwrap().unwrap();
-    assert_eq!(selection, tree.selection);
+    let others = [fixture::tree(50, "b"), fixture::tree(3, "a"), fixture::tree(0, "a")];
+    for other in &others {
+        put(store, other, at(0)).await;
+    }
+    // Beside whatever is known, a selection is what is stored.
+    for known in others.iter().map(|other| Some(&other.selection)).chain([Some(&tree.selection), None]) {
+        let selection = store.selection(&tree.root, known).await.unwrap().unwrap();
+        assert_eq!(selection, tree.selection);
+        assert!(selection.exact().leaves().eq(tree.selection.exact().leaves()));
+    }
     for set in tree.sets.values() {
         assert_eq!(store.set(&set.root()).await.unwrap().as_ref(), Some(set));
     }
     assert_eq!(store.set(&Digest::of(b"other")).await.unwrap(), None);
-    assert_eq!(store.selection(&Digest::of(b"other")).await.unwrap(), None);
+    assert_eq!(store.selection(&Digest::of(b"other"), None).await.unwrap(), None);
     let wrong = store.set(&tree.root).await.unwrap_err();
     assert!(matches!(wrong, StoreError::Malformed { .. }), "{wrong:?}");
 }

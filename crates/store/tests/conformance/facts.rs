@@ -1,8 +1,8 @@
 //! Facts.
 
 use super::fixture::{DAY, at, enrolled, incarnation, run, started};
-use crate::record::{Retention, RunFilter};
-use crate::{Store, StoreError};
+use store::{Retention, RunFilter};
+use store::{Store, StoreError};
 
 pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
     let node = enrolled(store, 1).await;

@@ -21,7 +21,7 @@ use crate::sync::posts::Poster;
 
 /// Why a transport could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum DialError {
     /// Nobody is there: another transport would not help.
     #[error("the control plane cannot be reached")]
     Reach(#[source] Box<CallError>),
@@ -30,60 +30,60 @@ pub enum OpenError {
     Refused(Box<Problem>),
     /// This transport does not come through.
     #[error("it does not come through: {0}")]
-    TransportKind(String),
+    Transport(String),
 }
 
-impl OpenError {
+impl DialError {
     /// Another transport may work.
-    pub fn is_of_carrier(&self) -> bool {
+    pub fn is_of_transport(&self) -> bool {
         match self {
-            OpenError::TransportKind(_) => true,
-            OpenError::Reach(_) => false,
+            DialError::Transport(_) => true,
+            DialError::Reach(_) => false,
             // What something on the way says, or a control plane that does not know this one.
-            OpenError::Refused(problem) => matches!(problem.status, 404 | 405 | 415 | 426 | 500..),
+            DialError::Refused(problem) => matches!(problem.status, 404 | 405 | 415 | 426 | 500..),
         }
     }
 
     /// How long to stay away.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            OpenError::Refused(problem) => problem.retry_after_secs.map(Duration::from_secs),
-            OpenError::Reach(_) | OpenError::TransportKind(_) => None,
+            DialError::Refused(problem) => problem.retry_after_secs.map(Duration::from_secs),
+            DialError::Reach(_) | DialError::Transport(_) => None,
         }
     }
 }
 
-impl From<CallError> for OpenError {
-    fn from(error: CallError) -> OpenError {
+impl From<CallError> for DialError {
+    fn from(error: CallError) -> DialError {
         match error {
-            CallError::Refused(problem) => OpenError::Refused(problem),
-            other => OpenError::Reach(Box::new(other)),
+            CallError::Refused(problem) => DialError::Refused(problem),
+            other => DialError::Reach(Box::new(other)),
         }
     }
 }
 
-impl From<open::OpenError> for OpenError {
-    fn from(error: open::OpenError) -> OpenError {
+impl From<open::OpenError> for DialError {
+    fn from(error: open::OpenError) -> DialError {
         match error {
-            open::OpenError::Refused(problem) => OpenError::Refused(problem),
+            open::OpenError::Refused(problem) => DialError::Refused(problem),
             // The connection is there already: what does not get through is the stream.
-            open::OpenError::Reach(error) => OpenError::TransportKind(crate::render::chain(&error)),
-            open::OpenError::Request(error) => OpenError::Reach(Box::new(error.into())),
+            open::OpenError::Reach(error) => DialError::Transport(crate::render::chain(&error)),
+            open::OpenError::Request(error) => DialError::Reach(Box::new(error.into())),
         }
     }
 }
 
-/// Opens the transports of one node.
+/// Dials the transports of one node's links.
 #[derive(Clone)]
-pub struct Opener {
+pub struct TransportDialer {
     session: Arc<Session>,
     hostname: Hostname,
 }
 
-impl Opener {
-    /// Opens over the connection of this session, or beside it.
-    pub fn new(session: Arc<Session>, hostname: Hostname) -> Opener {
-        Opener { session, hostname }
+impl TransportDialer {
+    /// Dials over the connection of this session, or beside it.
+    pub fn new(session: Arc<Session>, hostname: Hostname) -> TransportDialer {
+        TransportDialer { session, hostname }
     }
 
     /// Posts frames over the connection that calls go over too.
@@ -99,8 +99,8 @@ impl Opener {
     /// A bidirectional gRPC stream, over the connection that calls go over too.
     ///
     /// # Errors
-    /// [`OpenError`] says whether another transport may do better.
-    pub async fn grpc(&self, link: &str) -> Result<LinkTransport, OpenError> {
+    /// [`DialError`] says whether another transport may do better.
+    pub async fn grpc(&self, link: &str) -> Result<LinkTransport, DialError> {
         let mut client = self.session.client().await?;
         Ok(self.dialer(link).grpc(&mut client).await?)
     }
@@ -108,8 +108,8 @@ impl Opener {
     /// A WebSocket over a connection of its own, which speaks HTTP/1.1.
     ///
     /// # Errors
-    /// As [`Opener::grpc`].
-    pub async fn websocket(&self, link: &str) -> Result<LinkTransport, OpenError> {
+    /// As [`TransportDialer::grpc`].
+    pub async fn websocket(&self, link: &str) -> Result<LinkTransport, DialError> {
         Ok(self.dialer(link).websocket(self.http1().await?).await?)
     }
 
@@ -117,10 +117,10 @@ impl Opener {
         StreamDialer { hostname: &self.hostname, version: env!("CARGO_PKG_VERSION"), link }
     }
 
-    async fn http1(&self) -> Result<Http1, OpenError> {
+    async fn http1(&self) -> Result<Http1, DialError> {
         Http1::dial(self.session.url(), self.session.tls()).await.map_err(|error| match error {
-            ClientError::Dial { .. } | ClientError::Name(_) => OpenError::Reach(Box::new(error.into())),
-            other => OpenError::TransportKind(crate::render::chain(&other)),
+            ClientError::Dial { .. } | ClientError::Name(_) => DialError::Reach(Box::new(error.into())),
+            other => DialError::Transport(crate::render::chain(&other)),
         })
     }
 
@@ -128,13 +128,13 @@ impl Opener {
     /// the replica's durable cursor.
     ///
     /// # Errors
-    /// As [`Opener::grpc`].
+    /// As [`TransportDialer::grpc`].
     pub async fn sse(
         &self,
         link: &str,
         instance: &str,
         have: Option<&sync::FeedCursor>,
-    ) -> Result<SseReader, OpenError> {
+    ) -> Result<SseReader, DialError> {
         let session = self.session.beside();
         let signer = session.signer().clone();
         let mut client = session.client().await?;

@@ -1,10 +1,11 @@
-//! What every backend keeps (SYN-9), as checks that a backend's tests run on it.
+//! What every backend keeps (SYN-9), as checks.
 
 use bytes::Bytes;
 use model::ObjectKey;
 
-use crate::backend::{Apply, Backend, BackendError, Deleted, Expect, Found, Precondition};
-use crate::signals::{Changes, Signal, Signals};
+use backends::{Apply, Backend, BackendError, Deleted, Expect, Found};
+
+use super::{changed, watch};
 
 /// A backend under check, and the ways around it.
 pub trait Subject {
@@ -23,18 +24,21 @@ pub type Outcome = Result<(), String>;
 /// A check; it wants a subject without objects.
 pub type Check = fn(&mut dyn Subject) -> Outcome;
 
-/// All checks, by name.
+/// The checks of all backends, by name.
 pub const CHECKS: &[(&str, Check)] = &[
     ("what is applied is found", applied_is_found),
     ("applying again changes nothing", apply_is_idempotent),
     ("expectations are kept", expectations_hold),
     ("preconditions of deletes are kept", preconditions_hold),
-    ("own changes are no signals", own_changes_do_not_echo),
-    ("changes of users are signals", edits_are_signalled),
-    ("a status is a subresource", status_is_apart),
     ("a uid given here is kept while the object lives", uids_are_kept),
     ("versions follow content", versions_follow_content),
     ("content of another object is refused for good", foreign_content_is_refused),
+];
+
+/// The checks of backends that others change too, by name.
+pub const WATCH_CHECKS: &[(&str, Check)] = &[
+    ("the listener does not hear of own changes", own_changes_do_not_echo),
+    ("the listener hears of changes of users", edits_are_told),
 ];
 
 /// A key for checks.
@@ -114,98 +118,52 @@ fn conflicts<T>(result: Result<T, BackendError>) -> bool {
 fn preconditions_hold(subject: &mut dyn Subject) -> Outcome {
     let version = put(subject, "a", 1)?;
     let key = key("a");
-    subject.backend().assign_uid(&key, "here-1");
-    let with = |uid: Option<&str>, version: Option<&str>| Precondition {
-        uid: uid.map(str::to_owned),
-        version: version.map(str::to_owned),
-    };
-    let mut delete = |precondition| subject.backend().delete(&key, &precondition);
-    ensure(conflicts(delete(with(Some("other"), None))), "another uid holds")?;
-    ensure(conflicts(delete(with(None, Some("other")))), "another version holds")?;
-    let gone = delete(with(Some("here-1"), Some(&version))).map_err(said)?;
+    let mut delete = |expect| subject.backend().delete(&key, &expect);
+    ensure(conflicts(delete(Expect::Version("other".into()))), "another version holds")?;
+    ensure(conflicts(delete(Expect::Absent)), "absent holds though it is there")?;
+    let gone = delete(Expect::Version(version)).map_err(said)?;
     ensure(gone == Deleted::Gone, "it is not gone")?;
-    let again = delete(with(None, None)).map_err(said)?;
+    let again = delete(Expect::Anything).map_err(said)?;
     ensure(again == Deleted::Absent, "it is deleted twice")?;
     subject.settle();
     let listing = subject.backend().list().map_err(said)?;
     ensure(listing.objects.is_empty() && listing.complete, "something is left")
 }
 
-fn signals(subject: &mut dyn Subject) -> Result<Signals, String> {
-    let signals = subject.backend().watch().map_err(said)?;
-    subject.backend().list().map_err(said)?;
-    subject.settle();
-    while signals.try_next().is_some() {}
-    Ok(signals)
-}
-
 fn own_changes_do_not_echo(subject: &mut dyn Subject) -> Outcome {
     put(subject, "b", 1)?;
-    let signals = signals(subject)?;
+    subject.backend().list().map_err(said)?;
+    subject.settle();
+    let told = watch(subject.backend());
+    subject.settle();
     put(subject, "a", 1)?;
     subject.settle();
     put(subject, "b", 2)?;
-    subject.backend().put_status(&key("b"), None, Some(br#"{"ready":true}"#)).map_err(said)?;
     subject.settle();
-    subject.backend().delete(&key("a"), &Precondition::default()).map_err(said)?;
+    subject.backend().delete(&key("a"), &Expect::Anything).map_err(said)?;
     subject.settle();
-    match signals.try_next() {
-        None => Ok(()),
-        Some(signal) => Err(format!("an own change came back: {signal:?}")),
-    }
+    ensure(!changed(&told), "an own change came back")
 }
 
-fn edits_are_signalled(subject: &mut dyn Subject) -> Outcome {
+fn edits_are_told(subject: &mut dyn Subject) -> Outcome {
     put(subject, "a", 1)?;
-    let signals = signals(subject)?;
-    let told = |signals: &Signals, name: &str| -> Outcome {
-        while let Some(signal) = signals.try_next() {
-            match signal {
-                Signal::Changed(Changes::Everything) => return Ok(()),
-                Signal::Changed(Changes::Keys(keys)) if keys.contains(&key(name)) => return Ok(()),
-                _ => {}
-            }
-        }
-        Err(format!("a change of {name} is not signalled"))
-    };
+    subject.backend().list().map_err(said)?;
+    let told = watch(subject.backend());
+    subject.settle();
+    changed(&told);
     subject.edit(&key("a"), &spec("a", 7));
     subject.settle();
-    told(&signals, "a")?;
+    ensure(changed(&told), "an edit is not told")?;
     ensure(found(subject, "a")?.spec == spec("a", 7), "the edit is not found")?;
     subject.edit(&key("n"), &spec("n", 1));
     subject.settle();
-    told(&signals, "n")?;
+    ensure(changed(&told), "a new object is not told")?;
     ensure(found(subject, "n")?.source_uid.is_none(), "a user's object has a source")?;
     subject.erase(&key("a"));
     subject.settle();
-    told(&signals, "a")?;
+    ensure(changed(&told), "a deletion is not told")?;
     let listing = subject.backend().list().map_err(said)?;
     ensure(listing.objects.len() == 1 && listing.complete, "the deleted one is still there")
-}
-
-fn status_is_apart(subject: &mut dyn Subject) -> Outcome {
-    let key = key("a");
-    let none = subject.backend().put_status(&key, None, Some(b"{}"));
-    ensure(matches!(none, Err(BackendError::Recoverable { code: "absent", .. })), "nothing has a status")?;
-    let version = put(subject, "a", 1)?;
-    let bad = subject.backend().put_status(&key, None, Some(b"[1]"));
-    ensure(matches!(bad, Err(BackendError::Permanent { .. })), "a list is a status")?;
-    subject.backend().assign_uid(&key, "here-1");
-    let other = subject.backend().put_status(&key, Some("other"), Some(b"{}"));
-    ensure(conflicts(other), "the status of another uid is taken")?;
-    let status = br#"{"phase":"Ready","n":1}"#;
-    subject.backend().put_status(&key, Some("here-1"), Some(status)).map_err(said)?;
-    for _ in 0..2 {
-        let one = found(subject, "a")?;
-        ensure(one.status.as_deref() == Some(&br#"{"n":1,"phase":"Ready"}"#[..]), "another status is found")?;
-        ensure(one.version == version && one.spec == spec("a", 1), "the status changed the spec")?;
-        subject.settle();
-    }
-    put(subject, "a", 2)?;
-    ensure(found(subject, "a")?.status.is_some(), "applying took the status away")?;
-    subject.backend().put_status(&key, None, None).map_err(said)?;
-    subject.settle();
-    ensure(found(subject, "a")?.status.is_none(), "the status is still there")
 }
 
 fn uids_are_kept(subject: &mut dyn Subject) -> Outcome {

@@ -4,9 +4,9 @@ use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact, Outcome, Stream};
 
 use super::fixture::{at, enrolled, incarnation, new_node, run, started};
-use crate::record::Retention;
-use crate::tasks::{MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT};
-use crate::{Store, StoreError, TaskKind, TaskNode, TaskRecord};
+use store::Retention;
+use store::{MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT};
+use store::{Store, StoreError, TaskKind, TaskNode, TaskRecord};
 
 fn task(n: i64) -> TaskRecord {
     TaskRecord {

@@ -9,12 +9,12 @@ use model::log::{Fact, FactBody};
 use model::object::SectionKey;
 use model::trie::{Top, Trie};
 use model::{
-    Counts, Digest, Entry, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunReport, Selection,
-    Timestamp,
+    Counts, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunReport, Selection,
+    SelectionEntry, Timestamp,
 };
 
-use crate::Store;
-use crate::record::{NewNode, NewRelease, TokenUse};
+use store::Store;
+use store::{NewNode, Release, TokenUse};
 
 /// An instant, so many seconds after the beginning of the checks.
 pub fn at(secs: i64) -> Timestamp {
@@ -113,7 +113,7 @@ pub fn tree(hosts: u32, label: &str) -> Tree {
         contents.push(params);
         let set = ObjectSet::of(objects);
         let hostname: Hostname = format!("host-{n}").parse().unwrap();
-        let entry = Entry { channel: "stable".parse().unwrap(), root: set.root() };
+        let entry = SelectionEntry { channel: "stable".parse().unwrap(), root: set.root() };
         exact.push(Selection::leaf(&hostname, &entry));
         sets.insert(hostname, set);
     }
@@ -131,7 +131,7 @@ pub fn tree_with_blobs(blobs: &[Bytes]) -> Tree {
         |(n, content): (usize, &Bytes)| (ObjectKey::of("Module", &format!("m{n}")), model::Stub::of(content));
     let set = ObjectSet::of(contents.iter().enumerate().map(object));
     let hostname: Hostname = "host-0".parse().unwrap();
-    let entry = Entry { channel: "stable".parse().unwrap(), root: set.root() };
+    let entry = SelectionEntry { channel: "stable".parse().unwrap(), root: set.root() };
     let selection = Selection::new(Trie::build([Selection::leaf(&hostname, &entry)]), Vec::new());
     let root = selection.root().unwrap();
     let sets = BTreeMap::from([(hostname, set)]);
@@ -177,14 +177,13 @@ pub async fn put(store: &dyn Store, tree: &Tree, now: Timestamp) {
 }
 
 /// The release of a selection for the channel `stable`.
-pub fn release(seq: u64, selection: Digest, expected_head: Option<u64>) -> NewRelease {
-    NewRelease {
+pub fn release(seq: u64, selection: Digest) -> Release {
+    Release {
         seq,
         ref_label: format!("r{seq}"),
         created: at(0),
         selection,
         headers: [("stable".parse().unwrap(), signed(&format!("header {seq}")))].into(),
         summary: serde_json::json!({ "nodes": 1 }),
-        expected_head,
     }
 }
