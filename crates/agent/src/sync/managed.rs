@@ -8,8 +8,9 @@ use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found,
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{Digest, ObjectKey};
+use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
-use sync::link::{Item, ItemChange, Outcome};
+use sync::link::{Item, Outcome};
 use sync::object::{self, MAX_CONTENT};
 use sync::{Content, Side};
 
@@ -36,11 +37,11 @@ impl Reconciler {
             return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
-            ItemChange::Put { stub, content, .. } => {
+            Op::Put { stub, content, .. } => {
                 let put = Put { key: &item.key, uid: &stub.uid, content, digest: stub.digest };
                 self.put(&mut *backend, &put)
             }
-            ItemChange::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
+            Op::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
         };
         self.backend = Some(backend);
         match done {
@@ -111,8 +112,7 @@ impl Reconciler {
             return Ok(());
         }
         let here_rev = self.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
-        let here = Local { source_uid: found.source_uid.as_deref(), same: false };
-        if identity::delete_applies(here, here_rev, uid, rev) {
+        if identity::delete_applies(found.source_uid.as_deref(), here_rev, uid, rev) {
             backend.delete(key, &Expect::Version(found.version))?;
         }
         Ok(())
