@@ -40,9 +40,6 @@ const FORBIDDEN: &[(&str, &str)] = &[
 /// here too.
 const REMAINING: &[(&str, &str)] = &[
     ("crates/net/src/stream.rs", "Piece"),
-    ("crates/server/src/api/objects.rs", "Way"),
-    ("crates/server/src/objects/apply.rs", "Part"),
-    ("crates/server/src/objects/apply.rs", "Told"),
     ("crates/server/src/streams/handler.rs", "Said"),
     ("crates/streams/src/body.rs", "Part"),
     ("crates/sync/src/admission.rs", "Pace"),

@@ -54,18 +54,9 @@ pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
         Err(why) => put(&mut fields, "error", why),
         Ok(spec) => of_spec(&mut fields, spec, blobs),
     }
-    match &resource.when {
-        When::Always => {}
-        When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
-        When::Ask(condition) => {
-            put(&mut fields, "when", format!("{}  (asked on the node)", condition.source()))
-        }
-        When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
-    }
-    let ids =
-        |ids: &[converge::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    some(&mut fields, "depends_on", (!resource.depends_on.is_empty()).then(|| ids(&resource.depends_on)));
-    some(&mut fields, "notify", (!resource.notify.is_empty()).then(|| ids(&resource.notify)));
+    some(&mut fields, "when", when(&resource.when));
+    listed(&mut fields, "depends_on", &resource.depends_on, ", ");
+    listed(&mut fields, "notify", &resource.notify, ", ");
     flag(&mut fields, "observe", resource.observe);
     flag(&mut fields, "sensitive", resource.sensitive);
     flag(&mut fields, "ignore_failure", resource.ignore_failure);
@@ -76,15 +67,8 @@ pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
 pub fn module_fields(module: &BoundModule) -> Fields {
     let mut fields = Fields::new();
     some(&mut fields, "error", module.error.clone());
-    some(&mut fields, "depends_on", (!module.depends_on.is_empty()).then(|| module.depends_on.join(", ")));
-    match &module.when {
-        When::Always => {}
-        When::Never(source) => put(&mut fields, "when", format!("{source}  (false here)")),
-        When::Ask(condition) => {
-            put(&mut fields, "when", format!("{}  (asked on the node)", condition.source()))
-        }
-        When::Failed(why) => put(&mut fields, "when", format!("cannot be evaluated: {why}")),
-    }
+    listed(&mut fields, "depends_on", &module.depends_on, ", ");
+    some(&mut fields, "when", when(&module.when));
     some(&mut fields, "verify", module.verify.as_ref().map(command));
     flag(&mut fields, "observe", module.observe);
     fields
@@ -178,21 +162,11 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
             some(fields, "cwd", exec.cwd.clone());
             some(fields, "user", exec.user.clone());
             let pairs = exec.environment.iter().map(|(name, value)| format!("{name}={value}"));
-            some(
-                fields,
-                "environment",
-                (!exec.environment.is_empty()).then(|| pairs.collect::<Vec<_>>().join(" ")),
-            );
+            listed(fields, "environment", &pairs.collect::<Vec<_>>(), " ");
         }
         Spec::Custom(custom) => {
-            put(
-                fields,
-                "script",
-                match &custom.script {
-                    Script::Shipped { path, digest, .. } => format!("{path} (sha256:{})", digest.short()),
-                    Script::Host { path, digest } => format!("{path} (sha256:{})", digest.short()),
-                },
-            );
+            let (Script::Shipped { path, digest, .. } | Script::Host { path, digest }) = &custom.script;
+            put(fields, "script", format!("{path} (sha256:{})", digest.short()));
             put(fields, "state", &custom.state);
             for (name, value) in &custom.params {
                 put(fields, &format!("params.{name}"), value.to_string());
@@ -223,6 +197,21 @@ fn ownership(fields: &mut Fields, ownership: &Ownership) {
     some(fields, "mode", ownership.mode.map(|mode| format!("{mode:04o}")));
     some(fields, "owner", ownership.owner.clone());
     some(fields, "group", ownership.group.clone());
+}
+
+/// A condition, and what is known of it off the node; `None` when there is none.
+fn when(when: &When) -> Option<String> {
+    match when {
+        When::Always => None,
+        When::Never(source) => Some(format!("{source}  (false here)")),
+        When::Ask(condition) => Some(format!("{}  (asked on the node)", condition.source())),
+        When::Failed(why) => Some(format!("cannot be evaluated: {why}")),
+    }
+}
+
+fn listed<T: ToString>(fields: &mut Fields, name: &str, items: &[T], between: &str) {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    some(fields, name, (!items.is_empty()).then(|| items.join(between)));
 }
 
 fn put(fields: &mut Fields, name: &str, text: impl Into<String>) {

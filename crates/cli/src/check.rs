@@ -1,6 +1,6 @@
 //! `muster check`: every mistake of a fleet repo at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lang::Diagnostics;
@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{Folder, FolderError};
-use crate::screen::Screen;
+use crate::publish::PublishError;
+use crate::screen::{Screen, plural};
 
 const AFTER: &str = "\
 Works offline. Ends with 1 when there are mistakes.
@@ -64,6 +65,15 @@ pub fn read(folder: &mut Folder) -> Result<Checked, FolderError> {
     Ok(Checked { tree, fleet })
 }
 
+/// Reads a fleet repo that has to be right; its mistakes are told.
+///
+/// # Errors
+/// When it cannot be read, or has mistakes.
+pub fn fleet(dir: &Path) -> Result<Fleet, Failure> {
+    let checked = read(&mut Folder::open(dir)?)?;
+    Ok(checked.fleet.map_err(|diagnostics| PublishError::broken(&diagnostics, &checked.tree))?)
+}
+
 /// Does the verb.
 ///
 /// # Errors
@@ -81,22 +91,18 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
                 channels: specialized.channels.len(),
                 diagnostics: [],
             };
-            screen.result(&counted, || {
+            Ok(screen.result(&counted, || {
                 let Counted { name, nodes, patterns, modules, channels, .. } = counted;
                 format!(
                     "fleet {name} is right: {nodes} named nodes, {patterns} patterns, {modules} modules, {channels} channels\n"
                 )
-            })?;
-            Ok(Exit::Ok)
+            })?)
         }
         Err(diagnostics) => {
             screen.result(&Mistakes { diagnostics }, || {
-                let count = diagnostics.len();
-                let end = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
-                format!(
-                    "{}\n{end}; `muster help CODE` explains a code\n",
-                    resolve::render(diagnostics, &checked.tree)
-                )
+                let text = resolve::render(diagnostics, &checked.tree);
+                let end = plural(diagnostics.len(), "mistake");
+                format!("{text}\n{end}; `muster help CODE` explains a code\n")
             })?;
             Ok(Exit::Error)
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use server::posture::{self, FoundError};
+use server::posture::{self, ENROLL, FoundError, OPERATOR, RELEASE_KEY, ROOT_KEY};
 use server::{Credentials, EnrollInfo};
 use trust::SigningKey;
 
@@ -10,51 +10,41 @@ use crate::failure::UserError;
 
 /// Where `muster server` keeps everything, unless it is told otherwise.
 pub const DATA_DIR: &str = "muster-data";
-const OPERATOR: &str = "operator.json";
-const RELEASE_KEY: &str = "release.key";
-const ROOT_KEY: &str = "root.key";
-const ENROLL: &str = "enroll.json";
 /// Names the operator's credentials.
 pub const OPERATOR_ENV: &str = "MUSTER_OPERATOR";
 /// Names the release key.
 pub const RELEASE_KEY_ENV: &str = "MUSTER_RELEASE_KEY";
 
-/// Why credentials or a key cannot be had.
+/// Why credentials or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// There are no operator's credentials.
-    #[error("there are no operator's credentials at {}", .0.display())]
-    NoOperator(PathBuf),
-    /// There is no release key.
-    #[error("there is no release key at {}", .0.display())]
-    NoReleaseKey(PathBuf),
-    /// There is no root key.
-    #[error("there is no root key at {}", .0.display())]
-    NoRootKey(PathBuf),
-    /// There is no file that says what tokens need.
-    #[error("there is no enrollment information at {}", .0.display())]
-    NoEnroll(PathBuf),
-    /// A file cannot be read.
+    /// A file is not there.
+    #[error("there {what} at {}", path.display())]
+    Missing {
+        /// What should be in it.
+        what: &'static str,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// How another is named.
+        hint: &'static str,
+    },
+    /// A file is there, and is not what it should be.
     #[error("a file of the control plane's directory cannot be used")]
     Read(#[source] FoundError),
 }
 
 impl UserError for CredentialsError {
     fn hint(&self) -> Option<String> {
-        Some(match self {
-            CredentialsError::NoOperator(_) => format!(
-                "run this beside {DATA_DIR}/, or name the file that `muster server` wrote: --operator FILE or {OPERATOR_ENV}"
-            ),
-            CredentialsError::NoReleaseKey(_) => {
-                format!("name the file that holds the key: --key FILE or {RELEASE_KEY_ENV}")
-            }
-            CredentialsError::NoRootKey(_) | CredentialsError::NoEnroll(_) => {
-                "name the control plane's directory (--data DIR), or both files (--root-key FILE --enroll FILE)".to_owned()
-            }
-            CredentialsError::Read(_) => return None,
-        })
+        match self {
+            CredentialsError::Missing { hint, .. } => Some((*hint).to_owned()),
+            CredentialsError::Read(_) => None,
+        }
     }
 }
+
+/// What to do where the files for tokens are not found.
+const MINT_HINT: &str =
+    "name the control plane's directory (--data DIR), or both files (--root-key FILE --enroll FILE)";
 
 /// Finds and reads the operator's credentials; also tells where they lie.
 ///
@@ -63,7 +53,8 @@ impl UserError for CredentialsError {
 pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), CredentialsError> {
     let path = named.map_or_else(|| Path::new(DATA_DIR).join(OPERATOR), Path::to_owned);
     if !path.exists() {
-        return Err(CredentialsError::NoOperator(path));
+        let hint = "run this beside muster-data/, or name the file that `muster server` wrote: --operator FILE or MUSTER_OPERATOR";
+        return Err(CredentialsError::Missing { what: "are no operator's credentials", path, hint });
     }
     warn_if_open(&path);
     let credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
@@ -78,7 +69,8 @@ pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<SigningKey, 
     let path = named.map_or_else(|| operator.with_file_name(RELEASE_KEY), Path::to_owned);
     warn_if_open(&path);
     let key = posture::read_key(&path).map_err(CredentialsError::Read)?;
-    key.ok_or(CredentialsError::NoReleaseKey(path))
+    let hint = "name the file that holds the key: --key FILE or MUSTER_RELEASE_KEY";
+    key.ok_or(CredentialsError::Missing { what: "is no release key", path, hint })
 }
 
 /// Where the two files lie that minting a token needs.
@@ -103,9 +95,11 @@ impl MintFiles {
     pub fn read(&self) -> Result<(SigningKey, EnrollInfo), CredentialsError> {
         warn_if_open(&self.root_key);
         let key = posture::read_key(&self.root_key).map_err(CredentialsError::Read)?;
-        let key = key.ok_or_else(|| CredentialsError::NoRootKey(self.root_key.clone()))?;
+        let missing =
+            |what, path: &Path| CredentialsError::Missing { what, path: path.to_owned(), hint: MINT_HINT };
+        let key = key.ok_or_else(|| missing("is no root key", &self.root_key))?;
         if !self.enroll.exists() {
-            return Err(CredentialsError::NoEnroll(self.enroll.clone()));
+            return Err(missing("is no enrollment information", &self.enroll));
         }
         let info = posture::read_json(&self.enroll).map_err(CredentialsError::Read)?;
         Ok((key, info))

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::operator::CallError;
 
 /// What an error tells besides its message.
 pub trait UserError: Error + Send + Sync + 'static {
@@ -42,7 +43,13 @@ pub struct Failure {
 
 impl<E: UserError> From<E> for Failure {
     fn from(error: E) -> Failure {
-        let (exit, hint, code) = (error.exit(), error.hint(), error.code().map(str::to_owned));
+        // What the control plane says of it counts, however deep it lies.
+        let (mut next, mut call): (Option<&(dyn Error + 'static)>, Option<&CallError>) = (Some(&error), None);
+        while let (Some(error), None) = (next, call) {
+            (call, next) = (error.downcast_ref(), error.source());
+        }
+        let told: &dyn UserError = call.map_or(&error, |call| call);
+        let (exit, hint, code) = (told.exit(), told.hint(), told.code().map(str::to_owned));
         let details = error.details();
         Failure { error: Box::new(error), exit, hint, code, details }
     }

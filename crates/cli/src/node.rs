@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use model::log::FactBody;
 use serde::Serialize;
-use server::api::objects::SyncView;
-use server::api::{NodeView, Push};
+use server::api::objects::{SYNC, SyncView};
+use server::api::{self, History, NodeView, Push};
 use store::FactRecord;
 
 use crate::clock::{ago, now, short};
@@ -99,29 +99,31 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
         NodeVerb::List { pattern } => {
-            let nodes = operator.all_nodes(pattern.as_deref()).await?;
+            let nodes = operator.all(&api::NODES, pattern.as_deref()).await?;
             screen.result(&nodes, || list(&nodes, screen))?;
         }
         NodeVerb::Show { node } => {
-            let node = operator.node(node).await?;
-            let asked = operator.sync(Some(node.hostname.as_str()), None, 1).await;
+            let node = operator.call(&api::NODE, node.as_str()).await?;
+            let asked = operator.call(&SYNC, Some(node.hostname.as_str())).await;
             let sync = known(asked)?.and_then(|page| page.nodes.into_iter().next());
             let whole = NodeReport { node, sync };
             screen.result(&whole, || show(&whole, screen))?;
         }
         NodeVerb::Remove { node, yes } => {
-            let view = operator.node(node).await?;
+            let view = operator.call(&api::NODE, node.as_str()).await?;
             let what =
                 format!("{} ({}) will be removed; it must join anew to come back", view.hostname, view.id);
             screen.confirm(&what, *yes)?;
-            let removed = operator.remove(view.id.as_str()).await?;
+            let removed = operator.call(&api::REMOVE_NODE, view.id.as_str()).await?;
             screen.result(&removed, || {
                 format!("{} is removed; the host keeps its state\n", removed.hostname)
             })?;
         }
         NodeVerb::Push { pattern, yes } => push(&operator, pattern, *yes, screen).await?,
         NodeVerb::Facts { node, limit } => {
-            let facts = operator.facts(node, usize::from(*limit)).await?;
+            let limit = usize::from(*limit).into();
+            let asked = History { node: Some(node.clone()), before: None, limit };
+            let facts = operator.call(&api::FACTS, asked).await?;
             screen.result(&facts, || facts_text(&facts))?;
         }
     }
@@ -135,7 +137,7 @@ struct PushedView {
 }
 
 async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
-    let nodes = operator.all_nodes(Some(pattern)).await?;
+    let nodes = operator.all(&api::NODES, Some(pattern)).await?;
     if nodes.is_empty() {
         return Err(NoNode(pattern.to_owned()).into());
     }
@@ -144,7 +146,7 @@ async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> 
     }
     for batch in nodes.chunks(PUSH_BATCH) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
-        operator.push(&Push { nodes }).await?;
+        operator.call(&api::PUSH, Push { nodes }).await?;
     }
     let view = PushedView { nodes: nodes.len() };
     screen.result(&view, || {
@@ -160,7 +162,7 @@ async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> 
 pub fn list(nodes: &[NodeView], screen: Screen) -> String {
     let now = now();
     let row = |node: &NodeView| {
-        vec![
+        [
             node.hostname.to_string(),
             screen.mark(mark(node.word), &node.word.to_string()),
             node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -169,8 +171,7 @@ pub fn list(nodes: &[NodeView], screen: Screen) -> String {
             node.cause.clone().unwrap_or_default(),
         ]
     };
-    let rows: Vec<Vec<String>> = nodes.iter().map(row).collect();
-    table(&["NODE", "STATE", "CHANNEL", "RELEASE", "SEEN", "CAUSE"], &rows)
+    table(&["NODE", "STATE", "CHANNEL", "RELEASE", "SEEN", "CAUSE"], nodes.iter().map(row))
 }
 
 /// The release held, and the one pointed to when that is another.
@@ -248,8 +249,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),
         };
         let number = format!("{}/{}", record.incarnation, record.fact.seq);
-        vec![number, format!("{} ago", ago(record.fact.at, now)), record.fact.body.kind().to_owned(), what]
+        [number, format!("{} ago", ago(record.fact.at, now)), record.fact.body.kind().to_owned(), what]
     };
-    let rows: Vec<Vec<String>> = facts.iter().map(row).collect();
-    table(&["FACT", "WHEN", "KIND", "WHAT"], &rows)
+    table(&["FACT", "WHEN", "KIND", "WHAT"], facts.iter().map(row))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lang::Value;
 use serde_json::json;
+use server::api;
 
 use crate::failure::UserError;
 use crate::operator::Operator;
@@ -72,7 +73,7 @@ pub fn of_file(path: &Path) -> Result<Observed, TraitsError> {
 
 /// What the node itself recorded; `None` when it recorded nothing, or nobody answers.
 pub async fn recorded(operator: &Operator, hostname: &str) -> Option<Observed> {
-    let asked = tokio::time::timeout(PATIENCE, operator.traits(hostname)).await;
+    let asked = tokio::time::timeout(PATIENCE, operator.call(&api::TRAITS, hostname)).await;
     let report = match asked {
         Ok(Ok(report)) => report?,
         Ok(Err(error)) => {

@@ -1,43 +1,30 @@
 //! [`Operator`]: the operator port, called.
 
-mod objects;
-mod work;
-
-pub use objects::ObjectFilter;
-pub use work::Turn;
-
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
-use model::chunk::Chunk;
-use model::exchange::TraitReport;
-use model::{Digest, Incarnation};
+use model::Digest;
 use net::client::{Client, ClientError};
 use net::tls::{self, ClientKey, TlsError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::Credentials;
-use server::api::{
-    Beacons, Chunks, Commit, Digests, HeadView, MAX_JSON, NodeView, NodesView, Push, Pushed, StatusView,
-    pack_contents,
-};
-use store::{FactRecord, Release, RunRecord};
+use server::api::operation::{Operation, Page};
+use server::api::{CONTENTS, MAX_JSON, pack_contents};
 use wire::body::{self, BodyError, GZIP, JSON};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
-use wire::percent::encode_component as escape;
+use wire::percent::encode_component;
 use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
 use crate::exit::Exit;
 use crate::failure::UserError;
 
-/// How long an answer may take.
-const CALL: Duration = Duration::from_secs(30);
-/// How long an answer may take to a request that carries much, or has much stored.
-const UPLOAD: Duration = Duration::from_secs(180);
+/// How long a content may take, either way.
+const TRANSFER: Duration = Duration::from_secs(180);
 /// The largest content that is read.
 const MAX_CONTENT: usize = model::object::MAX_BLOB as usize;
 
@@ -77,17 +64,14 @@ pub enum CallError {
         path: String,
         /// Why not.
         #[source]
-        source: http::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl CallError {
-    /// The refusal's code, if it was one.
-    pub fn refusal(&self) -> Option<&str> {
-        match self {
-            CallError::Refused(problem) => Some(&problem.code),
-            _ => None,
-        }
+    /// The control plane refused with this code.
+    pub fn is(&self, code: Code) -> bool {
+        self.code() == Some(code.as_str())
     }
 }
 
@@ -104,9 +88,7 @@ impl UserError for CallError {
         ];
         match self {
             CallError::Unreachable(_) => Exit::Unreachable,
-            CallError::Refused(problem) if policy.iter().any(|code| code.as_str() == problem.code) => {
-                Exit::Refused
-            }
+            CallError::Refused(_) if policy.iter().any(|code| self.is(*code)) => Exit::Refused,
             _ => Exit::Error,
         }
     }
@@ -129,23 +111,26 @@ impl UserError for CallError {
     }
 
     fn code(&self) -> Option<&str> {
-        self.refusal()
+        match self {
+            CallError::Refused(problem) => Some(&problem.code),
+            _ => None,
+        }
     }
 }
 
 type Called<T> = Result<T, CallError>;
 
-/// A connection to a control plane's operator port. Cheap to clone; requests share it.
+/// A session with a control plane's operator port.
 #[derive(Clone, Debug)]
 pub struct Operator {
     client: Client,
 }
 
 impl Operator {
-    /// Dials with an operator's credentials.
+    /// Connects.
     ///
     /// # Errors
-    /// [`CallError`] says whether it cannot be reached or the credentials are wrong.
+    /// When the credentials cannot be used, or the control plane does not answer.
     pub async fn dial(credentials: &Credentials) -> Called<Operator> {
         let Credentials { url, ca_pem, cert_pem, key_pem } = credentials;
         let tls = tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(CallError::Credentials)?;
@@ -153,171 +138,88 @@ impl Operator {
         Ok(Operator { client })
     }
 
-    /// Bytes sent so far, TLS included.
+    /// Bytes sent so far.
     pub fn sent(&self) -> u64 {
         self.client.traffic.up.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone; dial anew.
+    /// Whether the connection is gone.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Changes what the control plane logs.
+    /// Has the control plane do one of its operations.
     ///
     /// # Errors
-    /// [`CallError`].
-    pub async fn set_log_level(&self, level: &str) -> Called<server::api::LogLevel> {
-        self.post("log-level", &server::api::LogLevel { level: level.to_owned() }, CALL).await
+    /// When it does not answer, or refuses.
+    pub async fn call<Q, A>(&self, operation: &Operation<Q, A>, request: impl Into<Q>) -> Called<A>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+    {
+        self.page(operation, &request.into(), None).await
     }
 
-    /// How the fleet does.
-    pub async fn status(&self) -> Called<StatusView> {
-        self.get("/v1/status").await
-    }
-
-    /// One page of nodes, from a hostname on.
-    pub async fn nodes(&self, pattern: Option<&str>, from: Option<&str>) -> Called<NodesView> {
-        let mut query = Vec::new();
-        query.extend(pattern.map(|pattern| format!("match={}", escape(pattern))));
-        query.extend(from.map(|from| format!("from={}", escape(from))));
-        self.get(&format!("/v1/nodes?{}", query.join("&"))).await
-    }
-
-    /// All nodes, page by page.
-    pub async fn all_nodes(&self, pattern: Option<&str>) -> Called<Vec<NodeView>> {
-        let mut page = self.nodes(pattern, None).await?;
-        let mut all = page.nodes;
-        while let Some(next) = page.next {
-            page = self.nodes(pattern, Some(next.as_str())).await?;
-            all.append(&mut page.nodes);
+    /// The items of all pages of a listing.
+    ///
+    /// # Errors
+    /// When the control plane does not answer, or refuses.
+    pub async fn all<Q, A>(&self, operation: &Operation<Q, A>, request: impl Into<Q>) -> Called<Vec<A::Item>>
+    where
+        Q: Serialize,
+        A: DeserializeOwned + Page,
+    {
+        let (request, mut all) = (request.into(), Vec::new());
+        let mut from = None;
+        loop {
+            let (items, next) = self.page(operation, &request, from.as_deref()).await?.parts();
+            all.extend(items);
+            match next {
+                Some(_) => from = next,
+                None => return Ok(all),
+            }
         }
-        Ok(all)
     }
 
-    /// One node, by hostname or id.
-    pub async fn node(&self, name: &str) -> Called<NodeView> {
-        self.get(&format!("/v1/nodes/{}", escape(name))).await
-    }
-
-    /// Removes a node.
-    pub async fn remove(&self, name: &str) -> Called<NodeView> {
-        let path = format!("/v1/nodes/{}", escape(name));
-        self.json(Method::DELETE, &path, Bytes::new(), CALL).await
-    }
-
-    /// What a node observed of itself, when it told.
-    pub async fn traits(&self, name: &str) -> Called<Option<TraitReport>> {
-        self.get(&format!("/v1/nodes/{}/traits", escape(name))).await
-    }
-
-    /// The newest facts of a node's log.
-    pub async fn facts(&self, name: &str, limit: usize) -> Called<Vec<FactRecord>> {
-        self.get(&format!("/v1/nodes/{}/facts?limit={limit}", escape(name))).await
-    }
-
-    /// The newest runs, of all nodes or of one.
-    pub async fn runs(&self, node: Option<&str>, limit: usize) -> Called<Vec<RunRecord>> {
-        let node = node.map(|node| format!("&node={}", escape(node))).unwrap_or_default();
-        self.get(&format!("/v1/runs?limit={limit}{node}")).await
-    }
-
-    /// One run.
-    pub async fn run(&self, node: &str, incarnation: &Incarnation, seq: u64) -> Called<RunRecord> {
-        self.get(&format!("/v1/runs/{}/{incarnation}/{seq}", escape(node))).await
-    }
-
-    /// What a publish starts from.
-    pub async fn head(&self) -> Called<HeadView> {
-        self.get("/v1/head").await
-    }
-
-    /// The newest releases, below a number.
-    pub async fn releases(&self, limit: usize, before: Option<u64>) -> Called<Vec<Release>> {
-        let before = before.map(|seq| format!("&before={seq}")).unwrap_or_default();
-        self.get(&format!("/v1/releases?limit={limit}{before}")).await
-    }
-
-    /// The chunks of these digests; those that the control plane lacks are left out.
-    pub async fn fetch(&self, chunks: &[Digest]) -> Called<Vec<Chunk>> {
-        let asked = Digests { chunks: chunks.to_vec(), contents: Vec::new() };
-        let fetched: Chunks = self.post("fetch", &asked, UPLOAD).await?;
-        Ok(fetched.chunks)
-    }
-
-    /// A content by digest.
+    /// A content.
+    ///
+    /// # Errors
+    /// When the control plane does not answer, or has none with this digest.
     pub async fn content(&self, digest: &Digest) -> Called<Bytes> {
-        let request = self.request(Method::GET, &format!("/v1/contents/{digest}"), None, Bytes::new())?;
-        self.send(request, MAX_CONTENT, UPLOAD).await
-    }
-
-    /// Which of these the control plane lacks.
-    pub async fn missing(&self, asked: &Digests) -> Called<Digests> {
-        self.post("missing", asked, UPLOAD).await
+        let request = self.request(Method::GET, &format!("{CONTENTS}/{digest}"), JSON, Bytes::new())?;
+        self.send(request, MAX_CONTENT, TRANSFER).await
     }
 
     /// Stores contents.
+    ///
+    /// # Errors
+    /// When the control plane does not answer, or cannot store them.
     pub async fn put_contents(&self, contents: &[&[u8]]) -> Called<()> {
         let body = pack_contents(contents.iter().copied());
-        let request =
-            self.request(Method::POST, "/v1/contents", Some("application/octet-stream"), body.into())?;
-        self.send(request, MAX_JSON, UPLOAD).await.map(drop)
+        let request = self.request(Method::POST, CONTENTS, "application/octet-stream", body.into())?;
+        self.send(request, MAX_JSON, TRANSFER).await.map(drop)
     }
 
-    /// Stores chunks; everything that they need is stored, or among them.
-    pub async fn put_chunks(&self, chunks: Vec<Chunk>) -> Called<()> {
-        self.post::<_, usize>("chunks", &Chunks { chunks }, UPLOAD).await.map(drop)
+    async fn page<Q, A>(&self, operation: &Operation<Q, A>, request: &Q, from: Option<&str>) -> Called<A>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+    {
+        let mut path = operation.uri(request).map_err(unmade(operation.path))?;
+        if let Some(from) = from {
+            path.push_str(&format!("&from={}", encode_component(from)));
+        }
+        let body = operation.body(request).map_err(unmade(&path))?;
+        let request = self.request(operation.method.clone(), &path, JSON, body.into())?;
+        let bytes = self.send(request, MAX_JSON, operation.within).await?;
+        body::decode(&bytes).map_err(|source| CallError::Answer { path, source })
     }
 
-    /// Commits a release; gives its number.
-    pub async fn commit(&self, commit: &Commit) -> Called<u64> {
-        self.post("releases", commit, UPLOAD).await
-    }
-
-    /// Hands proofs of freshness over.
-    pub async fn beacons(&self, beacons: &Beacons) -> Called<usize> {
-        self.post("beacons", beacons, CALL).await
-    }
-
-    /// Asks nodes to converge now.
-    pub async fn push(&self, push: &Push) -> Called<Pushed> {
-        self.post("pushes", push, CALL).await
-    }
-
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Called<T> {
-        self.json(Method::GET, path, Bytes::new(), CALL).await
-    }
-
-    async fn post<M: Serialize, T: DeserializeOwned>(
-        &self,
-        order: &str,
-        message: &M,
-        timeout: Duration,
-    ) -> Called<T> {
-        let path = format!("/v1/{order}");
-        let body =
-            body::encode(message).map_err(|source| CallError::Answer { path: path.clone(), source })?;
-        self.json(Method::POST, &path, body.into(), timeout).await
-    }
-
-    async fn json<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Called<T> {
-        let request = self.request(method, path, Some(JSON), body)?;
-        let bytes = self.send(request, MAX_JSON, timeout).await?;
-        body::decode(&bytes).map_err(|source| CallError::Answer { path: path.to_owned(), source })
-    }
-
-    /// A request; a long body is compressed.
     fn request(
         &self,
         method: Method,
         path: &str,
-        kind: Option<&'static str>,
+        kind: &'static str,
         body: Bytes,
     ) -> Called<Request<Full<Bytes>>> {
         let uri = format!("https://{}{path}", self.client.url().authority());
@@ -325,11 +227,11 @@ impl Operator {
         let coding = packed.as_ref().map(|_| HeaderValue::from_static(GZIP));
         let body = packed.map_or(body, Bytes::from);
         let built = Request::builder().method(method).uri(uri).body(Full::new(body));
-        let mut request = built.map_err(|source| CallError::Request { path: path.to_owned(), source })?;
+        let mut request = built.map_err(unmade(path))?;
         let headers = request.headers_mut();
         headers.insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(GZIP));
-        headers.extend(kind.map(|kind| (header::CONTENT_TYPE, HeaderValue::from_static(kind))));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.extend(coding.map(|coding| (header::CONTENT_ENCODING, coding)));
         Ok(request)
     }
@@ -356,4 +258,9 @@ impl Operator {
             Ok(_) | Err(_) => Err(CallError::Status { path, status }),
         }
     }
+}
+
+fn unmade<E: std::error::Error + Send + Sync + 'static>(path: &str) -> impl FnOnce(E) -> CallError {
+    let path = path.to_owned();
+    move |error| CallError::Request { path, source: Box::new(error) }
 }

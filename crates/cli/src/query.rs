@@ -2,14 +2,13 @@
 
 use clap::{Args, Subcommand};
 use model::work::Work;
-use plane::work::{BEGIN_SECS, Share, TaskSpec};
-use server::api::work::NewTask;
+use server::api::work::{BEGIN_TASK, NewTask};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
-use crate::task::{Caller, OrderError, Outputs, answers, answers_text, exit, follow};
+use crate::task::{Caller, OrderError, Outputs, answers, answers_text, follow};
 use crate::whom;
 
 const AFTER: &str = "\
@@ -84,33 +83,17 @@ pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
     // It changes nothing, so nobody is asked, however many nodes there are.
     let selected = whom::select(&operator, &args.selector).await?;
     let work = args.what.work();
-    let (timeout_secs, wait_secs) = (u64::from(args.timeout), u64::from(args.wait));
-    let spec = TaskSpec {
-        wait_secs,
-        begin_secs: BEGIN_SECS,
-        batch: Share::ALL,
-        ..TaskSpec::all_at_once("q", "", &args.selector, work.clone(), timeout_secs)
-    };
-    spec.check(selected.count).map_err(OrderError::Spec)?;
-    let task = NewTask {
-        selector: args.selector.clone(),
-        work,
-        batch: None,
-        max_failures: None,
-        canaries: 0,
-        timeout_secs,
-        wait_secs,
-        expected: None,
-    };
-    let begun = operator.begin_task(&task).await?;
+    let wait_secs = u64::from(args.wait);
+    let task = NewTask { wait_secs, ..NewTask::new(&args.selector, work, u64::from(args.timeout)) };
+    task.spec("q", "").check(selected.count).map_err(OrderError::Spec)?;
+    let begun = operator.call(&BEGIN_TASK, task).await?;
     let mut caller = Caller::new(&args.connect, operator);
-    let followed = follow(&mut caller, begun, Outputs::none(), true, screen).await?;
-    let nodes = caller.operator().task_nodes(&followed.task.id).await?;
+    let report = follow(&mut caller, begun, Outputs::none(), true, screen).await?;
     let path = match &args.what {
         Question::Traits { path } => path.as_deref(),
         _ => None,
     };
-    let answers = answers(&followed.task.id, &nodes, path);
+    let answers = answers(&report.task.id, &report.nodes, path);
     screen.result(&answers, || answers_text(&answers, screen))?;
-    Ok(exit(&followed.task.summary.progress, &nodes))
+    Ok(report.exit())
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use server::api::Summary;
+use server::api::{self, History, Summary};
 use store::Release;
 use trust::Header;
 
@@ -70,12 +70,14 @@ pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
         ReleaseVerb::List { limit } => {
-            let releases = operator.releases(usize::from(*limit), None).await?;
+            let asked = History { limit: usize::from(*limit).into(), ..History::default() };
+            let releases = operator.call(&api::RELEASES, asked).await?;
             screen.result(&releases, || list(&releases))?;
         }
         ReleaseVerb::Show { seq } => {
             let before = seq.map(|seq| seq.saturating_add(1));
-            let found = operator.releases(1, before).await?.into_iter().next();
+            let asked = History { node: None, before, limit: 1.into() };
+            let found = operator.call(&api::RELEASES, asked).await?.into_iter().next();
             let release = match (found, seq) {
                 (Some(release), Some(seq)) if release.seq != *seq => {
                     return Err(ReleaseListError::NotKept(*seq).into());
@@ -113,7 +115,7 @@ fn list(releases: &[Release]) -> String {
     let now = now();
     let row = |release: &Release| {
         let summary = summary(release);
-        vec![
+        [
             release.seq.to_string(),
             release.ref_label.clone(),
             format!("{} ago", ago(release.created, now)),
@@ -124,8 +126,10 @@ fn list(releases: &[Release]) -> String {
             release.selection.short(),
         ]
     };
-    let rows: Vec<Vec<String>> = releases.iter().map(row).collect();
-    table(&["RELEASE", "REF", "WHEN", "BY", "NODES", "PATTERNS", "MODULES", "SELECTION"], &rows)
+    table(
+        &["RELEASE", "REF", "WHEN", "BY", "NODES", "PATTERNS", "MODULES", "SELECTION"],
+        releases.iter().map(row),
+    )
 }
 
 fn show(view: &ReleaseView) -> String {
@@ -146,7 +150,7 @@ fn show(view: &ReleaseView) -> String {
         let contact = summary.contact_secs.get(&header.channel).copied().unwrap_or(0);
         let fallbacks: Vec<String> =
             header.fallbacks.iter().map(|fallback| fallback.seq.to_string()).collect();
-        vec![
+        [
             header.channel.to_string(),
             short(header.freshness()),
             short(std::time::Duration::from_secs(contact)),
@@ -154,7 +158,9 @@ fn show(view: &ReleaseView) -> String {
             header.requires.join(", "),
         ]
     };
-    let rows: Vec<Vec<String>> = view.headers.iter().map(row).collect();
-    out.push_str(&table(&["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS", "REQUIRES"], &rows));
+    out.push_str(&table(
+        &["CHANNEL", "FRESH FOR", "CONTACT", "FALLBACKS", "REQUIRES"],
+        view.headers.iter().map(row),
+    ));
     out
 }

@@ -7,7 +7,7 @@ use model::chunk::{Chunk, ChunkError};
 use model::descent::{self, Descent, DescentError, Frontier, MAX_OBJECTS};
 use model::selection::{PatternEntry, SelectionEntry};
 use model::{Digest, ObjectSet, Selection, Trie};
-use server::api::MAX_FETCH;
+use server::api::{self, Digests, MAX_FETCH};
 
 use crate::operator::{CallError, Operator};
 
@@ -85,7 +85,8 @@ pub async fn changed(
 /// Chunks by digest, each verified: all that are asked for, at most [`MAX_FETCH`].
 async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Digest, Chunk>, RemoteError> {
     let mut found = BTreeMap::new();
-    for chunk in operator.fetch(digests).await? {
+    let asked = Digests { chunks: digests.to_vec(), contents: Vec::new() };
+    for chunk in operator.call(&api::FETCH, asked).await?.chunks {
         found.insert(chunk.hash().map_err(DescentError::from)?, chunk);
     }
     match digests.iter().find(|digest| !found.contains_key(*digest)) {

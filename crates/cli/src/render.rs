@@ -20,11 +20,9 @@ use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::folder::Folder;
 use crate::observed::{self, Observed};
 use crate::operator::Operator;
-use crate::publish::{Broken, PublishError};
-use crate::screen::{Mark, Screen, aside};
+use crate::screen::{Mark, Screen};
 
 /// How long a control plane is waited for before the built-in sample serves.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
@@ -120,15 +118,7 @@ struct RenderedResource {
 /// # Errors
 /// When the repo has mistakes, or no entry matches the node.
 pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
-    let checked = check::read(&mut Folder::open(&args.repo)?)?;
-    let fleet = match checked.fleet {
-        Ok(fleet) => fleet,
-        Err(diagnostics) => {
-            let text = resolve::render(&diagnostics, &checked.tree);
-            aside(text.trim_end());
-            return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })).into());
-        }
-    };
+    let fleet = check::fleet(&args.repo)?;
     let fleet = fleet.specialize();
     let spec = fleet.node(&args.node).ok_or_else(|| unassigned(fleet, &args.node))?;
     let unreadable = |source| RenderError::Params(args.node.clone(), source);
@@ -144,8 +134,7 @@ pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
         delegations: spec.grants.read_delegations().map_err(unreadable)?,
         ..rendered(&args.node, &set, &desired, &observed, fleet)
     };
-    screen.result(&rendered, || text(&rendered, screen))?;
-    Ok(Exit::Ok)
+    Ok(screen.result(&rendered, || text(&rendered, screen))?)
 }
 
 fn unassigned(fleet: &Specialized, node: &str) -> RenderError {

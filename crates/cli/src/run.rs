@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use model::delta::render_edit;
 use model::{Action, Counts, NodeId, ResourceReport};
+use server::api::{self, History, NodeView};
 use store::RunRecord;
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::screen::{Mark, Screen};
+use crate::object::known;
+use crate::screen::{Mark, Screen, tally};
 use crate::table::table;
 
 const AFTER: &str = "\
@@ -74,42 +76,40 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
         RunVerb::List { node, limit } => {
-            let runs = operator.runs(node.as_deref(), usize::from(*limit)).await?;
-            let names = names(operator.all_nodes(None).await?);
+            let limit = usize::from(*limit).into();
+            let asked = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, asked).await?;
+            let names = names(operator.all(&api::NODES, None).await?);
             screen.result(&runs, || list(&runs, &names, screen))?;
         }
         RunVerb::Show { node, fact } => {
-            let limit = if fact.is_some() { 1000 } else { 1 };
-            let runs = operator.runs(node.as_deref(), limit).await?;
+            let limit = if fact.is_some() { 1000 } else { 1 }.into();
+            let asked = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, asked).await?;
             let run = runs.into_iter().find(|run| fact.is_none_or(|fact| run.seq == fact)).ok_or(NoRun)?;
-            let name = match operator.node(run.node.as_str()).await {
-                Ok(node) => node.hostname.to_string(),
-                // A removed node's runs stay.
-                Err(error) if error.refusal().is_some() => run.node.to_string(),
-                Err(error) => return Err(error.into()),
-            };
+            // A removed node's runs stay.
+            let node = known(operator.call(&api::NODE, run.node.as_str()).await)?;
+            let name = node.map_or_else(|| run.node.to_string(), |node| node.hostname.to_string());
             screen.result(&run, || show(&run, &name, screen))?;
         }
     }
     Ok(Exit::Ok)
 }
 
-fn names(nodes: Vec<server::api::NodeView>) -> BTreeMap<NodeId, String> {
+fn names(nodes: Vec<NodeView>) -> BTreeMap<NodeId, String> {
     nodes.into_iter().map(|node| (node.id, node.hostname.to_string())).collect()
 }
 
 /// A run's totals in words; what is zero is left out.
 pub fn counts(counts: &Counts) -> String {
-    let parts = [
-        (counts.failed, "failed"),
-        (counts.changed, "changed"),
-        (counts.would_change, "would change"),
-        (counts.skipped, "skipped"),
-        (counts.ok, "ok"),
-    ];
-    let said: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
-    if said.is_empty() { "nothing to do".to_owned() } else { said.join(", ") }
+    let said = tally([
+        (counts.failed as usize, "failed"),
+        (counts.changed as usize, "changed"),
+        (counts.would_change as usize, "would change"),
+        (counts.skipped as usize, "skipped"),
+        (counts.ok as usize, "ok"),
+    ]);
+    if said.is_empty() { "nothing to do".to_owned() } else { said }
 }
 
 fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {
@@ -118,25 +118,24 @@ fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) ->
         let report = &run.report;
         let came = counts(&report.counts);
         let marked = if report.counts.failed > 0 { screen.mark(Mark::Bad, &came) } else { came };
-        vec![
+        [
             format!("{} ago", ago(run.at, now)),
             names.get(&run.node).cloned().unwrap_or_else(|| run.node.to_string()),
             run.seq.to_string(),
             report.seq.to_string(),
-            why(report).to_owned(),
+            why(report).0.to_owned(),
             format!("{} ms", report.duration_ms),
             marked,
         ]
     };
-    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    table(&["WHEN", "NODE", "FACT", "RELEASE", "CHANGES", "TOOK", "CAME TO"], &rows)
+    table(&["WHEN", "NODE", "FACT", "RELEASE", "CHANGES", "TOOK", "CAME TO"], runs.iter().map(row))
 }
 
-fn why(report: &model::RunReport) -> &'static str {
+fn why(report: &model::RunReport) -> (&'static str, &'static str) {
     match (report.counts.changed, report.intended) {
-        (0, _) => "none",
-        (_, true) => "intended",
-        (_, false) => "drift put right",
+        (0, _) => ("none", "changed nothing"),
+        (_, true) => ("intended", "the changes were intended: the set was new"),
+        (_, false) => ("drift put right", "drift: the host had left what is declared, and was put right"),
     }
 }
 
@@ -150,11 +149,7 @@ pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
         report.seq,
         report.root.short(),
         counts(&report.counts),
-        match why(report) {
-            "none" => "changed nothing",
-            "intended" => "the changes were intended: the set was new",
-            _ => "drift: the host had left what is declared, and was put right",
-        },
+        why(report).1,
         report.duration_ms,
     );
     for item in &report.items {

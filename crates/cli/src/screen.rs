@@ -109,18 +109,36 @@ impl Screen {
         }
     }
 
-    /// Writes the result: as JSON when that was asked for, else the text.
+    /// Writes the result: as JSON when that was asked for, else the text. Gives [`Exit::Ok`].
     ///
     /// # Errors
     /// As [`Screen::text`].
-    pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<(), ScreenError> {
-        if !self.json {
-            // Causes, outputs and traits come from nodes; they may not speak to the terminal.
-            return self.text(&printable(&text()));
-        }
-        let mut json = serde_json::to_string_pretty(value).map_err(ScreenError::Encode)?;
-        json.push('\n');
-        self.text(&json)
+    pub fn result<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<Exit, ScreenError> {
+        // Causes, outputs and traits come from nodes; they may not speak to the terminal.
+        let shown = match self.json {
+            true => serde_json::to_string_pretty(value).map_err(ScreenError::Encode)? + "\n",
+            false => printable(&text()).into_owned(),
+        };
+        self.text(&shown)?;
+        Ok(Exit::Ok)
+    }
+
+    /// The text of a difference, each line behind `indent` and marked by its sign.
+    pub fn difference(&self, text: &str, indent: &str) -> String {
+        let line = |line: &str| {
+            let shown = match line.trim_start().chars().next() {
+                Some('+') => self.mark(Mark::Good, line),
+                Some('-') => self.mark(Mark::Bad, line),
+                Some('~') => self.mark(Mark::Warn, line),
+                _ => line.to_owned(),
+            };
+            format!("{indent}{shown}\n")
+        };
+        text.lines().map(line).collect()
     }
 
     /// Asks whether something may be done; `yes` answers beforehand.
@@ -145,6 +163,18 @@ impl Screen {
             (Err(_), _) => Err(nobody()),
         }
     }
+}
+
+/// How many of each: `2 failed, 1 changed`; what is zero is left out.
+pub fn tally(counts: impl IntoIterator<Item = (usize, &'static str)>) -> String {
+    let said =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// `1 node`, `2 nodes`.
+pub fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Nobody set `NO_COLOR` to anything.

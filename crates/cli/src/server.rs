@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
+use server::api::{self, LogLevel};
 use server::{Config, LinkConfig, LogControl, Posture, Running, StartError};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
@@ -156,9 +157,8 @@ struct Started {
 /// When it cannot start.
 pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
     if let Some(Tell::LogLevel { level, connect }) = &args.tell {
-        let set = connect.dial().await?.set_log_level(level).await?;
-        screen.result(&set, || format!("the control plane logs {} and above now\n", set.level))?;
-        return Ok(Exit::Ok);
+        let set = connect.dial().await?.call(&api::SET_LOG_LEVEL, LogLevel { level: level.clone() }).await?;
+        return Ok(screen.result(&set, || format!("the control plane logs {} and above now\n", set.level))?);
     }
     let names = if args.names.is_empty() { default_names() } else { args.names.clone() };
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;

@@ -7,7 +7,9 @@ use model::condition::SyncState;
 use model::status::Word;
 use serde::Serialize;
 use server::Posture;
-use server::api::{CauseView, StatusView};
+use server::api::objects::SYNC;
+use server::api::operation::Empty;
+use server::api::{self, CauseView, ChannelView, Matching, StatusView};
 
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
@@ -17,6 +19,7 @@ use crate::object::{counted, known};
 use crate::operator::{CallError, Operator};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
+use crate::whom::nodes;
 
 const AFTER: &str = "\
 Ends with 3 when nodes failed, are degraded or keep drifting; with 4 when the control plane
@@ -40,7 +43,8 @@ pub struct StatusArgs {
 /// When the control plane cannot be asked.
 pub async fn run(args: &StatusArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
-    let whole = FleetReport { status: operator.status().await?, sync: sync(&operator).await? };
+    let whole =
+        FleetReport { status: operator.call(&api::STATUS, Empty {}).await?, sync: sync(&operator).await? };
     screen.result(&whole, || format!("{}{}", text(&whole.status, screen), sync_text(&whole.sync, screen)))?;
     Ok(exit(&whole.status))
 }
@@ -58,7 +62,7 @@ struct FleetReport {
 /// How many nodes are in each state of synchronization; those that do not synchronize are
 /// left out.
 async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, CallError> {
-    let view = known(operator.sync(None, None, 1).await)?;
+    let view = known(operator.call(&SYNC, Matching { limit: 1.into(), ..Matching::default() }).await)?;
     let mut states = view.map(|view| view.states).unwrap_or_default();
     states.remove(&SyncState::Off);
     Ok(states)
@@ -83,7 +87,7 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     let mut out = String::new();
     let words: Vec<String> =
         view.words.iter().map(|(word, count)| screen.mark(mark(*word), &format!("{count} {word}"))).collect();
-    let nodes = if view.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", view.nodes) };
+    let nodes = nodes(view.nodes);
     let words = if words.is_empty() { "none enrolled yet".to_owned() } else { words.join(", ") };
     out.push_str(&format!("{nodes}: {words}\n"));
     let posture = match view.posture {
@@ -112,32 +116,28 @@ fn channels(view: &StatusView) -> String {
         return "nothing is published yet: muster publish --repo DIR\n".to_owned();
     }
     let now = now();
-    let rows: Vec<Vec<String>> = view
-        .channels
-        .iter()
-        .map(|channel| {
-            let fresh = if channel.fresh_until > now {
-                format!("for {}", short(channel.fresh_until.since(now)))
-            } else {
-                format!("no, since {}", ago(channel.fresh_until, now))
-            };
-            vec![
-                channel.channel.to_string(),
-                channel.seq.to_string(),
-                channel.label.clone().unwrap_or_default(),
-                format!("{} ago", ago(channel.signed_at, now)),
-                fresh,
-                short(std::time::Duration::from_secs(channel.contact_secs)),
-            ]
-        })
-        .collect();
-    table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT"], &rows)
+    let row = |channel: &ChannelView| {
+        let fresh = if channel.fresh_until > now {
+            format!("for {}", short(channel.fresh_until.since(now)))
+        } else {
+            format!("no, since {}", ago(channel.fresh_until, now))
+        };
+        [
+            channel.channel.to_string(),
+            channel.seq.to_string(),
+            channel.label.clone().unwrap_or_default(),
+            format!("{} ago", ago(channel.signed_at, now)),
+            fresh,
+            short(std::time::Duration::from_secs(channel.contact_secs)),
+        ]
+    };
+    table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT"], view.channels.iter().map(row))
 }
 
 fn causes(view: &StatusView, screen: Screen) -> String {
     let now = now();
     let row = |cause: &CauseView| {
-        vec![
+        [
             format!("{}x", cause.count),
             screen.mark(mark(cause.word), &cause.word.to_string()),
             cause.since.map(|since| ago(since, now)).unwrap_or_default(),
@@ -146,8 +146,7 @@ fn causes(view: &StatusView, screen: Screen) -> String {
             cause.next.clone(),
         ]
     };
-    let rows: Vec<Vec<String>> = view.causes.iter().map(row).collect();
-    table(&["", "STATE", "SINCE", "NODES", "CAUSE", "NEXT"], &rows)
+    table(&["", "STATE", "SINCE", "NODES", "CAUSE", "NEXT"], view.causes.iter().map(row))
 }
 
 fn who(cause: &CauseView) -> String {

@@ -1,17 +1,18 @@
 //! Tables: columns as wide as their widest cell, two spaces apart.
 
 /// Lays rows out under their headings. Cells may hold terminal marks, which take no room.
-pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table<R: AsRef<[String]>>(headings: &[&str], rows: impl IntoIterator<Item = R>) -> String {
+    let rows: Vec<R> = rows.into_iter().collect();
     let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
             *width = (*width).max(shown(cell));
         }
     }
     let mut out = String::new();
     line(&mut out, &widths, headings.iter().copied());
-    for row in rows {
-        line(&mut out, &widths, row.iter().map(String::as_str));
+    for row in &rows {
+        line(&mut out, &widths, row.as_ref().iter().map(String::as_str));
     }
     out
 }

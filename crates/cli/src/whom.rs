@@ -2,11 +2,11 @@
 
 use lang::Selector;
 use lang::selector::SelectorError;
-use server::api::work::Selected;
+use server::api::work::{SELECT, Select, Selected};
 
 use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
-use crate::screen::{Screen, ScreenError};
+use crate::screen::{Screen, ScreenError, plural};
 
 /// The most names that are told of a group of nodes.
 pub const MAX_NAMES: usize = 3;
@@ -59,7 +59,7 @@ pub fn check(selector: &str) -> Result<Selector, WhomError> {
 /// When it cannot be read, means nobody, or the control plane cannot be asked.
 pub async fn select(operator: &Operator, selector: &str) -> Result<Selected, Failure> {
     check(selector)?;
-    let selected = operator.select(selector).await?;
+    let selected = operator.call(&SELECT, Select { selector: selector.to_owned() }).await?;
     if selected.count == 0 {
         return Err(WhomError::Nobody(selector.to_owned()).into());
     }
@@ -91,7 +91,7 @@ pub fn phrase(selected: &Selected) -> String {
 
 /// `1 node`, `12 nodes`.
 pub fn nodes(count: usize) -> String {
-    if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
+    plural(count, "node")
 }
 
 /// The first few names of so many, and how many more there are: `web-1, web-2 +10`.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use model::condition::SyncState;
-use server::api::objects::{Apply, ApplyOutcome, Mapping, ObjectName};
+use server::api::objects::{APPLY, Apply, ApplyOutcome, Mapping, OBJECTS, ObjectName, ObjectsQuery, SYNC};
 
 use crate::steps::{Demo, OBSERVER, StepError};
 use cli::object::{self, Source};
-use cli::operator::{ObjectFilter, Operator};
+use cli::operator::Operator;
 use cli::screen::Screen;
 
 /// The object that the operator applies.
@@ -39,7 +39,7 @@ impl Demo<'_> {
                 dry_run: false,
                 trace: None,
             };
-            let results = operator.apply(&apply).await?.results;
+            let results = operator.call(&APPLY, apply).await?.results;
             if results.iter().any(|done| done.outcome != ApplyOutcome::Created) {
                 let so_far = object::results_text(&results, false, Screen::of_process(false));
                 return Err(StepError::NotSeen { step: "the object was applied".to_owned(), so_far });
@@ -71,8 +71,8 @@ impl Demo<'_> {
         let node = &name.node;
         let step = format!("what a tool on {node} says of it is known here; both sides are in sync");
         let known = async || {
-            let view = operator.object(name).await?;
-            let sync = operator.all_sync(Some(node)).await?.pop();
+            let view = object::get(operator, name.clone()).await?;
+            let sync = operator.all(&SYNC, Some(node.as_str())).await?.pop();
             let state = sync.map_or(SyncState::Other, |sync| sync.condition.state);
             let status = view.status.as_ref().is_some_and(|status| status.get("visitors").is_some());
             Ok(match (status, state) {
@@ -95,7 +95,7 @@ impl Demo<'_> {
         write(&file, TRIAL)?;
         let step = format!("{OBSERVER} is the source of its own objects: what it has shows here");
         let shows = async || {
-            let objects = operator.objects(ObjectFilter::default()).await?;
+            let objects = operator.all(&OBJECTS, ObjectsQuery::default()).await?;
             let found = objects.iter().any(|view| view.node.as_str() == OBSERVER && view.name == "trial");
             Ok(if found { Ok(objects) } else { Err(format!("{} objects are known", objects.len())) })
         };

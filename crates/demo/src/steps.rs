@@ -8,7 +8,7 @@ use model::Action;
 use model::status::Word;
 use model::text::printable;
 use server::Credentials;
-use server::api::NodeView;
+use server::api::{self, History, NodeView};
 use store::RunRecord;
 use trust::token::KeySource;
 
@@ -238,7 +238,7 @@ impl Demo<'_> {
         name: &str,
         meant: impl Fn(&RunRecord) -> bool,
     ) -> Result<(), StepError> {
-        let runs = operator.runs(Some(name), 20).await?;
+        let runs = runs(operator, name).await?;
         let Some(found) = runs.iter().find(|found| meant(found)) else { return Ok(()) };
         let text = run::show(found, name, Screen::of_process(false));
         self.shown(&format!("muster run show {name}"), &text)
@@ -283,7 +283,7 @@ impl Demo<'_> {
     ) -> Result<(), StepError> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let nodes = operator.all_nodes(None).await?;
+            let nodes = operator.all(&api::NODES, None).await?;
             self.board.nodes(&nodes)?;
             if seen(&nodes) {
                 return Ok(());
@@ -301,7 +301,7 @@ impl Demo<'_> {
     ) -> Result<(), StepError> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let runs = operator.runs(Some(name), 20).await?;
+            let runs = runs(operator, name).await?;
             if runs.iter().any(&meant) {
                 return Ok(());
             }
@@ -364,6 +364,12 @@ impl Demo<'_> {
              \x20 {muster} help posture\n"
         )
     }
+}
+
+/// The newest runs of a node.
+async fn runs(operator: &Operator, name: &str) -> Result<Vec<RunRecord>, CallError> {
+    let asked = History { node: Some(name.to_owned()), before: None, limit: 20.into() };
+    operator.call(&api::RUNS, asked).await
 }
 
 /// A run that put the edited file right, without the set having changed.

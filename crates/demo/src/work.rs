@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use model::work::Work;
-use server::api::work::{NewTask, TaskNodeView, TaskView};
+use server::api::work::{BEGIN_TASK, NewTask, OUTPUT, OutputQuery, TASK, TASK_NODES, TaskNodeView, TaskView};
 
 use crate::steps::{Demo, NODES, StepError};
 use cli::operator::Operator;
@@ -33,7 +33,8 @@ impl Demo<'_> {
         for node in &nodes {
             let name = node.hostname.as_ref().map(ToString::to_string).unwrap_or_default();
             let mut lines = Lines::of(&name);
-            for piece in operator.output(&task.id, node.node.as_str(), 0).await? {
+            let asked = OutputQuery { id: task.id.clone(), node: node.node.to_string(), after: 0 };
+            for piece in operator.call(&OUTPUT, asked).await? {
                 text.push_str(&lines.take(&piece, Screen::of_process(false)));
             }
         }
@@ -75,23 +76,13 @@ impl Demo<'_> {
         selector: &str,
         work: Work,
     ) -> Result<(TaskView, Vec<TaskNodeView>), StepError> {
-        let asked = NewTask {
-            selector: selector.to_owned(),
-            work,
-            batch: None,
-            max_failures: None,
-            canaries: 0,
-            timeout_secs: TIMEOUT,
-            wait_secs: 0,
-            expected: None,
-        };
-        let begun = operator.begin_task(&asked).await?;
+        let begun = operator.call(&BEGIN_TASK, NewTask::new(selector, work, TIMEOUT)).await?;
         let over = async || {
-            let task = operator.task(&begun.id, None).await?;
+            let task = operator.call(&TASK, begun.id.as_str()).await?;
             Ok(if task.finished.is_some() { Ok(task) } else { Err(task::line(&task.summary)) })
         };
         let task = self.see(step, over).await?;
-        let nodes = operator.task_nodes(&task.id).await?;
+        let nodes = operator.all(&TASK_NODES, task.id.as_str()).await?;
         let progress = &task.summary.progress;
         if progress.total == 0 || progress.succeeded < progress.total {
             let so_far = task::summary(&task, &nodes, Screen::of_process(false));

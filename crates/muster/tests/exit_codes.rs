@@ -115,7 +115,8 @@ async fn another_release_key_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_nodes_make_status_end_with_three() {
     let control = Control::start().await;
-    let mut view = control.operator().await.status().await.unwrap();
+    let mut view =
+        control.operator().await.call(&server::api::STATUS, server::api::operation::Empty {}).await.unwrap();
     assert_eq!(cli::status::exit(&view), Exit::Ok);
     for (word, exit) in [
         (Word::Converged, Exit::Ok),

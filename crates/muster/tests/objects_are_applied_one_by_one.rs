@@ -9,7 +9,7 @@ use cli::screen::Screen;
 use model::Timestamp;
 use model::delta::render;
 use serde_json::{Value, json};
-use server::api::objects::{ApplyOutcome, Done, ObjectName, ObjectView, Way};
+use server::api::objects::{ApplyOutcome, Direction, Done, ObjectName, ObjectView};
 use test_support::programs::repo::{code, err, muster, out, write};
 
 fn done(name: &str, outcome: ApplyOutcome) -> Done {
@@ -80,7 +80,7 @@ fn a_difference_is_shown_field_by_field() {
     assert_eq!(render(&changes(&[changed, gone, done("same", ApplyOutcome::Unchanged)])), want);
 }
 
-fn view(way: Way) -> ObjectView {
+fn view(way: Direction) -> ObjectView {
     ObjectView {
         node: "web-1.test".parse().unwrap(),
         way,
@@ -103,17 +103,17 @@ fn view(way: Way) -> ObjectView {
 #[test]
 fn an_object_is_shown_as_its_manifest_with_its_status() {
     let screen = Screen::of_process(false);
-    let text = show(&view(Way::Down), screen);
+    let text = show(&view(Direction::Down), screen);
     assert!(
         text.starts_with("# web-1.test  App/shop\n# the control plane's word for the node\n# uid u-1"),
         "{text}"
     );
     let yaml = "kind: App\nmetadata:\n  name: shop\nspec:\n  ports:\n  - 80\nstatus:\n  phase: Running\n";
     assert!(text.ends_with(yaml), "{text}");
-    let refused = ObjectView { refused: Some("no such field".to_owned()), ..view(Way::Down) };
+    let refused = ObjectView { refused: Some("no such field".to_owned()), ..view(Direction::Down) };
     let text = show(&refused, screen);
     assert!(text.contains("# delivered: refused: no such field\n# next: "), "{text}");
-    let rows = list(&[view(Way::Down), view(Way::Up), refused], screen);
+    let rows = list(&[view(Direction::Down), view(Direction::Up), refused], screen);
     let ends: Vec<&str> = rows.lines().map(|line| line.split("  ").last().unwrap().trim()).collect();
     assert_eq!(ends, ["DELIVERED", "yes", "-", "refused: no such field"]);
 }

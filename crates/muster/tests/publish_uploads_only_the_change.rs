@@ -83,12 +83,12 @@ async fn a_broken_repo_publishes_nothing_and_the_repair_everything() {
     ];
     match publisher.take(changes(&broken)).map(|_| ()) {
         Err(PublishError::Broken(broken)) => {
-            assert!(broken.diagnostics.len() >= 2, "all mistakes at once: {}", broken.text);
-            assert!(broken.text.contains("nodes.yaml:3:"), "{}", broken.text);
+            assert!(broken >= 2, "all mistakes at once");
         }
         other => panic!("{other:?}"),
     }
-    let head = control.operator().await.head().await.unwrap();
+    let head =
+        control.operator().await.call(&server::api::HEAD, server::api::operation::Empty {}).await.unwrap();
     assert_eq!(head.seq, Some(1));
     let repaired = vec![
         ("modules/app/module.yaml", app_module("hello")),
@@ -105,7 +105,8 @@ async fn a_release_published_meanwhile_is_not_overwritten_but_followed() {
     let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
     assert_eq!(publish(&mut one, changes(&repo(&ids, "one"))).await.seq, 1);
     assert_eq!(publish(&mut other, changes(&repo(&ids, "other"))).await.seq, 2);
-    let releases = control.operator().await.releases(10, None).await.unwrap();
+    let releases =
+        control.operator().await.call(&server::api::RELEASES, server::api::History::default()).await.unwrap();
     assert_eq!(releases.iter().map(|release| release.seq).collect::<Vec<_>>(), [2, 1]);
 }
 
@@ -114,11 +115,28 @@ async fn a_beacon_is_signed_for_what_is_published() {
     let control = Control::start().await;
     let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
     publish(&mut control.publisher().await, changes(&repo(&ids, "hello"))).await;
-    let before = control.operator().await.status().await.unwrap().channels[0].signed_at;
+    let before = control
+        .operator()
+        .await
+        .call(&server::api::STATUS, server::api::operation::Empty {})
+        .await
+        .unwrap()
+        .channels[0]
+        .signed_at;
     let at = before.plus(std::time::Duration::from_millis(5));
     let beacons = control.publisher().await.beacon(at).await.unwrap();
     assert_eq!((beacons.len(), beacons[0].seq), (1, 1));
-    assert_eq!(control.operator().await.status().await.unwrap().channels[0].signed_at, at);
+    assert_eq!(
+        control
+            .operator()
+            .await
+            .call(&server::api::STATUS, server::api::operation::Empty {})
+            .await
+            .unwrap()
+            .channels[0]
+            .signed_at,
+        at
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,13 @@ use trust::token::{self, KeySource};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_alone_is_on_standard_output_and_holds() {
     let control = Control::start().await;
-    let trust = control.operator().await.head().await.unwrap().trust;
+    let trust = control
+        .operator()
+        .await
+        .call(&server::api::HEAD, server::api::operation::Empty {})
+        .await
+        .unwrap()
+        .trust;
     let Control { dir, running, .. } = control;
     running.stop().await;
     let output =

@@ -1,19 +1,62 @@
 //! The operator port's messages, which the CLI shares.
 
 pub mod objects;
+pub mod operation;
 pub mod work;
 
 use std::collections::BTreeMap;
 
 use model::chunk::Chunk;
-use model::exchange::{HeldRelease, Signed};
+use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
-use model::{Channel, Counts, Digest, FleetId, Hostname, NodeId, Timestamp};
+use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
+use store::{FactRecord, Release, RunRecord};
 use trust::TrustDocument;
 use trust::seen::Seen;
 
 use crate::posture::Posture;
+use operation::{Empty, Limit, Operation, Page};
+
+/// How the fleet does.
+pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
+/// Nodes by hostname, page by page; `match` is a pattern of hostnames.
+pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
+/// One node.
+pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");
+/// Removes a node; it must join anew to come back.
+pub static REMOVE_NODE: Operation<NodeName, NodeView> = Operation::delete("/v1/nodes/{node}");
+/// The traits that a node recorded.
+pub static TRAITS: Operation<NodeName, Option<TraitReport>> = Operation::get("/v1/nodes/{node}/traits");
+/// Facts of a node, the newest first.
+pub static FACTS: Operation<History, Vec<FactRecord>> = Operation::get("/v1/nodes/{node}/facts");
+/// Runs, the newest first.
+pub static RUNS: Operation<History, Vec<RunRecord>> = Operation::get("/v1/runs");
+/// One run.
+pub static RUN: Operation<RunName, RunRecord> = Operation::get("/v1/runs/{node}/{incarnation}/{seq}");
+/// What a publish starts from.
+pub static HEAD: Operation<Empty, HeadView> = Operation::get("/v1/head");
+/// Releases, the newest first.
+pub static RELEASES: Operation<History, Vec<Release>> = Operation::get("/v1/releases");
+/// One chunk.
+pub static CHUNK: Operation<ChunkName, Chunk> = Operation::get("/v1/chunks/{digest}");
+/// Which of these are not stored.
+pub static MISSING: Operation<Digests, Digests> = Operation::transfer("/v1/missing");
+/// Up to [`MAX_FETCH`] chunks; those that are not stored are left out.
+pub static FETCH: Operation<Digests, Chunks> = Operation::transfer("/v1/fetch");
+/// Stores chunks whose needs are stored; answers how many were new.
+pub static PUT_CHUNKS: Operation<Chunks, usize> = Operation::transfer("/v1/chunks");
+/// Points the fleet to a release whose chunks are stored; answers its number.
+pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
+/// Stores beacons; answers how many there were.
+pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
+/// Requests that nodes run now.
+pub static PUSH: Operation<Push, Pushed> = Operation::post("/v1/pushes");
+/// Changes the level of the control plane's logs.
+pub static SET_LOG_LEVEL: Operation<LogLevel, LogLevel> = Operation::post("/v1/log-level");
+/// Contents, packed with [`pack_contents`], as `application/octet-stream`; a content is
+/// [`CONTENTS`]`/{digest}`.
+pub const CONTENTS: &str = "/v1/contents";
 
 /// The longest JSON body on the operator port, unpacked, in bytes.
 pub const MAX_JSON: usize = 64 * 1024 * 1024;
@@ -21,12 +64,74 @@ pub const MAX_JSON: usize = 64 * 1024 * 1024;
 pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 /// The most nodes in one page of a listing.
 pub const MAX_PAGE: usize = 1000;
-/// The most chunks in one answer to `POST /v1/fetch`.
+/// The most chunks in one answer to [`FETCH`].
 pub const MAX_FETCH: usize = 4096;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
-/// `GET /v1/status`.
+/// One page of those that are matched.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Matching {
+    /// Whom: a pattern of hostnames or a selector; all when there is none.
+    #[serde(rename = "match")]
+    pub selector: Option<String>,
+    /// What the page before named as the next.
+    pub from: Option<String>,
+    /// The most in one answer.
+    pub limit: Limit,
+}
+
+impl From<Option<&str>> for Matching {
+    fn from(selector: Option<&str>) -> Matching {
+        Matching { selector: selector.map(str::to_owned), ..Matching::default() }
+    }
+}
+
+/// A node by hostname or id.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeName {
+    /// Its name.
+    pub node: String,
+}
+
+impl From<&str> for NodeName {
+    fn from(node: &str) -> NodeName {
+        NodeName { node: node.to_owned() }
+    }
+}
+
+/// What happened, the newest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct History {
+    /// Only of this node.
+    pub node: Option<String>,
+    /// Only what has a lower number.
+    pub before: Option<u64>,
+    /// The most in one answer.
+    pub limit: Limit,
+}
+
+/// A run by its place in its node's log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunName {
+    /// The node.
+    pub node: String,
+    /// The log's incarnation.
+    pub incarnation: Incarnation,
+    /// The fact's number.
+    pub seq: u64,
+}
+
+/// A chunk by its digest.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ChunkName {
+    /// The digest.
+    pub digest: Digest,
+}
+
+/// How the fleet does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusView {
@@ -91,7 +196,7 @@ pub struct CauseView {
     pub next: String,
 }
 
-/// A node (`GET /v1/nodes`, `GET /v1/nodes/{node}`).
+/// A node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
@@ -152,7 +257,15 @@ pub struct NodesView {
     pub next: Option<Hostname>,
 }
 
-/// `GET /v1/head`: what a publish starts from.
+impl Page for NodesView {
+    type Item = NodeView;
+
+    fn parts(self) -> (Vec<NodeView>, Option<String>) {
+        (self.nodes, self.next.map(|next| next.to_string()))
+    }
+}
+
+/// What a publish starts from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadView {
@@ -168,7 +281,7 @@ pub struct HeadView {
     pub headers: BTreeMap<Channel, Signed>,
 }
 
-/// Digests: asked for with `POST /v1/missing`, and its answer.
+/// Digests that are asked for or answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Digests {
     /// Of chunks.
@@ -179,14 +292,14 @@ pub struct Digests {
     pub contents: Vec<Digest>,
 }
 
-/// `POST /v1/chunks`, and the answer to `POST /v1/fetch`, which asks with [`Digests`].
+/// Chunks that are sent or answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Chunks {
     /// Every one after those that it needs, or in one message with them.
     pub chunks: Vec<Chunk>,
 }
 
-/// `POST /v1/releases`.
+/// A release to point to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Commit {
@@ -217,14 +330,14 @@ pub struct Summary {
     pub by: Option<String>,
 }
 
-/// `POST /v1/beacons`.
+/// Beacons to store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beacons {
     /// Signed beacons, one a channel.
     pub beacons: Vec<Signed>,
 }
 
-/// `POST /v1/pushes`.
+/// A request that nodes run now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Push {
     /// Hostnames or ids.
@@ -240,7 +353,7 @@ pub struct Pushed {
     pub nodes: usize,
 }
 
-/// `POST /v1/log-level`, and its answer.
+/// How much is logged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogLevel {
     /// `error`, `warn`, `info`, `debug` or `trace`.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use model::{Hostname, NodeId};
-use plane::{KeptSeen, NodeState};
+use model::{Digest, Hostname, NodeId};
+use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
+use wire::{Code, Problem};
 
 use crate::streams::StreamAdmission;
 
@@ -45,6 +46,22 @@ pub(crate) struct NodeEntry {
 }
 
 impl Slot {
+    /// The node's id.
+    pub(crate) fn id(&self) -> NodeId {
+        self.lock().node.id.clone()
+    }
+
+    /// The node's id and hostname.
+    pub(crate) fn names(&self) -> (NodeId, Hostname) {
+        let entry = self.lock();
+        (entry.node.id.clone(), entry.node.hostname.clone())
+    }
+
+    /// The root of the set that the node is pointed to.
+    pub(crate) fn pointed_root(&self, heads: &Heads) -> Option<Digest> {
+        self.lock().node.pointed(heads).map(|(_, entry)| entry.root)
+    }
+
     /// How the node opens links.
     pub(crate) fn openings(&self) -> &Arc<StreamAdmission> {
         self.openings.get_or_init(Arc::default)
@@ -104,6 +121,12 @@ impl FleetIndex {
         tables.by_id.get(tables.by_name.get(&hostname)?).cloned()
     }
 
+    /// A node by id or hostname, as an operator names it.
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Slot>, Problem> {
+        let unknown = || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", clip(name)));
+        self.find(name).ok_or_else(unknown)
+    }
+
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
@@ -140,6 +163,11 @@ impl FleetIndex {
         }
         touches
     }
+}
+
+/// What is worth repeating of a text that somebody sent.
+pub(crate) fn clip(text: &str) -> String {
+    text.chars().take(100).collect()
 }
 
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {

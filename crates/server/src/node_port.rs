@@ -16,6 +16,7 @@ use wire::route::{self, Access, Route};
 use wire::{Code, Problem, grpc};
 
 use crate::answer::{Reply, json, refuse};
+use crate::api::operation::segments;
 use crate::intake::{accepts_gzip, read, unpacked};
 use crate::state::ControlPlane;
 use crate::streams;
@@ -40,26 +41,17 @@ pub(crate) fn find(method: &str, path: &str) -> Result<Matched, Code> {
     let mut code = Code::NotFound;
     for route in route::ROUTES {
         for (pattern, by_node) in [(Some(route.path), false), (route.by_node, true)] {
-            let Some(segment) = pattern.and_then(|pattern| matches(pattern, path)) else { continue };
+            let Some(segments) = pattern.and_then(|pattern| segments(pattern, path)) else { continue };
             if route.method != method {
                 code = Code::MethodNotAllowed;
                 continue;
             }
+            let segment = segments.into_iter().next().map(|(_, segment)| segment);
             let (node, digest) = if by_node { (segment, None) } else { (None, segment) };
             return Ok(Matched { route, node, digest });
         }
     }
     Err(code)
-}
-
-/// Matches a path with a pattern of at most one `{segment}`.
-fn matches(pattern: &str, path: &str) -> Option<Option<String>> {
-    let Some((before, rest)) = pattern.split_once('{') else {
-        return (pattern == path).then_some(None);
-    };
-    let (_, after) = rest.split_once('}')?;
-    let segment = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!segment.is_empty() && !segment.contains('/')).then(|| Some(segment.to_owned()))
 }
 
 /// Answers a request on the node port.

@@ -119,12 +119,16 @@ pub struct Founded {
 }
 
 const TRUST: &str = "trust.json";
-const ROOT_KEY: &str = "root.key";
-const RELEASE_KEY: &str = "release.key";
+/// The key that signs tokens.
+pub const ROOT_KEY: &str = "root.key";
+/// The key that signs releases.
+pub const RELEASE_KEY: &str = "release.key";
 const NODE_CA: &str = "node-ca";
 const OPERATOR_CA: &str = "operator-ca";
-const OPERATOR: &str = "operator.json";
-const ENROLL: &str = "enroll.json";
+/// The operator's credentials.
+pub const OPERATOR: &str = "operator.json";
+/// What minting a token needs besides the root key.
+pub const ENROLL: &str = "enroll.json";
 
 /// Opens a control plane's directory, and founds a fleet in it if it is empty.
 ///

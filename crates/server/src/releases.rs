@@ -18,6 +18,7 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, Summary};
 use crate::node_port::whole;
+use crate::operator_port::Call;
 use crate::state::{ControlPlane, now};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -100,7 +101,8 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
 /// middle: a release that is stored is one that nodes are pointed to.
-pub(crate) async fn commit(plane: Arc<ControlPlane>, sent: Commit, by: String) -> Result<u64, Problem> {
+pub(crate) async fn commit(call: Call, sent: Commit) -> Result<u64, Problem> {
+    let Call { plane, by } = call;
     whole(async move { commit_whole(&plane, sent, &by).await }).await
 }
 

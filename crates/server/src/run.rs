@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::posture::{self, FoundError, Founded, Posture};
-use crate::state::{ControlPlane, Parts, now};
+use crate::state::{ControlPlane, now};
 use crate::streams::LinkConfig;
 use crate::work::{self, Orchestrator};
 use crate::{node_port, operator_port, releases, streams, upkeep};
@@ -249,16 +249,7 @@ async fn plane(
 ) -> Result<Arc<ControlPlane>, StartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
-    let plane = ControlPlane::new(Parts {
-        store,
-        trust: founded.trust,
-        node_ca: founded.node_ca,
-        release_key: founded.release_key,
-        posture: founded.posture,
-        log,
-        boot,
-        links,
-    });
+    let plane = ControlPlane::new(store, founded, log, boot, links);
     let unread = |source| StartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;

@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
-use crate::posture::Posture;
+use crate::posture::{Founded, Posture};
 use crate::sets::Sets;
 use crate::streams::{LinkConfig, Links};
 use crate::work::Orchestrator;
@@ -59,37 +59,30 @@ pub(crate) struct ControlPlane {
     pub(crate) links: Links,
 }
 
-/// The parts that [`ControlPlane::new`] is made of.
-pub(crate) struct Parts {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) trust: TrustDocument,
-    pub(crate) node_ca: Ca,
-    pub(crate) release_key: Option<SigningKey>,
-    pub(crate) posture: Posture,
-    pub(crate) log: Option<LogControl>,
-    /// Tells this start's request ids from those of others.
-    pub(crate) boot: String,
-    /// What links go by.
-    pub(crate) links: LinkConfig,
-}
-
 impl ControlPlane {
-    pub(crate) fn new(parts: Parts) -> ControlPlane {
+    /// `boot` tells this start's request ids from those of others.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        founded: Founded,
+        log: Option<LogControl>,
+        boot: String,
+        links: LinkConfig,
+    ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
         ControlPlane {
-            sets: Sets::new(parts.store.clone()),
-            grants: Grants::new(parts.store.clone()),
-            hub: Arc::new(Hub::new(parts.store.clone(), index.clone())),
+            sets: Sets::new(store.clone()),
+            grants: Grants::new(store.clone()),
+            hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
             metrics: Metrics::new(),
-            log: parts.log,
-            store: parts.store,
+            log,
+            store,
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
-            trust: parts.trust,
-            node_ca: parts.node_ca,
-            release_key: parts.release_key,
-            posture: parts.posture,
+            trust: founded.trust,
+            node_ca: founded.node_ca,
+            release_key: founded.release_key,
+            posture: founded.posture,
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
@@ -97,8 +90,8 @@ impl ControlPlane {
             publishing: tokio::sync::Mutex::new(()),
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
-            boot: parts.boot,
-            links: Links::new(parts.links),
+            boot,
+            links: Links::new(links),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, ObjectView, Results, Way};
+use server::api::objects::{Apply, ApplyOutcome, Direction, ObjectView, Results};
 use test_support::fleet::synced::{apply, manifest, one_managed};
 use wire::Code;
 
@@ -16,7 +16,10 @@ async fn an_accepted_object_is_there_after_a_restart_with_the_same_uid() {
     assert_eq!(results.results[0].outcome, ApplyOutcome::Created, "{results:?}");
     let before = operator.objects("").await;
     let [object] = before.as_slice() else { panic!("{before:?}") };
-    assert_eq!((object.way, object.kind.as_str(), object.name.as_str()), (Way::Down, "Application", "shop"));
+    assert_eq!(
+        (object.way, object.kind.as_str(), object.name.as_str()),
+        (Direction::Down, "Application", "shop")
+    );
     assert!(!object.uid.is_empty() && object.delivered == Some(false), "{object:?}");
     let trace = object.trace.clone().unwrap();
     assert!(trace.starts_with("00-") && trace.len() == 55, "{trace}");

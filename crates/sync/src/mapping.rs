@@ -1,9 +1,11 @@
 //! To which node a manifest on the control plane belongs (SYN-8).
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How manifests are told to nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mapping {
     /// The namespace is the node's name.
     #[default]

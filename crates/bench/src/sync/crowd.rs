@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use model::replication::Mode;
 use net::ServerUrl;
 use serde_json::Value;
-use server::api::objects::{Apply, ApplyOutcome, Mapping};
+use server::api::objects::{APPLY, Apply, ApplyOutcome, Mapping};
 use tokio::task::JoinSet;
 
 use super::SyncArgs;
@@ -131,7 +131,7 @@ pub(super) async fn post_some(
         dry_run: false,
         trace: None,
     };
-    let results = operator.apply(&apply).await?.results;
+    let results = operator.call(&APPLY, apply).await?.results;
     if let Some(refused) = results.iter().find(|done| done.outcome == ApplyOutcome::Refused) {
         return Err(format!("an object was refused: {}", refused.why.as_deref().unwrap_or("?")).into());
     }

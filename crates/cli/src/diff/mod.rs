@@ -14,16 +14,16 @@ use lang::Pattern;
 use lang::pattern::PatternError;
 use resolve::release::Builder;
 use resolve::{Changed, Fleet};
+use server::api;
+use server::api::operation::Empty;
 
 use crate::check;
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::folder::Folder;
-use crate::operator::{CallError, Operator};
-use crate::publish::{Broken, PublishError};
+use crate::operator::Operator;
 use crate::remote::{self, RemoteError};
-use crate::screen::{Screen, aside};
+use crate::screen::Screen;
 
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group};
@@ -75,33 +75,10 @@ pub enum DiffError {
     Build(#[from] resolve::release::ReleaseError),
 }
 
-impl DiffError {
-    /// The control plane's own word, where it was the one to fail.
-    fn call(&self) -> Option<&CallError> {
-        match self {
-            DiffError::Remote(RemoteError::Call(error))
-            | DiffError::Group(GroupError::Call(error) | GroupError::Remote(RemoteError::Call(error))) => {
-                Some(error)
-            }
-            _ => None,
-        }
-    }
-}
-
 impl UserError for DiffError {
-    fn exit(&self) -> Exit {
-        self.call().map_or(Exit::Error, UserError::exit)
-    }
-
     fn hint(&self) -> Option<String> {
-        if matches!(self, DiffError::NoNode) {
-            return Some("`*` stops at a dot, `**` does not; `muster node list` shows the names".to_owned());
-        }
-        self.call().and_then(UserError::hint)
-    }
-
-    fn code(&self) -> Option<&str> {
-        self.call().and_then(UserError::code)
+        matches!(self, DiffError::NoNode)
+            .then(|| "`*` stops at a dot, `**` does not; `muster node list` shows the names".to_owned())
     }
 }
 
@@ -114,15 +91,7 @@ pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
         Some(text) => Some(Pattern::parse(text).map_err(|error| DiffError::Pattern(text.clone(), error))?),
         None => None,
     };
-    let checked = check::read(&mut Folder::open(&args.repo)?)?;
-    let fleet = match checked.fleet {
-        Ok(fleet) => fleet,
-        Err(diagnostics) => {
-            let text = resolve::render(&diagnostics, &checked.tree);
-            aside(text.trim_end());
-            return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })).into());
-        }
-    };
+    let fleet = check::fleet(&args.repo)?;
     let operator = args.connect.dial().await?;
     let compared = against_published(&operator, &fleet, selector.as_ref()).await?;
     screen.result(&compared, || text::text(&compared, screen))?;
@@ -141,13 +110,13 @@ pub async fn against_published(
     let fleet = fleet.specialize();
     let everything = Changed { patterns: true, modules: true, channels: true, hostnames: Vec::new() };
     let built = Builder::new().build(fleet, &everything).map_err(DiffError::Build)?;
-    let head = operator.head().await?;
+    let head = operator.call(&api::HEAD, Empty {}).await?;
     let old = match &head.selection {
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled =
-        operator.all_nodes(None).await?.into_iter().map(|node| node.hostname.to_string()).collect();
+    let enrolled = operator.all(&api::NODES, None).await?;
+    let enrolled = enrolled.into_iter().map(|node| node.hostname.to_string()).collect();
     let population = compare::population(operator, old.as_ref(), &built, enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
     if population.nodes == 0 && selector.is_some() {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use catalog::module::{Module, OnRemove, Params};
 use catalog::spec::{Content, Spec};
 use converge::{BoundResource, Desired, ResourceId};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use lang::{Pattern, Value};
 use model::canonical::{self, CanonicalError};
 use model::delta::{Delta, Edit, MAX_FIELD, render};
@@ -14,7 +15,6 @@ use model::selection::SelectionEntry;
 use model::{Digest, Fields, Kind, ObjectSet};
 use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
-use tokio::task::JoinSet;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
@@ -42,9 +42,6 @@ pub enum GroupError {
     /// An object's content is not what its kind says.
     #[error("an object's content cannot be read")]
     Content(#[source] canonical::CanonicalError),
-    /// The program is stopping.
-    #[error("the comparison was stopped")]
-    Stopped(#[source] tokio::task::JoinError),
 }
 
 /// What differs for one node.
@@ -156,20 +153,14 @@ impl<'a> Reader<'a> {
     }
 
     async fn fetch(&mut self, digests: BTreeSet<Digest>) -> Result<(), GroupError> {
-        let mut under_way: JoinSet<Result<(Digest, Bytes), CallError>> = JoinSet::new();
-        let lacking: Vec<Digest> =
-            digests.into_iter().filter(|digest| !self.contents.contains_key(digest)).collect();
-        let mut lacking = lacking.into_iter();
-        loop {
-            while under_way.len() < ASKED {
-                let Some(digest) = lacking.next() else { break };
-                let operator = self.operator.clone();
-                under_way.spawn(async move { Ok((digest, operator.content(&digest).await?)) });
-            }
-            let Some(ended) = under_way.join_next().await else { return Ok(()) };
-            let (digest, content) = ended.map_err(GroupError::Stopped)??;
-            self.contents.insert(digest, content);
-        }
+        let lacking = digests.into_iter().filter(|digest| !self.contents.contains_key(digest));
+        let operator = self.operator;
+        let content =
+            |digest: Digest| async move { Ok::<_, CallError>((digest, operator.content(&digest).await?)) };
+        let fetched: Vec<_> =
+            stream::iter(lacking.map(content)).buffer_unordered(ASKED).try_collect().await?;
+        self.contents.extend(fetched);
+        Ok(())
     }
 
     fn old(&self, entry: Option<&SelectionEntry>) -> Result<Option<NodeSide>, GroupError> {

@@ -5,6 +5,9 @@ use model::delta::render;
 use super::group::{Assigned, Compared, Group, MAX_SHOWN};
 use crate::screen::{Mark, Screen};
 
+/// Before the lines of a group.
+const INDENT: &str = "        ";
+
 /// Prints a comparison: totals, then group by group, the biggest first.
 pub fn text(compared: &Compared, screen: Screen) -> String {
     let Compared { from, nodes, same, change, observe, patterns, requires, groups } = compared;
@@ -68,28 +71,14 @@ fn one(group: &Group, screen: Screen) -> String {
     if group.assigned == Assigned::Lost {
         return out;
     }
-    out.push_str(&indented(&render(&group.granted), screen));
-    out.push_str(&indented(&render(&group.resources), screen));
+    out.push_str(&screen.difference(&render(&group.granted), INDENT));
+    out.push_str(&screen.difference(&render(&group.resources), INDENT));
     if group.resources.is_empty() && (group.granted.is_empty() || !group.params.is_empty()) {
         out.push_str("        no resource of it differs; what is declared does:\n");
-        out.push_str(&indented(&render(&group.params), screen));
+        out.push_str(&screen.difference(&render(&group.params), INDENT));
     }
     if !group.traits.starts_with("what ") {
         out.push_str(&format!("        (bound with {})\n", group.traits));
     }
     out
-}
-
-fn indented(text: &str, screen: Screen) -> String {
-    let line = |line: &str| {
-        let mark = match line.trim_start().chars().next() {
-            Some('+') => Some(Mark::Good),
-            Some('-') => Some(Mark::Bad),
-            Some('~') => Some(Mark::Warn),
-            _ => None,
-        };
-        let shown = mark.map_or_else(|| line.to_owned(), |mark| screen.mark(mark, line));
-        format!("        {shown}\n")
-    };
-    text.lines().map(line).collect()
 }

@@ -2,7 +2,7 @@
 
 use model::delta::render;
 use serde::Serialize;
-use server::api::objects::{Apply, ApplyOutcome, Done, MAX_APPLY};
+use server::api::objects::{APPLY, Apply, ApplyOutcome, Done, MAX_APPLY};
 
 use super::fields::{changes, title};
 use super::read::{ReadManifest, Source, read};
@@ -10,7 +10,8 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::{CallError, Operator};
-use crate::screen::{Mark, Screen, aside};
+use crate::publish::batches;
+use crate::screen::{Mark, Screen, aside, tally};
 
 /// The most manifests in one request; well below what is taken, so that an interruption
 /// leaves little undone that was said.
@@ -72,7 +73,7 @@ async fn send(
     dry_run: bool,
 ) -> (Vec<Done>, Result<(), CallError>) {
     let mut results = Vec::new();
-    for batch in batches(given) {
+    for batch in batches(given, |given| given.size, BATCH, BATCH_BYTES) {
         let apply = Apply {
             manifests: batch.iter().map(|given| given.value.clone()).collect(),
             node: source.node.map(str::to_owned),
@@ -80,28 +81,12 @@ async fn send(
             dry_run,
             trace: None,
         };
-        match operator.apply(&apply).await {
+        match operator.call(&APPLY, apply).await {
             Ok(answer) => results.extend(answer.results),
             Err(error) => return (results, Err(error)),
         }
     }
     (results, Ok(()))
-}
-
-/// Batches within both bounds; one that is larger by itself goes alone.
-fn batches(given: &[ReadManifest]) -> Vec<&[ReadManifest]> {
-    let (mut batches, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, one) in given.iter().enumerate() {
-        if at > begin && (at - begin >= BATCH || bytes + one.size > BATCH_BYTES) {
-            batches.push(&given[begin..at]);
-            (begin, bytes) = (at, 0);
-        }
-        bytes += one.size;
-    }
-    if begin < given.len() {
-        batches.push(&given[begin..]);
-    }
-    batches
 }
 
 /// What became of objects means for scripts: refused ones come first.
@@ -133,17 +118,7 @@ pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
 }
 
 fn diff_text(results: &[Done], screen: Screen) -> String {
-    let mut out = String::new();
-    for line in render(&changes(results)).lines() {
-        let mark = match line.chars().find(|c| *c != ' ') {
-            Some('+') => Some(Mark::Good),
-            Some('-') => Some(Mark::Bad),
-            Some('~') => Some(Mark::Warn),
-            _ => None,
-        };
-        let shown = mark.map_or_else(|| line.to_owned(), |mark| screen.mark(mark, line));
-        out.push_str(&format!("{shown}\n"));
-    }
+    let mut out = screen.difference(&render(&changes(results)), "");
     for done in results.iter().filter(|done| done.outcome == ApplyOutcome::Refused) {
         let why = done.why.as_deref().unwrap_or("no reason is told");
         out.push_str(&screen.mark(Mark::Bad, &format!("! {}  refused: {why}", title(done))));
@@ -167,8 +142,7 @@ fn totals(results: &[Done]) -> String {
         ApplyOutcome::Unchanged,
     ];
     let count = |wanted: ApplyOutcome| results.iter().filter(|done| done.outcome == wanted).count();
-    let said = all.into_iter().map(|became| (count(became), word(became).0)).filter(|(count, _)| *count > 0);
-    said.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+    tally(all.map(|outcome| (count(outcome), word(outcome).0)))
 }
 
 fn word(became: ApplyOutcome) -> (&'static str, Mark) {
@@ -179,28 +153,5 @@ fn word(became: ApplyOutcome) -> (&'static str, Mark) {
         ApplyOutcome::Deleted => ("deleted", Mark::Warn),
         ApplyOutcome::Absent => ("absent", Mark::Dim),
         ApplyOutcome::Refused => ("refused", Mark::Bad),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use server::api::objects::ObjectName;
-
-    use super::*;
-
-    fn given(size: usize) -> ReadManifest {
-        let name =
-            ObjectName { node: "n".into(), kind: "App".into(), namespace: String::new(), name: "a".into() };
-        ReadManifest { name, value: json!({}), size, place: "a:1".into() }
-    }
-
-    #[test]
-    fn batches_keep_both_bounds_and_lose_nothing() {
-        let many: Vec<ReadManifest> = (0..2500).map(|_| given(10)).collect();
-        assert_eq!(batches(&many).iter().map(|batch| batch.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
-        let large: Vec<ReadManifest> = (0..3).map(|_| given(BATCH_BYTES - 1)).collect();
-        assert_eq!(batches(&large).len(), 3);
-        assert!(batches(&[]).is_empty());
     }
 }

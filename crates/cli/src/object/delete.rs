@@ -1,15 +1,14 @@
 //! `muster object delete`.
 
-use server::api::objects::{Delete, MAX_APPLY, ObjectName};
+use server::api::objects::{DELETE_OBJECTS, Delete, MAX_APPLY};
 
 use super::apply::{results_text, told};
 use super::fields::path;
-use super::name::{ObjectRef, find, is_missing};
+use super::name::{ObjectRef, resolve};
 use super::read::{Source, read};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::Operator;
 use crate::screen::{Screen, aside};
 use crate::whom::some_of;
 
@@ -35,7 +34,13 @@ pub(super) async fn delete(
     };
     let operator = connect.dial().await?;
     let objects = match what {
-        DeleteTarget::Named { node, objects } => named(&operator, node, objects).await?,
+        DeleteTarget::Named { node, objects } => {
+            let mut names = Vec::with_capacity(objects.len());
+            for object in objects {
+                names.push(resolve(&operator, node, object).await?);
+            }
+            names
+        }
         DeleteTarget::Manifests(_) => given.into_iter().map(|given| given.name).collect(),
     };
     if objects.len() > 1 && !dry_run {
@@ -45,7 +50,7 @@ pub(super) async fn delete(
     }
     let mut results = Vec::new();
     for batch in objects.chunks(MAX_APPLY) {
-        match operator.delete_objects(&Delete { objects: batch.to_vec(), dry_run }).await {
+        match operator.call(&DELETE_OBJECTS, Delete { objects: batch.to_vec(), dry_run }).await {
             Ok(answer) => results.extend(answer.results),
             Err(error) => {
                 // What was done stays done, so it is told before the failure.
@@ -56,21 +61,4 @@ pub(super) async fn delete(
     }
     results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
     told(&results, dry_run, screen)
-}
-
-/// What the names mean on a node. What is not there is told as absent by the control plane.
-async fn named(operator: &Operator, node: &str, objects: &[ObjectRef]) -> Result<Vec<ObjectName>, Failure> {
-    let mut names = Vec::with_capacity(objects.len());
-    for object in objects {
-        let (mut name, other) = object.of(node);
-        if other.is_some() {
-            match find(operator, node, object).await {
-                Ok(view) => name.namespace = view.namespace,
-                Err(error) if is_missing(&error) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        names.push(name);
-    }
-    Ok(names)
 }

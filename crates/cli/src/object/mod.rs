@@ -13,18 +13,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use model::replication::ObjectOperation;
-use server::api::objects::Mapping;
+use server::api::objects::{Mapping, OBJECTS, ObjectsQuery};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::ObjectFilter;
 use crate::screen::Screen;
 use crate::whom;
 
 pub use apply::{exit, results_text};
 pub use fields::{changes, fields};
-pub use name::{NameError, ObjectRef};
+pub use name::{NameError, ObjectRef, get};
 use operation::OperationArgs;
 pub use read::{Mistake, ReadError, ReadManifest, Source, read};
 pub use show::{list, none, show};
@@ -59,7 +58,7 @@ pub struct ObjectArgs {
 #[derive(Debug, Subcommand)]
 enum ObjectVerb {
     /// List objects of nodes
-    #[command(after_help = "Ends with 0 also when there is none; it says so.")]
+    #[command(after_help = "Ends with 0 also when there is none; with 1 when the selector means no node.")]
     List {
         /// Of which nodes [default: all]
         selector: Option<String>,
@@ -210,28 +209,22 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         ObjectVerb::List { selector, kind, namespace } => {
             selector.as_deref().map(whom::check).transpose()?;
-            let filter = ObjectFilter {
-                selector: selector.as_deref(),
-                kind: kind.as_deref(),
-                namespace: namespace.as_deref(),
-            };
+            let (selector, kind, namespace) = (selector.clone(), kind.clone(), namespace.clone());
+            let asked = ObjectsQuery { selector, kind, namespace, ..ObjectsQuery::default() };
             let operator = connect.dial().await?;
-            let objects = operator.objects(filter).await?;
+            let objects = operator.all(&OBJECTS, asked.clone()).await?;
             // That nobody is meant is another thing than that nobody has any.
-            let nobody = match selector {
-                Some(selector) if objects.is_empty() => operator.select(selector).await?.count == 0,
-                _ => false,
-            };
-            screen.result(&objects, || match objects.is_empty() {
-                true => none(&filter, nobody),
+            if let (Some(selector), true) = (&asked.selector, objects.is_empty()) {
+                whom::select(&operator, selector).await?;
+            }
+            Ok(screen.result(&objects, || match objects.is_empty() {
+                true => none(&asked),
                 false => list(&objects, screen),
-            })?;
-            Ok(Exit::Ok)
+            })?)
         }
         ObjectVerb::Get { node, object } => {
             let view = name::find(&connect.dial().await?, node, object).await?;
-            screen.result(&view, || show(&view, screen))?;
-            Ok(Exit::Ok)
+            Ok(screen.result(&view, || show(&view, screen))?)
         }
         ObjectVerb::Apply { manifests, dry_run } => {
             apply::apply(connect, &manifests.whose(), *dry_run, screen).await

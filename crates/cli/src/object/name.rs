@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use server::api::objects::{NO_NAMESPACE, ObjectName, ObjectView};
+use server::api::objects::{NO_NAMESPACE, OBJECT, ObjectName, ObjectView};
 
 use crate::operator::{CallError, Operator};
 
@@ -64,8 +64,8 @@ pub(super) async fn find(
     object: &ObjectRef,
 ) -> Result<ObjectView, CallError> {
     let (name, other) = object.of(node);
-    match (operator.object(&name).await, other) {
-        (Err(missing), Some(other)) if is_missing(&missing) => match operator.object(&other).await {
+    match (get(operator, name).await, other) {
+        (Err(missing), Some(other)) if is_missing(&missing) => match get(operator, other).await {
             Err(error) if is_missing(&error) => Err(missing),
             found => found,
         },
@@ -75,7 +75,35 @@ pub(super) async fn find(
 
 /// There is no such thing.
 pub(super) fn is_missing(error: &CallError) -> bool {
-    error.refusal() == Some(wire::Code::NotFound.as_str())
+    error.is(wire::Code::NotFound)
+}
+
+/// The whole name of an object of a node; one that is not there is taken to have no namespace.
+pub(super) async fn resolve(
+    operator: &Operator,
+    node: &str,
+    object: &ObjectRef,
+) -> Result<ObjectName, CallError> {
+    let (mut name, other) = object.of(node);
+    if other.is_some() {
+        match find(operator, node, object).await {
+            Ok(view) => name.namespace = view.namespace,
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(name)
+}
+
+/// An object with its manifest and status.
+///
+/// # Errors
+/// When the control plane does not answer, or has none.
+pub async fn get(operator: &Operator, mut name: ObjectName) -> Result<ObjectView, CallError> {
+    if name.namespace.is_empty() {
+        NO_NAMESPACE.clone_into(&mut name.namespace);
+    }
+    operator.call(&OBJECT, name).await
 }
 
 #[cfg(test)]

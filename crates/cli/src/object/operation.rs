@@ -4,15 +4,15 @@
 use clap::Args;
 use model::replication::ObjectOperation;
 use model::work::{OperationTarget, Work};
-use server::api::work::{NewTask, TaskView};
+use server::api::objects::ObjectName;
+use server::api::work::{BEGIN_TASK, NewTask, TaskView};
 
-use super::name::{ObjectRef, find, is_missing};
+use super::name::{ObjectRef, resolve};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::Operator;
 use crate::screen::Screen;
-use crate::task::{Caller, Outputs, TaskReport, exit, follow, summary};
+use crate::task::{Caller, Outputs, follow};
 use crate::whom::{self, WhomError};
 
 /// How long a node has to hand an operation over, in seconds.
@@ -44,51 +44,26 @@ pub(super) async fn request(
     if whom::select(&operator, &args.node).await?.count != 1 {
         return Err(WhomError::NotOne(args.node.clone()).into());
     }
-    let object = target(&operator, &args.node, &args.object).await?;
-    let task = NewTask {
-        selector: args.node.clone(),
-        work: Work::Operation { operation, object: object.clone() },
-        batch: None,
-        max_failures: None,
-        canaries: 0,
-        timeout_secs: TIMEOUT_SECS,
-        wait_secs: u64::from(args.wait),
-        expected: Some(1),
-    };
-    let begun = operator.begin_task(&task).await?;
+    let ObjectName { kind, namespace, name, .. } = resolve(&operator, &args.node, &args.object).await?;
+    let object = OperationTarget { kind, namespace, name };
+    let work = Work::Operation { operation, object: object.clone() };
+    let (wait_secs, expected) = (u64::from(args.wait), Some(1));
+    let task = NewTask { wait_secs, expected, ..NewTask::new(&args.node, work, TIMEOUT_SECS) };
+    let begun = operator.call(&BEGIN_TASK, task).await?;
     if args.detach {
-        screen.result(&begun, || {
+        return Ok(screen.result(&begun, || {
             let asked = asked(operation, &object, &args.node, &begun);
             format!("{asked}next: muster task show {}\n", begun.id)
-        })?;
-        return Ok(Exit::Ok);
+        })?);
     }
     if !screen.is_json() {
         screen.text(&asked(operation, &object, &args.node, &begun))?;
     }
     let mut caller = Caller::new(connect, operator);
-    let followed = follow(&mut caller, begun, Outputs::none(), false, screen).await?;
-    let nodes = caller.operator().task_nodes(&followed.task.id).await?;
-    screen.result(&TaskReport { task: &followed.task, nodes: &nodes, output: Vec::new() }, || {
-        summary(&followed.task, &nodes, screen)
-    })?;
-    Ok(exit(&followed.task.summary.progress, &nodes))
+    follow(&mut caller, begun, Outputs::none(), false, screen).await?.tell(screen)
 }
 
 /// What was asked for, of whom.
 fn asked(operation: ObjectOperation, object: &OperationTarget, node: &str, task: &TaskView) -> String {
     format!("asked {node} to {operation} {object}: task {}\n", task.id)
-}
-
-/// The object that is meant. What the control plane's mirror lacks the node may have by now.
-async fn target(operator: &Operator, node: &str, object: &ObjectRef) -> Result<OperationTarget, Failure> {
-    let namespace = match &object.namespace {
-        Some(namespace) => namespace.clone(),
-        None => match find(operator, node, object).await {
-            Ok(view) => view.namespace,
-            Err(error) if is_missing(&error) => String::new(),
-            Err(error) => return Err(error.into()),
-        },
-    };
-    Ok(OperationTarget { kind: object.kind.clone(), namespace, name: object.name.clone() })
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use server::api::objects::{Mapping, ObjectName};
 
 use crate::failure::UserError;
+use crate::screen::plural;
 
 /// The most files of one command.
 const MAX_FILES: usize = 10_000;
@@ -107,8 +108,7 @@ impl UserError for ReadError {
 
 fn told(mistakes: &[Mistake]) -> String {
     let count = mistakes.len();
-    let mut out = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
-    out.push_str(" in manifests");
+    let mut out = plural(count, "mistake") + " in manifests";
     for Mistake { file, line, code, message } in mistakes.iter().take(MAX_SHOWN) {
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         out.push_str(&format!("\n  {file}{line}  {code}  {message}"));

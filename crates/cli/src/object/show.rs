@@ -1,11 +1,10 @@
 //! Objects for people.
 
 use backends::manifest::{Extras, Format, render};
-use server::api::objects::{ObjectName, ObjectView, Way};
+use server::api::objects::{Direction, ObjectName, ObjectView, ObjectsQuery};
 
 use super::fields::path;
 use crate::clock::{ago, bytes, now};
-use crate::operator::ObjectFilter;
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 
@@ -13,7 +12,7 @@ use crate::table::table;
 pub fn list(objects: &[ObjectView], screen: Screen) -> String {
     let now = now();
     let row = |view: &ObjectView| {
-        vec![
+        [
             view.node.to_string(),
             way(view.way).to_owned(),
             view.kind.clone(),
@@ -23,22 +22,14 @@ pub fn list(objects: &[ObjectView], screen: Screen) -> String {
             delivered(view, screen),
         ]
     };
-    let rows: Vec<Vec<String>> = objects.iter().map(row).collect();
-    table(&["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"], &rows)
+    table(&["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"], objects.iter().map(row))
 }
 
-/// That there is no object that a listing was to be of; `nobody` when no node was meant.
-pub fn none(filter: &ObjectFilter<'_>, nobody: bool) -> String {
-    if let (Some(selector), true) = (filter.selector, nobody) {
-        return format!(
-            "no object: no enrolled node matches {selector:?}\n\
-             next: muster node list; `*` stops at a dot (`**` does not)\n"
-        );
-    }
-    let kind = filter.kind.map(|kind| format!(" of kind {kind}")).unwrap_or_default();
-    let namespace =
-        filter.namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
-    let whose = filter.selector.map(|selector| format!(" of {selector:?}")).unwrap_or_default();
+/// There is none, and what to look at.
+pub fn none(asked: &ObjectsQuery) -> String {
+    let kind = asked.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+    let namespace = asked.namespace.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
+    let whose = asked.selector.as_ref().map(|selector| format!(" of {selector:?}")).unwrap_or_default();
     format!(
         "no object{kind}{namespace}{whose}\nnext: muster object status, which shows what is synchronized with whom\n"
     )
@@ -53,8 +44,8 @@ pub fn show(view: &ObjectView, screen: Screen) -> String {
         name: view.name.clone(),
     };
     let from = match view.way {
-        Way::Down => "the control plane's word for the node",
-        Way::Up => "the node's word; it is changed there alone",
+        Direction::Down => "the control plane's word for the node",
+        Direction::Up => "the node's word; it is changed there alone",
     };
     let mut out = format!("# {}  {}\n# {from}\n", view.node, screen.mark(Mark::Bold, &path(&name)));
     out.push_str(&format!(
@@ -65,7 +56,7 @@ pub fn show(view: &ObjectView, screen: Screen) -> String {
         view.rev,
         ago(view.at, now()),
     ));
-    if view.way == Way::Down {
+    if view.way == Direction::Down {
         out.push_str(&format!("# delivered: {}\n", delivered(view, screen)));
         if view.refused.is_some() {
             out.push_str("# next: put the manifest right and apply it again\n");
@@ -90,17 +81,17 @@ fn manifest(view: &ObjectView) -> String {
 
 fn delivered(view: &ObjectView, screen: Screen) -> String {
     match (view.way, &view.refused, view.delivered) {
-        (Way::Up, ..) => "-".to_owned(),
-        (Way::Down, Some(why), _) => screen.mark(Mark::Bad, &format!("refused: {why}")),
-        (Way::Down, None, Some(true)) => screen.mark(Mark::Good, "yes"),
-        (Way::Down, None, Some(false)) => screen.mark(Mark::Warn, "not yet"),
-        (Way::Down, None, None) => "not known".to_owned(),
+        (Direction::Up, ..) => "-".to_owned(),
+        (Direction::Down, Some(why), _) => screen.mark(Mark::Bad, &format!("refused: {why}")),
+        (Direction::Down, None, Some(true)) => screen.mark(Mark::Good, "yes"),
+        (Direction::Down, None, Some(false)) => screen.mark(Mark::Warn, "not yet"),
+        (Direction::Down, None, None) => "not known".to_owned(),
     }
 }
 
-fn way(way: Way) -> &'static str {
+fn way(way: Direction) -> &'static str {
     match way {
-        Way::Down => "down",
-        Way::Up => "up",
+        Direction::Down => "down",
+        Direction::Up => "up",
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::condition::{Attention, SyncState};
 use model::replication::{Mode, TransportKind};
-use server::api::objects::{ConditionView, Resync, Resynced, SyncView};
+use server::api::objects::{ConditionView, RESYNC, Resync, Resynced, SYNC, SyncView};
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
@@ -80,7 +80,7 @@ pub fn table_of(views: &[SyncView], screen: Screen) -> String {
     let row = |view: &SyncView| {
         let condition = &view.condition;
         let green = condition.state == SyncState::InSync;
-        vec![
+        [
             view.node.to_string(),
             mode(view.mode).to_owned(),
             screen.mark(mark(condition), &state(view)),
@@ -92,8 +92,7 @@ pub fn table_of(views: &[SyncView], screen: Screen) -> String {
             condition.next_step.clone().unwrap_or_default(),
         ]
     };
-    let rows: Vec<Vec<String>> = views.iter().map(row).collect();
-    table(&["NODE", "MODE", "STATE", "SINCE", "LINK", "DOWN", "UP", "CAUSE", "NEXT"], &rows)
+    table(&["NODE", "MODE", "STATE", "SINCE", "LINK", "DOWN", "UP", "CAUSE", "NEXT"], views.iter().map(row))
 }
 
 /// Shows how synchronization fares.
@@ -104,7 +103,7 @@ pub(super) async fn status(
     screen: Screen,
 ) -> Result<Exit, Failure> {
     selector.map(whom::check).transpose()?;
-    let mut views = connect.dial().await?.all_sync(selector).await?;
+    let mut views = connect.dial().await?.all(&SYNC, selector).await?;
     if let (Some(selector), true) = (selector, views.is_empty()) {
         return Err(WhomError::Nobody(selector.to_owned()).into());
     }
@@ -137,7 +136,7 @@ pub(super) async fn resync(
 ) -> Result<Exit, Failure> {
     whom::check(selector)?;
     let operator = connect.dial().await?;
-    let views = operator.all_sync(Some(selector)).await?;
+    let views = operator.all(&SYNC, Some(selector)).await?;
     if views.is_empty() {
         return Err(WhomError::Nobody(selector.to_owned()).into());
     }
@@ -149,25 +148,24 @@ pub(super) async fn resync(
     }
     let mut resynced = Resynced { now: 0, nodes: 0 };
     for batch in names.chunks(RESYNC_BATCH) {
-        let part = operator.resync(&Resync { nodes: batch.to_vec(), approve_deletions }).await?;
+        let part = operator.call(&RESYNC, Resync { nodes: batch.to_vec(), approve_deletions }).await?;
         resynced.now += part.now;
         resynced.nodes += part.nodes;
     }
-    screen.result(&resynced, || {
+    Ok(screen.result(&resynced, || {
         format!(
             "{} will be compared anew: {} now, the others when they connect\nnext: muster object status {selector:?}\n",
             nodes(resynced.nodes),
             resynced.now
         )
-    })?;
-    Ok(Exit::Ok)
+    })?)
 }
 
 /// The answer, or `None` from a control plane that does not know the question.
 pub(crate) fn known<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.refusal().is_some() => Ok(None),
+        Err(CallError::Refused(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -20,7 +20,8 @@ use crate::folder::{Changes, Folder, Seen, Watch};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
 
-pub use publisher::{Broken, Comparison, Prepared, PublishError, Published, Publisher};
+pub use publisher::{Comparison, Prepared, PublishError, Published, Publisher};
+pub(crate) use upload::batches;
 
 /// How long a resident publisher waits before it tries again what did not reach the control
 /// plane.
@@ -93,13 +94,12 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
 
 async fn beacon(publisher: &mut Publisher, screen: Screen) -> Result<Exit, Failure> {
     let beacons = publisher.beacon(now()).await?;
-    screen.result(&beacons, || {
+    Ok(screen.result(&beacons, || {
         let line = |beacon: &trust::Beacon| {
             format!("channel {}: release {} still counts\n", beacon.channel, beacon.seq)
         };
         beacons.iter().map(line).collect()
-    })?;
-    Ok(Exit::Ok)
+    })?)
 }
 
 /// Publishes what these changes make.
@@ -110,13 +110,7 @@ async fn once(
     screen: Screen,
 ) -> Result<Exit, Failure> {
     let began = Instant::now();
-    let prepared = match publisher.take(changes) {
-        Err(PublishError::Broken(broken)) => {
-            aside(broken.text.trim_end());
-            return Err(PublishError::Broken(broken).into());
-        }
-        prepared => prepared?,
-    };
+    let prepared = publisher.take(changes)?;
     let changed = publisher.compare(&prepared).await?;
     if args.dry_run {
         screen.result(&changed, || {
@@ -129,8 +123,7 @@ async fn once(
     }
     let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
     let took = began.elapsed().as_millis();
-    screen.result(&published, || text(&published, took))?;
-    Ok(Exit::Ok)
+    Ok(screen.result(&published, || text(&published, took))?)
 }
 
 fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> String {

@@ -7,11 +7,12 @@ use std::time::Instant;
 use lang::Diagnostics;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection, Timestamp};
-use resolve::Resolver;
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
+use resolve::{Resolver, Tree};
 use serde::Serialize;
 use server::Credentials;
-use server::api::{Beacons, Commit, HeadView, Summary};
+use server::api::operation::Empty;
+use server::api::{self, Beacons, Commit, HeadView, Summary};
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
 use trust::signed::VerifyError;
@@ -21,9 +22,10 @@ use wire::Code;
 use super::upload::{Uploaded, upload};
 use crate::exit::Exit;
 use crate::failure::UserError;
-use crate::folder::{Changes, FolderError};
+use crate::folder::Changes;
 use crate::operator::{CallError, Operator};
 use crate::remote::{self, RemoteError};
+use crate::screen::{aside, plural};
 
 /// How often a release is numbered anew because another one was published meanwhile.
 const COMMIT_ATTEMPTS: usize = 5;
@@ -32,11 +34,8 @@ const COMMIT_ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The fleet repo has mistakes.
-    #[error("{} in the fleet repo; nothing is published", mistakes(.0.diagnostics.len()))]
-    Broken(Box<Broken>),
-    /// The folder cannot be read.
-    #[error("the fleet repo cannot be read")]
-    Folder(#[from] FolderError),
+    #[error("{} in the fleet repo; nothing is published", plural(*.0, "mistake"))]
+    Broken(usize),
     /// The control plane did not do what it was asked.
     #[error("the control plane could not be asked")]
     Call(#[from] CallError),
@@ -69,25 +68,21 @@ pub enum PublishError {
     Stopped(#[source] JoinError),
 }
 
-fn mistakes(count: usize) -> String {
-    if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") }
+impl PublishError {
+    /// Tells the mistakes of a fleet repo.
+    pub(crate) fn broken(diagnostics: &Diagnostics, tree: &Tree) -> PublishError {
+        aside(resolve::render(diagnostics, tree).trim_end());
+        PublishError::Broken(diagnostics.len())
+    }
 }
 
 impl UserError for PublishError {
     fn exit(&self) -> Exit {
-        match self {
-            PublishError::Call(error) => error.exit(),
-            PublishError::Remote(RemoteError::Call(error)) => error.exit(),
-            PublishError::OtherKey(_) => Exit::Refused,
-            _ => Exit::Error,
-        }
+        if matches!(self, PublishError::OtherKey(_)) { Exit::Refused } else { Exit::Error }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            PublishError::Call(error) => error.hint(),
-            PublishError::Remote(RemoteError::Call(error)) => error.hint(),
-            PublishError::Folder(error) => error.hint(),
             PublishError::Broken(_) => {
                 Some("`muster check` shows them; `muster help CODE` explains a code".to_owned())
             }
@@ -98,22 +93,6 @@ impl UserError for PublishError {
             _ => None,
         }
     }
-
-    fn code(&self) -> Option<&str> {
-        match self {
-            PublishError::Call(error) => error.code(),
-            _ => None,
-        }
-    }
-}
-
-/// A fleet repo's mistakes, and how they read.
-#[derive(Debug)]
-pub struct Broken {
-    /// All of them.
-    pub diagnostics: Diagnostics,
-    /// As people read them.
-    pub text: String,
 }
 
 /// A release that is ready to be sent.
@@ -183,7 +162,7 @@ impl Publisher {
     /// When the control plane does not answer, or its nodes do not believe the key.
     pub async fn connect(credentials: Credentials, key: SigningKey) -> Result<Publisher, PublishError> {
         let operator = Operator::dial(&credentials).await?;
-        let head = operator.head().await?;
+        let head = operator.call(&api::HEAD, Empty {}).await?;
         if !head.trust.release.keys().any(|known| *known == key.public()) {
             return Err(PublishError::OtherKey(key.public().id()));
         }
@@ -205,10 +184,7 @@ impl Publisher {
         let began = Instant::now();
         let (fleet, changed) = match self.resolver.update(changes) {
             Ok(done) => done,
-            Err(diagnostics) => {
-                let text = resolve::render(&diagnostics, &self.resolver.tree());
-                return Err(PublishError::Broken(Box::new(Broken { diagnostics, text })));
-            }
+            Err(diagnostics) => return Err(PublishError::broken(&diagnostics, &self.resolver.tree())),
         };
         let (fleet, resolved) = (fleet.specialize(), began.elapsed());
         let prepared = Prepared {
@@ -297,7 +273,7 @@ impl Publisher {
         let signed: Result<Vec<_>, _> =
             beacons.iter().map(|beacon| signed::sign(beacon, &[&self.key])).collect();
         let signed = Beacons { beacons: signed.map_err(PublishError::Sign)? };
-        self.operator.beacons(&signed).await?;
+        self.operator.call(&api::ADD_BEACONS, signed).await?;
         Ok(beacons)
     }
 
@@ -340,16 +316,16 @@ impl Publisher {
         for _ in 0..COMMIT_ATTEMPTS {
             let seq = self.head.seq.unwrap_or(0) + 1;
             let commit = self.signed(prepared, seq, label.clone())?;
-            match self.operator.commit(&commit).await {
+            match self.operator.call(&api::COMMIT, commit.clone()).await {
                 Ok(seq) => {
                     self.head.seq = Some(seq);
                     self.head.selection = Some(prepared.built.root()?);
                     self.head.headers.extend(commit.headers);
                     return Ok(seq);
                 }
-                Err(error) if error.refusal() == Some(Code::HeadMoved.as_str()) => {
+                Err(error) if error.is(Code::HeadMoved) => {
                     tracing::info!(seq, "another release was published meanwhile; numbering anew");
-                    self.head = self.operator.head().await?;
+                    self.head = self.operator.call(&api::HEAD, Empty {}).await?;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -5,13 +5,14 @@
 //! few at a time; a batch's chunks are made when it is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use model::Digest;
 use model::descent::Frontier;
 use resolve::release::{Built, ReleaseChunk};
-use server::api::Digests;
-use tokio::task::{JoinError, JoinSet};
+use server::api::{self, Chunks, Digests};
 
 use super::PublishError;
 use crate::operator::Operator;
@@ -86,7 +87,7 @@ async fn missing_chunks(
     let mut missing = BTreeSet::new();
     for part in level.chunks(ASK) {
         let chunks = part.iter().map(ReleaseChunk::hash).collect();
-        let lacks = operator.missing(&Digests { chunks, contents: Vec::new() }).await?;
+        let lacks = operator.call(&api::MISSING, Digests { chunks, contents: Vec::new() }).await?;
         missing.extend(lacks.chunks);
     }
     Ok(level.into_iter().filter(|piece| missing.contains(&piece.hash())).collect())
@@ -99,7 +100,8 @@ async fn missing_contents(
     let all: Vec<Digest> = contents.keys().copied().collect();
     let mut missing = BTreeSet::new();
     for part in all.chunks(ASK) {
-        let lacks = operator.missing(&Digests { chunks: Vec::new(), contents: part.to_vec() }).await?;
+        let asked = Digests { chunks: Vec::new(), contents: part.to_vec() };
+        let lacks = operator.call(&api::MISSING, asked).await?;
         missing.extend(lacks.contents);
     }
     contents.retain(|digest, _| missing.contains(digest));
@@ -110,73 +112,69 @@ async fn send_contents(
     operator: &Operator,
     contents: BTreeMap<Digest, Arc<[u8]>>,
 ) -> Result<(), PublishError> {
-    let mut under_way = JoinSet::new();
-    let mut batch: Vec<Arc<[u8]>> = Vec::new();
-    let mut size = 0;
-    for content in contents.into_values() {
-        if !batch.is_empty() && (size + content.len() > CONTENT_BYTES || batch.len() == CONTENTS) {
-            start(&mut under_way, put_contents(operator.clone(), std::mem::take(&mut batch))).await?;
-            size = 0;
+    let contents: Vec<Arc<[u8]>> = contents.into_values().collect();
+    let batches = batches(&contents, |content| content.len(), CONTENTS, CONTENT_BYTES);
+    let put = |batch: &[Arc<[u8]>]| {
+        let (operator, batch) = (operator.clone(), batch.to_vec());
+        async move {
+            let contents: Vec<&[u8]> = batch.iter().map(|content| &**content).collect();
+            Ok(operator.put_contents(&contents).await?)
         }
-        size += content.len();
-        batch.push(content);
-    }
-    if !batch.is_empty() {
-        start(&mut under_way, put_contents(operator.clone(), batch)).await?;
-    }
-    finish(under_way).await
+    };
+    send(batches.into_iter().map(put)).await
 }
 
-async fn put_contents(operator: Operator, batch: Vec<Arc<[u8]>>) -> Result<(), PublishError> {
-    let contents: Vec<&[u8]> = batch.iter().map(|content| &**content).collect();
-    Ok(operator.put_contents(&contents).await?)
-}
-
-/// Sends the chunks of one level; what they need is there already.
 async fn send_chunks(
     operator: &Operator,
     built: &Built,
     level: Vec<ReleaseChunk>,
 ) -> Result<(), PublishError> {
-    let mut under_way = JoinSet::new();
-    for batch in level.chunks(CHUNKS) {
-        start(&mut under_way, put_chunks(operator.clone(), built.clone(), batch.to_vec())).await?;
-    }
-    finish(under_way).await
-}
-
-async fn put_chunks(operator: Operator, built: Built, batch: Vec<ReleaseChunk>) -> Result<(), PublishError> {
-    let chunks: Result<Vec<_>, _> = batch.iter().map(|piece| built.chunk(piece)).collect();
-    Ok(operator.put_chunks(chunks?).await?)
-}
-
-type UnderWay = JoinSet<Result<(), PublishError>>;
-
-/// Starts a batch once there is room for it.
-async fn start(
-    under_way: &mut UnderWay,
-    batch: impl Future<Output = Result<(), PublishError>> + Send + 'static,
-) -> Result<(), PublishError> {
-    while under_way.len() >= UNDER_WAY {
-        if let Some(ended) = under_way.join_next().await {
-            joined(ended)?;
+    let put = |batch: &[ReleaseChunk]| {
+        let (operator, built, batch) = (operator.clone(), built.clone(), batch.to_vec());
+        async move {
+            let chunks: Result<Vec<_>, _> = batch.iter().map(|chunk| built.chunk(chunk)).collect();
+            operator.call(&api::PUT_CHUNKS, Chunks { chunks: chunks? }).await?;
+            Ok(())
         }
-    }
-    under_way.spawn(batch);
-    Ok(())
+    };
+    send(level.chunks(CHUNKS).map(put)).await
 }
 
-async fn finish(mut under_way: UnderWay) -> Result<(), PublishError> {
-    while let Some(ended) = under_way.join_next().await {
-        joined(ended)?;
-    }
-    Ok(())
+/// Sends batches, each in a task of its own, a few at a time.
+async fn send<F>(batches: impl Iterator<Item = F>) -> Result<(), PublishError>
+where
+    F: Future<Output = Result<(), PublishError>> + Send + 'static,
+{
+    let under_way = stream::iter(batches.map(tokio::spawn)).buffer_unordered(UNDER_WAY);
+    under_way.map_err(PublishError::Stopped).try_for_each(ready).await
 }
 
-fn joined(ended: Result<Result<(), PublishError>, JoinError>) -> Result<(), PublishError> {
-    match ended {
-        Ok(done) => done,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(PublishError::Stopped(error)),
+/// Batches of so many items and bytes at most; an item that is larger by itself goes alone.
+pub(crate) fn batches<T>(items: &[T], size: impl Fn(&T) -> usize, most: usize, bytes: usize) -> Vec<&[T]> {
+    let (mut batches, mut begin, mut room) = (Vec::new(), 0, bytes);
+    for (at, item) in items.iter().enumerate() {
+        if at > begin && (at - begin >= most || size(item) > room) {
+            batches.push(&items[begin..at]);
+            (begin, room) = (at, bytes);
+        }
+        room = room.saturating_sub(size(item));
+    }
+    batches.extend(items.get(begin..).filter(|rest| !rest.is_empty()));
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::batches;
+
+    #[test]
+    fn batches_keep_both_bounds_and_lose_nothing() {
+        let lengths = |items: &[usize]| {
+            batches(items, |size| *size, 1000, 100_000).iter().map(|batch| batch.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[10; 2500]), [1000, 1000, 500]);
+        assert_eq!(lengths(&[99_999, 99_999, 2, 1]), [1, 1, 2]);
+        assert_eq!(lengths(&[100_001, 1, 100_001]), [1, 1, 1]);
+        assert!(lengths(&[]).is_empty());
     }
 }

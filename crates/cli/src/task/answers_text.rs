@@ -25,13 +25,13 @@ pub fn text(answers: &Answers, screen: Screen) -> String {
     let mut out = format!("{}: {different}\n", nodes(*asked));
     if !answers.is_empty() && answers.iter().all(|same| inline(&same.answer).is_some()) {
         let row = |same: &SameAnswer| {
-            vec![
+            [
                 format!("{:>6}x", same.nodes.len()),
                 screen.mark(Mark::Bold, &inline(&same.answer).unwrap_or_default()),
                 some_of(&same.nodes, same.nodes.len()),
             ]
         };
-        out.push_str(&table(&["", "ANSWER", "NODES"], &answers.iter().map(row).collect::<Vec<_>>()));
+        out.push_str(&table(&["", "ANSWER", "NODES"], answers.iter().map(row)));
     } else {
         for same in answers {
             let who = some_of(&same.nodes, same.nodes.len());
@@ -116,5 +116,5 @@ fn flat(items: &[Value]) -> Option<String> {
     let rows: Vec<Vec<String>> = maps.iter().map(row).collect::<Option<_>>()?;
     let headings: Vec<String> = names.iter().map(|name| name.to_uppercase()).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    (!rows.is_empty()).then(|| table(&headings, &rows))
+    (!rows.is_empty()).then(|| table(&headings, rows))
 }

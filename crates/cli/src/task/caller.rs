@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use server::api::work::WorkNews;
+
 use super::ticker::Ticker;
 use crate::connect::Connect;
 use crate::operator::{CallError, Operator};
 
+/// How long the control plane holds a question while there is nothing new, in seconds; well below
+/// the time for an answer.
+const NEWS_SECS: u64 = 8;
 /// The shortest time between two questions.
 const PACE: Duration = Duration::from_millis(500);
 /// The longest time between two questions, however many nodes there are.
@@ -61,4 +66,9 @@ impl<'a> Caller<'a> {
 pub(crate) async fn pace(nodes: usize) {
     let more = PACE_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
     tokio::time::sleep((PACE + more).min(MAX_PACE)).await;
+}
+
+/// A question for what is new of a task or a workflow since a version.
+pub(crate) fn news(id: &str, after: u64) -> WorkNews {
+    WorkNews { wait: NEWS_SECS, after: Some(after), ..id.into() }
 }

@@ -1,12 +1,10 @@
 //! Following what goes on in the control plane, over interruptions of the connection.
 
-use std::collections::BTreeMap;
+use server::api::work::{CANCEL_TASK, TASK, TASK_NODES, TaskView};
 
-use server::api::work::{OutputView, TaskView};
-
-use super::caller::{Caller, pace};
+use super::caller::{Caller, news, pace};
 use super::outcome::line;
-use super::output::Outputs;
+use super::output::{Outputs, TaskReport};
 use super::ticker::Ticker;
 use super::waits::Waits;
 use crate::exit::Exit;
@@ -37,15 +35,6 @@ impl UserError for Interrupted {
     }
 }
 
-/// A task that came to its end.
-#[derive(Clone, Debug)]
-pub struct Followed {
-    /// As it ended.
-    pub task: TaskView,
-    /// What nodes printed, by name, when it is wanted as JSON.
-    pub output: BTreeMap<String, Vec<OutputView>>,
-}
-
 /// Follows a task to its end: tells how far it is, and shows its output.
 ///
 /// # Errors
@@ -56,7 +45,7 @@ pub(crate) async fn follow(
     mut outputs: Outputs,
     cancel_on_interrupt: bool,
     screen: Screen,
-) -> Result<Followed, Failure> {
+) -> Result<TaskReport, Failure> {
     let mut ticker = Ticker::new(screen);
     let mut waits = Waits::new();
     let mut cancel = cancel_on_interrupt;
@@ -72,12 +61,9 @@ pub(crate) async fn follow(
             waits.tell(caller, &mut ticker, &task).await?;
             pace(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
             // Output is no news of the task, so it is looked for while nothing else happens.
-            let after = task.version;
-            let wait = outputs.wanted();
-            let asked = async |operator: &Operator| {
-                if wait { operator.task(&id, None).await } else { operator.task(&id, Some(after)).await }
-            };
-            Ok::<_, Failure>(Some(caller.ask(&mut ticker, asked).await?))
+            let asked = if outputs.wanted() { id.as_str().into() } else { news(&id, task.version) };
+            let task = async |operator: &Operator| operator.call(&TASK, asked.clone()).await;
+            Ok::<_, Failure>(Some(caller.ask(&mut ticker, task).await?))
         };
         let news = tokio::select! {
             news = news => Some(news?),
@@ -87,11 +73,12 @@ pub(crate) async fn follow(
             Some(Some(newer)) => task = newer,
             Some(None) => {
                 ticker.clear();
-                return Ok(Followed { task, output: outputs.kept() });
+                let nodes = caller.operator().all(&TASK_NODES, id.as_str()).await?;
+                return Ok(TaskReport { task, nodes, output: outputs.kept() });
             }
             None if std::mem::take(&mut cancel) => {
                 ticker.say(&format!("task {id} is called off; what runs is being ended"));
-                let cancelled = async |operator: &Operator| operator.cancel_task(&id).await;
+                let cancelled = async |operator: &Operator| operator.call(&CANCEL_TASK, id.as_str()).await;
                 task = caller.ask(&mut ticker, cancelled).await?;
             }
             None => return Err(Interrupted { what: "task", id, off: "cancel" }.into()),

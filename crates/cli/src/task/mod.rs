@@ -13,6 +13,7 @@ mod waits;
 mod words;
 
 use clap::{Args, Subcommand};
+use server::api::work::{CANCEL_TASK, OUTPUT, OutputQuery, TASK, TASK_NODES, TASKS, WorkHistory};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -21,14 +22,13 @@ use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
 pub use answers_text::{answers_of, text as answers_text};
-pub(crate) use caller::{Caller, pace};
+pub(crate) use caller::{Caller, news, pace};
+pub use follow::Interrupted;
 pub(crate) use follow::follow;
-pub use follow::{Followed, Interrupted};
 pub use order::{OrderError, RunArgs, new_task};
 pub use outcome::{Group, exit, groups, line};
-use output::NodeOutput;
-pub(crate) use output::TaskReport;
 pub use output::{Lines, Outputs};
+use output::{NodeOutput, TaskReport};
 pub use show::{list, show, summary};
 pub use ticker::Ticker;
 pub use waits::line as why_it_waits;
@@ -108,31 +108,29 @@ pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         TaskVerb::Run(run) => order::run(connect, run, screen).await,
         TaskVerb::List { limit } => {
-            let tasks = connect.dial().await?.tasks(usize::from(*limit)).await?;
-            screen.result(&tasks, || list(&tasks, screen))?;
-            Ok(Exit::Ok)
+            let asked = WorkHistory { before: None, limit: usize::from(*limit).into() };
+            let tasks = connect.dial().await?.call(&TASKS, asked).await?;
+            Ok(screen.result(&tasks, || list(&tasks, screen))?)
         }
         TaskVerb::Show { id, nodes, follow: wait } => {
             let operator = connect.dial().await?;
-            let mut task = operator.task(id, None).await?;
+            let task = operator.call(&TASK, id.as_str()).await?;
             let mut caller = Caller::new(connect, operator);
-            if *wait {
-                let outputs = Outputs::none();
-                task = follow(&mut caller, task, outputs, false, screen).await?.task;
-            }
-            let each = caller.operator().task_nodes(id).await?;
-            let waits = waits::lines(caller.operator(), &each).await;
-            screen.result(&TaskReport { task: &task, nodes: &each, output: Vec::new() }, || {
-                show(&task, &each, &waits, *nodes, screen)
-            })?;
-            Ok(if *wait { exit(&task.summary.progress, &each) } else { Exit::Ok })
+            let report = if *wait {
+                follow(&mut caller, task, Outputs::none(), false, screen).await?
+            } else {
+                let nodes = caller.operator().all(&TASK_NODES, id.as_str()).await?;
+                TaskReport { task, nodes, output: Vec::new() }
+            };
+            let waits = waits::lines(caller.operator(), &report.nodes).await;
+            screen.result(&report, || show(&report.task, &report.nodes, &waits, *nodes, screen))?;
+            Ok(if *wait { report.exit() } else { Exit::Ok })
         }
         TaskVerb::Output { id, node } => output(connect, id, node.as_deref(), screen).await,
         TaskVerb::Cancel { id } => {
-            let task = connect.dial().await?.cancel_task(id).await?;
-            screen
-                .result(&task, || format!("{}\nnext: muster task show {}\n", line(&task.summary), task.id))?;
-            Ok(Exit::Ok)
+            let task = connect.dial().await?.call(&CANCEL_TASK, id.as_str()).await?;
+            Ok(screen
+                .result(&task, || format!("{}\nnext: muster task show {}\n", line(&task.summary), task.id))?)
         }
     }
 }
@@ -143,13 +141,14 @@ async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen)
     let wanted: Vec<(String, String)> = match node {
         Some(node) => vec![(node.to_owned(), node.to_owned())],
         None => {
-            let nodes = operator.task_nodes(id).await?;
+            let nodes = operator.all(&TASK_NODES, id).await?;
             nodes.iter().map(|node| (node.node.to_string(), words::name(node))).collect()
         }
     };
     let mut all = Vec::new();
     for (id_of_node, name) in wanted {
-        let output = operator.output(id, &id_of_node, 0).await?;
+        let asked = OutputQuery { id: id.to_owned(), node: id_of_node, after: 0 };
+        let output = operator.call(&OUTPUT, asked).await?;
         if screen.is_json() {
             all.push(NodeOutput { node: name, output });
             continue;

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use catalog::duration;
 use clap::Args;
 use model::work::Work;
-use plane::work::{BEGIN_SECS, Share, SpecError, TaskSpec};
-use server::api::work::{NewTask, Selected};
+use plane::work::{Share, SpecError};
+use server::api::work::{BEGIN_TASK, NewTask, Selected};
 
 use super::caller::Caller;
 use super::follow::follow;
-use super::outcome::exit;
-use super::output::{NodeOutput, Outputs, TaskReport};
-use super::show::summary;
+use super::output::Outputs;
 use super::words::in_words;
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -107,33 +105,17 @@ impl UserError for OrderError {
 /// # Errors
 /// [`OrderError`].
 pub fn new_task(args: &RunArgs, selected: &Selected) -> Result<NewTask, OrderError> {
-    let work = work(args)?;
-    let (timeout_secs, wait_secs) = (u64::from(args.timeout), u64::from(args.wait));
-    let spec = TaskSpec {
-        // The control plane gives it its own.
-        id: "t".to_owned(),
-        by: String::new(),
-        selector: args.selector.clone(),
-        work: work.clone(),
-        batch: args.batch.unwrap_or(Share::ALL),
-        max_failures: args.max_failures,
-        canaries: args.canary,
-        timeout_secs,
-        wait_secs,
-        begin_secs: BEGIN_SECS,
-        workflow: None,
-    };
-    spec.check(selected.count)?;
-    Ok(NewTask {
-        selector: args.selector.clone(),
-        work,
+    let task = NewTask {
         batch: args.batch,
         max_failures: args.max_failures,
         canaries: args.canary,
-        timeout_secs,
-        wait_secs,
+        wait_secs: u64::from(args.wait),
         expected: Some(selected.count),
-    })
+        ..NewTask::new(&args.selector, work(args)?, u64::from(args.timeout))
+    };
+    // The control plane gives it its own id.
+    task.spec("t", "").check(selected.count)?;
+    Ok(task)
 }
 
 fn work(args: &RunArgs) -> Result<Work, OrderError> {
@@ -160,20 +142,13 @@ pub(super) async fn run(connect: &Connect, args: &RunArgs, screen: Screen) -> Re
     let selected = whom::select(&operator, &args.selector).await?;
     let task = new_task(args, &selected)?;
     whom::confirm(screen, &selected, &format!("will run {}", in_words(&task.work)), args.yes)?;
-    let begun = operator.begin_task(&task).await?;
+    let begun = operator.call(&BEGIN_TASK, task).await?;
     if args.detach {
-        screen.result(&begun, || {
+        return Ok(screen.result(&begun, || {
             format!("task {} goes on {}\nnext: muster task show {0}\n", begun.id, whom::nodes(selected.count))
-        })?;
-        return Ok(Exit::Ok);
+        })?);
     }
-    let mut caller = Caller::new(connect, operator);
     let outputs = if args.output || selected.count <= FEW { Outputs::all() } else { Outputs::none() };
-    let followed = follow(&mut caller, begun, outputs, args.cancel_on_interrupt, screen).await?;
-    let nodes = caller.operator().task_nodes(&followed.task.id).await?;
-    let output = followed.output.into_iter().map(|(node, output)| NodeOutput { node, output }).collect();
-    screen.result(&TaskReport { task: &followed.task, nodes: &nodes, output }, || {
-        summary(&followed.task, &nodes, screen)
-    })?;
-    Ok(exit(&followed.task.summary.progress, &nodes))
+    let mut caller = Caller::new(connect, operator);
+    follow(&mut caller, begun, outputs, args.cancel_on_interrupt, screen).await?.tell(screen)
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use model::work::{Outcome, RefusalCode};
-use plane::work::{NodeStage, Progress, Summary, TaskState};
+use plane::work::{NodeStage, Progress, Summary};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
 
 use super::words::name;
 use crate::exit::Exit;
-use crate::screen::Mark;
+use crate::screen::{Mark, tally};
 use crate::whom::MAX_NAMES;
 
 /// Nodes that came to the same.
@@ -119,52 +119,23 @@ fn allowed_where(code: RefusalCode) -> &'static str {
 
 /// How a task stands, in one line.
 pub fn line(summary: &Summary) -> String {
-    let Progress {
-        total,
-        waiting,
-        deferred,
-        issued,
-        running,
-        succeeded,
-        failed,
-        unknown,
-        cancelled,
-        offline,
-        withdrawn,
-        silent,
-        removed,
-    } = summary.progress;
-    let parts = [
-        (succeeded, "succeeded"),
-        (failed, "failed"),
-        (unknown, "unknown"),
-        (silent, "silent"),
-        (offline, "offline"),
-        (cancelled, "cancelled"),
-        (withdrawn, "called off"),
-        (removed, "removed"),
-        (running, "running"),
-        (issued, "asked"),
-        (deferred, "offline and waited for"),
-        (waiting, "waiting"),
-    ];
-    let said: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let progress = &summary.progress;
+    let said = tally([
+        (progress.succeeded, "succeeded"),
+        (progress.failed, "failed"),
+        (progress.unknown, "unknown"),
+        (progress.silent, "silent"),
+        (progress.offline, "offline"),
+        (progress.cancelled, "cancelled"),
+        (progress.withdrawn, "called off"),
+        (progress.removed, "removed"),
+        (progress.running, "running"),
+        (progress.issued, "asked"),
+        (progress.deferred, "offline and waited for"),
+        (progress.waiting, "waiting"),
+    ]);
     let why = summary.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("{}{why}, {}: {}", state(summary.state), crate::whom::nodes(total), said.join(", "))
-}
-
-/// A task's state as a word.
-pub(super) fn state(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Planned => "planned",
-        TaskState::Running => "running",
-        TaskState::Halting => "halting",
-        TaskState::Cancelling => "cancelling",
-        TaskState::Done => "done",
-        TaskState::Halted => "halted",
-        TaskState::Cancelled => "cancelled",
-    }
+    format!("{}{why}, {}: {}", summary.state.as_str(), crate::whom::nodes(progress.total), said)
 }
 
 /// What a task that ended means for scripts.

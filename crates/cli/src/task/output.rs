@@ -7,12 +7,15 @@ use model::text::printable;
 use model::work::Stream;
 use plane::work::NodeStage;
 use serde::Serialize;
-use server::api::work::{OutputView, TaskNodeView, TaskView};
+use server::api::work::{OUTPUT, OutputQuery, OutputView, TASK_NODES, TaskNodeView, TaskView};
 
 use super::caller::Caller;
+use super::outcome::exit;
+use super::show::summary;
 use super::ticker::Ticker;
 use super::words::name;
 use crate::clock::bytes;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::screen::{Mark, Screen};
@@ -109,8 +112,8 @@ impl Outputs {
     }
 
     /// What was read, by the nodes' names, when it was not shown.
-    pub fn kept(self) -> BTreeMap<String, Vec<OutputView>> {
-        self.kept
+    pub(super) fn kept(self) -> Vec<NodeOutput> {
+        self.kept.into_iter().map(|(node, output)| NodeOutput { node, output }).collect()
     }
 
     /// Reads and shows what is new.
@@ -124,8 +127,9 @@ impl Outputs {
         if !self.wanted {
             return Ok(());
         }
+        let id = task.id.as_str();
         let nodes =
-            caller.ask(ticker, async |operator: &Operator| operator.task_nodes(&task.id).await).await?;
+            caller.ask(ticker, async |operator: &Operator| operator.all(&TASK_NODES, id).await).await?;
         for node in &nodes {
             let ended = node.stage == NodeStage::Ended;
             if !(ended || node.stage == NodeStage::Running) || self.whole.contains(&node.node) {
@@ -134,8 +138,8 @@ impl Outputs {
             let hostname = name(node);
             let (after, lines) =
                 self.nodes.entry(node.node.clone()).or_insert_with(|| (0, Lines::of(&hostname)));
-            let (id, from) = (node.node.as_str(), *after);
-            let asked = async |operator: &Operator| operator.output(&task.id, id, from).await;
+            let asked = OutputQuery { id: id.to_owned(), node: node.node.to_string(), after: *after };
+            let asked = async |operator: &Operator| operator.call(&OUTPUT, asked.clone()).await;
             let pieces = caller.ask(ticker, asked).await?;
             *after = pieces.last().map_or(*after, |piece| piece.number);
             let mut text: String = pieces.iter().map(|piece| lines.take(piece, screen)).collect();
@@ -154,17 +158,29 @@ impl Outputs {
     }
 }
 
-/// A task with its nodes, for programs.
-#[derive(Serialize)]
-pub(crate) struct TaskReport<'a> {
-    pub(crate) task: &'a TaskView,
-    pub(crate) nodes: &'a [TaskNodeView],
+/// A task and its nodes, for programs; what nodes printed when it was followed with `--output`.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaskReport {
+    pub(crate) task: TaskView,
+    pub(crate) nodes: Vec<TaskNodeView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) output: Vec<NodeOutput>,
 }
 
-/// What a node printed, for programs.
-#[derive(Serialize)]
+impl TaskReport {
+    /// Tells what became of the task.
+    pub(crate) fn tell(&self, screen: Screen) -> Result<Exit, Failure> {
+        screen.result(self, || summary(&self.task, &self.nodes, screen))?;
+        Ok(self.exit())
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        exit(&self.task.summary.progress, &self.nodes)
+    }
+}
+
+/// What one node printed, for programs.
+#[derive(Debug, Serialize)]
 pub(crate) struct NodeOutput {
     pub(crate) node: String,
     pub(crate) output: Vec<OutputView>,

@@ -6,7 +6,7 @@ use plane::work::TaskState;
 use server::api::work::{TaskNodeView, TaskView};
 
 use super::answers_text::answers_of;
-use super::outcome::{groups, line, state, words};
+use super::outcome::{groups, line, words};
 use super::words::{in_words, name};
 use crate::clock::{ago, now, short};
 use crate::screen::{Mark, Screen};
@@ -22,13 +22,13 @@ pub fn list(tasks: &[TaskView], screen: Screen) -> String {
     let row = |task: &TaskView| {
         let words = in_words(&task.work);
         let progress = &task.summary.progress;
-        vec![
+        [
             task.id.clone(),
             format!("{} ago", ago(task.created, now)),
             task.by.clone(),
             clip(&task.selector),
             clip(&words),
-            screen.mark(mark(task), state(task.summary.state)),
+            screen.mark(mark(task), task.summary.state.as_str()),
             format!("{}/{}", progress.succeeded, progress.total),
             match progress.failures() {
                 0 => String::new(),
@@ -36,8 +36,7 @@ pub fn list(tasks: &[TaskView], screen: Screen) -> String {
             },
         ]
     };
-    let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
-    table(&["TASK", "BEGUN", "BY", "NODES", "WORK", "STATE", "DONE", "FAILED"], &rows)
+    table(&["TASK", "BEGUN", "BY", "NODES", "WORK", "STATE", "DONE", "FAILED"], tasks.iter().map(row))
 }
 
 fn clip(text: &str) -> String {
@@ -82,10 +81,9 @@ pub fn show(task: &TaskView, nodes: &[TaskNodeView], waits: &[String], each: boo
             let hostname = name(node);
             let (said, mark, _) = words(&task.id, &hostname, node);
             let took = node.duration_ms.map(|ms| short(Duration::from_millis(ms))).unwrap_or_default();
-            vec![hostname, screen.mark(mark, &said), format!("{} ago", ago(node.since, now)), took]
+            [hostname, screen.mark(mark, &said), format!("{} ago", ago(node.since, now)), took]
         };
-        let rows: Vec<Vec<String>> = nodes.iter().map(row).collect();
-        out.push_str(&format!("\n{}", table(&["NODE", "CAME TO", "SINCE", "TOOK"], &rows)));
+        out.push_str(&format!("\n{}", table(&["NODE", "CAME TO", "SINCE", "TOOK"], nodes.iter().map(row))));
     }
     out
 }

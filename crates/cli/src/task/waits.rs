@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use model::Timestamp;
 use plane::work::NodeStage;
-use server::api::NodeView;
-use server::api::work::{TaskNodeView, TaskView};
+use server::api::work::{TASK_NODES, TaskNodeView, TaskView};
+use server::api::{NODE, NodeView};
 
 use super::caller::Caller;
 use super::ticker::Ticker;
@@ -46,8 +46,9 @@ impl Waits {
         }
         self.next = Instant::now() + self.again;
         self.again = (2 * self.again).min(SELDOM);
+        let id = task.id.as_str();
         let nodes =
-            caller.ask(ticker, async |operator: &Operator| operator.task_nodes(&task.id).await).await?;
+            caller.ask(ticker, async |operator: &Operator| operator.all(&TASK_NODES, id).await).await?;
         for line in lines(caller.operator(), &nodes).await {
             ticker.say(&line);
         }
@@ -66,7 +67,7 @@ pub(super) async fn lines(operator: &Operator, nodes: &[TaskNodeView]) -> Vec<St
     let mut lines = Vec::new();
     for node in waiting.iter().take(MAX_NAMES) {
         // One that cannot be asked about is no reason to give up what is followed.
-        if let Ok(view) = operator.node(node.node.as_str()).await {
+        if let Ok(view) = operator.call(&NODE, node.node.as_str()).await {
             lines.push(format!("{} {}", name(node), line(node, &view, now)));
         }
     }

@@ -1,7 +1,7 @@
 //! What queries among a workflow's steps were answered.
 
 use model::work::Work;
-use server::api::work::WorkflowView;
+use server::api::work::{TASK, TASK_NODES, WorkflowView};
 
 use crate::failure::Failure;
 use crate::object::known;
@@ -26,11 +26,11 @@ pub(super) async fn of_steps(
     for (number, step) in view.steps.iter().enumerate() {
         let Some(id) = step.tasks.last() else { continue };
         // Tasks are kept for a while only.
-        let Some(task) = known(operator.task(id, None).await)? else { continue };
+        let Some(task) = known(operator.call(&TASK, id.as_str()).await)? else { continue };
         if !matches!(task.work, Work::Query { .. }) {
             continue;
         }
-        let nodes = operator.task_nodes(id).await?;
+        let nodes = operator.all(&TASK_NODES, id.as_str()).await?;
         let Some(told) = answers_of(&task, &nodes, screen) else { continue };
         out.push_str(&format!("\nstep {}, {}: {}\n", number + 1, step.name, in_words(&task.work)));
         out.push_str(&shortened(&told, id));

@@ -8,12 +8,11 @@ mod show;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use server::api::work::WorkflowOrder;
+use server::api::work::{TURN_WORKFLOW, Turn, TurnWorkflow, WORKFLOW, WORKFLOWS, WorkHistory};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::Turn;
 use crate::screen::Screen;
 
 pub use file::{FileError, parse, read};
@@ -111,39 +110,32 @@ pub async fn run(args: &WorkflowArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         WorkflowVerb::Run { file, yes, detach } => run::run(connect, file, *yes, *detach, screen).await,
         WorkflowVerb::List { limit } => {
-            let workflows = connect.dial().await?.workflows(usize::from(*limit)).await?;
-            screen.result(&workflows, || list(&workflows, screen))?;
-            Ok(Exit::Ok)
+            let asked = WorkHistory { before: None, limit: usize::from(*limit).into() };
+            let workflows = connect.dial().await?.call(&WORKFLOWS, asked).await?;
+            Ok(screen.result(&workflows, || list(&workflows, screen))?)
         }
         WorkflowVerb::Show { id, follow: true } => {
             let operator = connect.dial().await?;
-            let view = operator.workflow(id, None).await?;
+            let view = operator.call(&WORKFLOW, id.as_str()).await?;
             run::follow(connect, operator, view, screen).await
         }
         WorkflowVerb::Show { id, follow: false } => {
             let operator = connect.dial().await?;
-            let view = operator.workflow(id, None).await?;
+            let view = operator.call(&WORKFLOW, id.as_str()).await?;
             let answers = answers::of_steps(&operator, &view, screen).await?;
-            screen.result(&view, || format!("{}{answers}", show(&view, screen)))?;
-            Ok(Exit::Ok)
+            Ok(screen.result(&view, || format!("{}{answers}", show(&view, screen)))?)
         }
-        WorkflowVerb::Approve { id } => turn(connect, id, Turn::Approve, false, screen).await,
-        WorkflowVerb::Abort { id } => turn(connect, id, Turn::Abort, false, screen).await,
+        WorkflowVerb::Approve { id } => turn(connect, TurnWorkflow::new(id, Turn::Approve), screen).await,
+        WorkflowVerb::Abort { id } => turn(connect, TurnWorkflow::new(id, Turn::Abort), screen).await,
         WorkflowVerb::Resume { id, include_unknown } => {
-            turn(connect, id, Turn::Resume, *include_unknown, screen).await
+            let order =
+                TurnWorkflow { include_unknown: *include_unknown, ..TurnWorkflow::new(id, Turn::Resume) };
+            turn(connect, order, screen).await
         }
     }
 }
 
-async fn turn(
-    connect: &Connect,
-    id: &str,
-    turn: Turn,
-    include_unknown: bool,
-    screen: Screen,
-) -> Result<Exit, Failure> {
-    let order = WorkflowOrder { step: None, include_unknown };
-    let view = connect.dial().await?.turn(id, turn, &order).await?;
-    screen.result(&view, || show(&view, screen))?;
-    Ok(Exit::Ok)
+async fn turn(connect: &Connect, order: TurnWorkflow, screen: Screen) -> Result<Exit, Failure> {
+    let view = connect.dial().await?.call(&TURN_WORKFLOW, order).await?;
+    Ok(screen.result(&view, || show(&view, screen))?)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plane::work::WorkflowSpec;
 use serde_json::json;
-use server::api::work::{NewWorkflow, WorkflowView};
+use server::api::work::{BEGIN_WORKFLOW, NewWorkflow, WORKFLOW, WorkflowView};
 
 use super::show::{line, show};
 use super::{answers, file};
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::screen::Screen;
-use crate::task::{Caller, Interrupted, Ticker, in_words, pace};
+use crate::task::{Caller, Interrupted, Ticker, in_words, news, pace};
 use crate::whom::{self, phrase};
 
 /// Whether a workflow goes on by itself.
@@ -61,11 +61,11 @@ pub(super) async fn run(
     let operator = connect.dial().await?;
     let (expected, plan) = plan(&operator, &spec).await?;
     screen.confirm(&format!("workflow {}:\n{plan}It will be begun", spec.name), yes)?;
-    let begun = operator.begin_workflow(&NewWorkflow { spec: json!(spec), expected }).await?;
+    let begun = operator.call(&BEGIN_WORKFLOW, NewWorkflow { spec: json!(spec), expected }).await?;
     if detach {
-        screen
-            .result(&begun, || format!("workflow {} goes on\nnext: muster workflow show {0}\n", begun.id))?;
-        return Ok(Exit::Ok);
+        return Ok(screen.result(&begun, || {
+            format!("workflow {} goes on\nnext: muster workflow show {0}\n", begun.id)
+        })?);
     }
     follow(connect, operator, begun, screen).await
 }
@@ -103,10 +103,9 @@ pub(super) async fn follow(
         ticker.show(&line(&view));
         let news = async {
             pace(0).await;
-            let (id, after) = (&id, view.version);
-            caller
-                .ask(&mut ticker, async |operator: &Operator| operator.workflow(id, Some(after)).await)
-                .await
+            let asked = news(&id, view.version);
+            let view = async |operator: &Operator| operator.call(&WORKFLOW, asked.clone()).await;
+            caller.ask(&mut ticker, view).await
         };
         tokio::select! {
             news = news => view = news?,

@@ -11,7 +11,7 @@ use crate::task;
 pub fn list(workflows: &[WorkflowView], screen: Screen) -> String {
     let now = now();
     let row = |view: &WorkflowView| {
-        vec![
+        [
             view.id.clone(),
             view.name.clone(),
             format!("{} ago", ago(view.created, now)),
@@ -21,8 +21,7 @@ pub fn list(workflows: &[WorkflowView], screen: Screen) -> String {
             view.why.clone().unwrap_or_default(),
         ]
     };
-    let rows: Vec<Vec<String>> = workflows.iter().map(row).collect();
-    table(&["WORKFLOW", "NAME", "BEGUN", "BY", "STATE", "STEP", "WHY"], &rows)
+    table(&["WORKFLOW", "NAME", "BEGUN", "BY", "STATE", "STEP", "WHY"], workflows.iter().map(row))
 }
 
 /// A workflow: where it stands, its steps, and what to do.
@@ -47,7 +46,7 @@ pub fn show(view: &WorkflowView, screen: Screen) -> String {
         out.push_str(&format!("next: {next}\n"));
     }
     let row = |(number, step): (usize, &StepView)| {
-        vec![
+        [
             (number + 1).to_string(),
             step.name.clone(),
             screen.mark(mark(&step.state), &words(&step.state)),
@@ -59,8 +58,10 @@ pub fn show(view: &WorkflowView, screen: Screen) -> String {
             step.summary.as_ref().map(task::line).unwrap_or_default(),
         ]
     };
-    let rows: Vec<Vec<String>> = view.steps.iter().enumerate().map(row).collect();
-    out.push_str(&format!("\n{}", table(&["", "STEP", "STATE", "TASK", "", "CAME TO"], &rows)));
+    out.push_str(&format!(
+        "\n{}",
+        table(&["", "STEP", "STATE", "TASK", "", "CAME TO"], view.steps.iter().enumerate().map(row))
+    ));
     out
 }
 

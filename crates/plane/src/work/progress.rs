@@ -26,6 +26,19 @@ pub enum TaskState {
 }
 
 impl TaskState {
+    /// Its name, as messages and metrics have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TaskState::Planned => "planned",
+            TaskState::Running => "running",
+            TaskState::Halting => "halting",
+            TaskState::Cancelling => "cancelling",
+            TaskState::Done => "done",
+            TaskState::Halted => "halted",
+            TaskState::Cancelled => "cancelled",
+        }
+    }
+
     /// Nothing more is done.
     pub fn is_final(self) -> bool {
         matches!(self, TaskState::Done | TaskState::Halted | TaskState::Cancelled)

@@ -7,31 +7,69 @@ use model::replication::{Mode, TransportKind};
 use model::{Digest, Hostname, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+pub use sync::mapping::Mapping;
 
-/// The most manifests in one `POST /v1/objects`.
+use super::Matching;
+use super::operation::{Limit, Operation, Page};
+
+/// Objects of all nodes or of those meant, without their manifests, page by page.
+pub static OBJECTS: Operation<ObjectsQuery, ObjectsView> = Operation::get("/v1/objects");
+/// One object with its manifest and status.
+pub static OBJECT: Operation<ObjectName, ObjectView> =
+    Operation::get("/v1/objects/{node}/{kind}/{namespace}/{name}");
+/// Makes up to [`MAX_APPLY`] objects so.
+pub static APPLY: Operation<Apply, Results> = Operation::transfer("/v1/objects");
+/// Takes up to [`MAX_APPLY`] objects away.
+pub static DELETE_OBJECTS: Operation<Delete, Results> = Operation::transfer("/v1/objects-delete");
+/// How synchronization stands, page by page; `match` is a selector. The first page counts all.
+pub static SYNC: Operation<Matching, SyncsView> = Operation::get("/v1/sync");
+/// Has nodes compared anew.
+pub static RESYNC: Operation<Resync, Resynced> = Operation::transfer("/v1/resyncs");
+
+/// The most manifests in one [`APPLY`].
 pub const MAX_APPLY: usize = 10_000;
-/// What a path has in place of an empty namespace.
+/// What a path or a query has in place of an empty namespace.
 pub const NO_NAMESPACE: &str = "_";
+
+/// Which objects are listed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ObjectsQuery {
+    /// Of these nodes, by a selector.
+    #[serde(rename = "match", alias = "node")]
+    pub selector: Option<String>,
+    /// Only this direction.
+    pub way: Option<Direction>,
+    /// Only this kind.
+    pub kind: Option<String>,
+    /// Only this namespace; [`NO_NAMESPACE`] for none.
+    pub namespace: Option<String>,
+    /// Only this name.
+    pub name: Option<String>,
+    /// What the page before named as the next.
+    pub from: Option<String>,
+    /// The most in one answer.
+    pub limit: Limit,
+}
 
 /// Which way an object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum Direction {
     /// The control plane's word for the node.
     Down,
     /// The node's word, mirrored; nobody changes it here.
     Up,
 }
 
-/// An object of one node (`GET /v1/objects`, and with manifest and status
-/// `GET /v1/objects/{node}/{kind}/{namespace}/{name}`).
+/// An object of one node; manifest and status only in the answer to [`OBJECT`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectView {
     /// Whose.
     pub node: Hostname,
     /// Which way it goes.
-    pub way: Way,
+    pub way: Direction,
     /// Its kind.
     pub kind: String,
     /// Its namespace.
@@ -75,18 +113,15 @@ pub struct ObjectsView {
     pub next: Option<String>,
 }
 
-/// How manifests find their node (SYN-8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mapping {
-    /// The namespace is the node's name.
-    #[default]
-    Namespace,
-    /// `spec.destination.name` is the node's name.
-    Destination,
+impl Page for ObjectsView {
+    type Item = ObjectView;
+
+    fn parts(self) -> (Vec<ObjectView>, Option<String>) {
+        (self.objects, self.next)
+    }
 }
 
-/// `POST /v1/objects`: make these so.
+/// Manifests to make so.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Apply {
@@ -106,7 +141,7 @@ pub struct Apply {
     pub trace: Option<String>,
 }
 
-/// `POST /v1/objects-delete`: take these away.
+/// Objects to take away.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
@@ -176,7 +211,7 @@ pub struct Results {
     pub results: Vec<Done>,
 }
 
-/// `POST /v1/resyncs`.
+/// Nodes to compare anew.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resync {
@@ -242,7 +277,7 @@ impl ConditionView {
     }
 }
 
-/// How synchronization of one node stands (`GET /v1/sync`).
+/// How synchronization of one node stands.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncView {
@@ -279,4 +314,12 @@ pub struct SyncsView {
     /// The hostname to ask on from, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Hostname>,
+}
+
+impl Page for SyncsView {
+    type Item = SyncView;
+
+    fn parts(self) -> (Vec<SyncView>, Option<String>) {
+        (self.nodes, self.next.map(|next| next.to_string()))
+    }
 }

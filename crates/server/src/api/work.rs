@@ -4,13 +4,98 @@ use std::collections::BTreeMap;
 
 use model::work::{Outcome, Stream, Work};
 use model::{Hostname, NodeId, Timestamp};
-use plane::work::{NodeStage, Share, Summary};
+use plane::work::{BEGIN_SECS, NodeStage, Share, Summary, TaskSpec};
 use serde::{Deserialize, Serialize};
+
+use super::operation::{Limit, Operation, Page};
+
+/// Whom a selector means now.
+pub static SELECT: Operation<Select, Selected> = Operation::post("/v1/selections");
+/// Tasks, the newest first.
+pub static TASKS: Operation<WorkHistory, Vec<TaskView>> = Operation::get("/v1/tasks");
+/// One task, or what is new of it.
+pub static TASK: Operation<WorkNews, TaskView> = Operation::get("/v1/tasks/{id}");
+/// What became of a task on its nodes, page by page.
+pub static TASK_NODES: Operation<TaskNodesQuery, TaskNodesView> = Operation::get("/v1/tasks/{id}/nodes");
+/// What a node printed for a task.
+pub static OUTPUT: Operation<OutputQuery, Vec<OutputView>> = Operation::get("/v1/tasks/{id}/output/{node}");
+/// Begins a task.
+pub static BEGIN_TASK: Operation<NewTask, TaskView> = Operation::transfer("/v1/tasks");
+/// Calls a task off.
+pub static CANCEL_TASK: Operation<WorkNews, TaskView> = Operation::post("/v1/tasks/{id}/cancel");
+/// Workflows, the newest first.
+pub static WORKFLOWS: Operation<WorkHistory, Vec<WorkflowView>> = Operation::get("/v1/workflows");
+/// One workflow, or what is new of it.
+pub static WORKFLOW: Operation<WorkNews, WorkflowView> = Operation::get("/v1/workflows/{id}");
+/// Begins a workflow.
+pub static BEGIN_WORKFLOW: Operation<NewWorkflow, WorkflowView> = Operation::transfer("/v1/workflows");
+/// Tells a workflow how to go on.
+pub static TURN_WORKFLOW: Operation<TurnWorkflow, WorkflowView> =
+    Operation::post("/v1/workflows/{id}/{turn}");
 
 /// The longest that a question for news is held, in seconds.
 pub const MAX_NEWS_WAIT: u64 = 30;
 
-/// `POST /v1/selections`: whom does a selector mean?
+/// Tasks or workflows, the newest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkHistory {
+    /// Only those that were begun before the one with this id.
+    pub before: Option<String>,
+    /// The most in one answer.
+    pub limit: Limit,
+}
+
+/// One task or workflow.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkNews {
+    /// Its id.
+    pub id: String,
+    /// How long the answer is held while there is nothing new, in seconds, up to
+    /// [`MAX_NEWS_WAIT`].
+    pub wait: u64,
+    /// The version that is known already.
+    pub after: Option<u64>,
+}
+
+impl From<&str> for WorkNews {
+    fn from(id: &str) -> WorkNews {
+        WorkNews { id: id.to_owned(), ..WorkNews::default() }
+    }
+}
+
+/// The nodes of a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskNodesQuery {
+    /// The task.
+    pub id: String,
+    /// Behind this node, the last of the page before.
+    pub from: Option<NodeId>,
+    /// The most in one answer.
+    #[serde(default)]
+    pub limit: Limit,
+}
+
+impl From<&str> for TaskNodesQuery {
+    fn from(id: &str) -> TaskNodesQuery {
+        TaskNodesQuery { id: id.to_owned(), from: None, limit: Limit::default() }
+    }
+}
+
+/// What a node printed for a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OutputQuery {
+    /// The task.
+    pub id: String,
+    /// The node, by hostname or id.
+    pub node: String,
+    /// Only behind the piece with this number.
+    #[serde(default)]
+    pub after: u64,
+}
+
+/// A selector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Select {
     /// The selector.
@@ -33,7 +118,7 @@ pub struct Selected {
     pub offline: usize,
 }
 
-/// `POST /v1/tasks`.
+/// A task to begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTask {
@@ -60,7 +145,33 @@ pub struct NewTask {
     pub expected: Option<usize>,
 }
 
-/// A task (`GET /v1/tasks`, `GET /v1/tasks/{id}?wait=s&after=version`).
+impl NewTask {
+    /// Work for all that a selector means, at once and without waiting for who is offline.
+    pub fn new(selector: &str, work: Work, timeout_secs: u64) -> NewTask {
+        let selector = selector.to_owned();
+        let (batch, max_failures, canaries, wait_secs, expected) = (None, None, 0, 0, None);
+        NewTask { selector, work, batch, max_failures, canaries, timeout_secs, wait_secs, expected }
+    }
+
+    /// The task as it is carried out.
+    pub fn spec(&self, id: &str, by: &str) -> TaskSpec {
+        TaskSpec {
+            id: id.to_owned(),
+            by: by.to_owned(),
+            selector: self.selector.clone(),
+            work: self.work.clone(),
+            batch: self.batch.unwrap_or(Share::ALL),
+            max_failures: self.max_failures,
+            canaries: self.canaries,
+            timeout_secs: self.timeout_secs,
+            wait_secs: self.wait_secs,
+            begin_secs: BEGIN_SECS,
+            workflow: None,
+        }
+    }
+}
+
+/// A task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
@@ -86,7 +197,7 @@ pub struct TaskView {
     pub summary: Summary,
 }
 
-/// One node of a task (`GET /v1/tasks/{id}/nodes?from=&limit=`).
+/// One node of a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskNodeView {
@@ -120,7 +231,15 @@ pub struct TaskNodesView {
     pub next: Option<NodeId>,
 }
 
-/// A piece of output (`GET /v1/tasks/{id}/output/{node}?after=n`), in order.
+impl Page for TaskNodesView {
+    type Item = TaskNodeView;
+
+    fn parts(self) -> (Vec<TaskNodeView>, Option<String>) {
+        (self.nodes, self.next.map(|next| next.to_string()))
+    }
+}
+
+/// A piece of output, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputView {
@@ -137,8 +256,7 @@ pub struct OutputView {
     pub dropped: u64,
 }
 
-/// A workflow (`GET /v1/workflows`, `GET /v1/workflows/{id}`); `POST /v1/workflows` takes a
-/// [`plane::work::WorkflowSpec`]; `POST /v1/workflows/{id}/{approve,abort,resume}`.
+/// A workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowView {
@@ -179,7 +297,7 @@ pub struct StepView {
     pub summary: Option<Summary>,
 }
 
-/// `POST /v1/workflows`.
+/// A workflow to begin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewWorkflow {
@@ -190,13 +308,43 @@ pub struct NewWorkflow {
     pub expected: BTreeMap<String, usize>,
 }
 
-/// `POST /v1/workflows/{id}/{approve,abort,resume}`; the body may be left out.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct WorkflowOrder {
+/// How a workflow is told to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Turn {
+    /// The next step may begin.
+    Approve,
+    /// It is called off.
+    Abort,
+    /// The failed step is run again where it did not succeed.
+    Resume,
+}
+
+impl std::fmt::Display for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// An order to a workflow; its body may be left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnWorkflow {
+    /// The workflow.
+    pub id: String,
+    /// What to do.
+    pub turn: Turn,
     /// The step whose end is approved, from 0; absent: the one at which it stands.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
     /// Resume also on nodes of which it is not known whether they did it.
+    #[serde(default)]
     pub include_unknown: bool,
+}
+
+impl TurnWorkflow {
+    /// An order to the step at which the workflow stands.
+    pub fn new(id: &str, turn: Turn) -> TurnWorkflow {
+        TurnWorkflow { id: id.to_owned(), turn, step: None, include_unknown: false }
+    }
 }

@@ -19,7 +19,7 @@ const STATES: [&str; 4] = ["planned", "running", "halting", "cancelling"];
 impl Metrics {
     fn show(&self, what: &'static str, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.shown.plain.get_or_create(&[("what", what)]).set(value);
+        self.now.get_or_create(&[("what", what)]).set(value);
     }
 
     fn show_totals(&self, totals: &Totals) {
@@ -31,14 +31,23 @@ impl Metrics {
         self.show("objects_up", totals.up);
         for transport in TransportKind::ALL {
             let count = totals.links.get(&transport).copied().unwrap_or(0);
-            let gauge = self.shown.links.get_or_create(&[("transport", transport.as_str())]);
+            let gauge = self.links.get_or_create(&[("transport", transport.as_str())]);
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 }
 
-/// `GET /metrics`.
-pub(crate) fn text(plane: &ControlPlane) -> Reply {
+/// What a scraper asks for with `GET`; `None` for any other path.
+pub(crate) fn answer(plane: &ControlPlane, path: &str) -> Option<Reply> {
+    match path {
+        "/metrics" => Some(text(plane)),
+        "/healthz" => Some(plain(StatusCode::OK, "ok\n".to_owned())),
+        "/readyz" => Some(ready(plane)),
+        _ => None,
+    }
+}
+
+fn text(plane: &ControlPlane) -> Reply {
     let metrics = &plane.metrics;
     metrics.show_totals(&plane.hub.sync_index().totals());
     let health = plane.store.health();
@@ -52,7 +61,7 @@ pub(crate) fn text(plane: &ControlPlane) -> Reply {
         *states.entry(state).or_default() += 1;
     }
     for state in STATES {
-        let gauge = metrics.shown.tasks.get_or_create(&[("state", state)]);
+        let gauge = metrics.tasks.get_or_create(&[("state", state)]);
         gauge.set(states.get(state).copied().unwrap_or(0));
     }
     let mut text = String::new();
@@ -63,13 +72,8 @@ pub(crate) fn text(plane: &ControlPlane) -> Reply {
     }
 }
 
-/// `GET /healthz`: it incarnations.
-pub(crate) fn alive() -> Reply {
-    plain(StatusCode::OK, "ok\n".to_owned())
-}
-
-/// `GET /readyz`: the signed artifacts are loaded and the store can be written (WIR-4).
-pub(crate) fn ready(plane: &ControlPlane) -> Reply {
+/// The signed artifacts are loaded and the store can be written (WIR-4).
+fn ready(plane: &ControlPlane) -> Reply {
     if let Some(why) = plane.not_ready() {
         return plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
     }

@@ -67,11 +67,7 @@ pub(crate) async fn serve(
 }
 
 fn answer(plane: &ControlPlane, request: &Request<Incoming>) -> Reply {
-    let get = request.method() == http::Method::GET;
-    match request.uri().path() {
-        "/metrics" if get => gather::text(plane),
-        "/healthz" if get => gather::alive(),
-        "/readyz" if get => gather::ready(plane),
-        _ => gather::plain(StatusCode::NOT_FOUND, "not found\n".to_owned()),
-    }
+    let asked = (request.method() == http::Method::GET).then_some(request.uri().path());
+    let answer = asked.and_then(|path| gather::answer(plane, path));
+    answer.unwrap_or_else(|| gather::plain(StatusCode::NOT_FOUND, "not found\n".to_owned()))
 }

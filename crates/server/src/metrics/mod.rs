@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 /// One label; both parts are words of this program, never of anybody else.
 type Label = [(&'static str, &'static str); 1];
@@ -27,7 +27,7 @@ fn latencies() -> Histogram {
 }
 
 /// Buckets of how long links live: 1 s to 12 days.
-fn incarnations() -> Histogram {
+fn link_times() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 11))
 }
 
@@ -70,70 +70,57 @@ pub(crate) struct Metrics {
     checkin_seconds: Histogram,
     facts: Counters,
     task_nodes: Counters,
-    shown: Gauges2,
-}
-
-/// What is looked up when somebody asks.
-struct Gauges2 {
-    plain: Gauges,
+    /// Looked up when somebody asks, as the two behind it.
+    now: Gauges,
     links: Gauges,
     tasks: Gauges,
+}
+
+/// Registers a metric, and gives it.
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn counted<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registered(registry, name, help, M::default())
+}
+
+fn timed(registry: &mut Registry, name: &str, help: &str) -> Histogram {
+    registered(registry, name, help, latencies())
 }
 
 impl Metrics {
     pub(crate) fn new() -> Metrics {
         let mut registry = Registry::with_prefix("muster");
-        let mut made = Metrics {
-            registry: Registry::default(),
-            links_opened: Family::default(),
-            link_seconds: Family::new_with_constructor(incarnations),
-            reconnects: Counter::default(),
-            events_in: Family::default(),
-            events_out: Family::default(),
-            event_seconds: latencies(),
-            propagation_seconds: latencies(),
-            failures: Family::default(),
-            accepted: Counter::default(),
-            link_counts: Family::default(),
-            resyncs: Family::default(),
-            resync_seconds: latencies(),
-            checkins: Counter::default(),
-            checkin_seconds: latencies(),
-            facts: Family::default(),
-            task_nodes: Family::default(),
-            shown: Gauges2 { plain: Family::default(), links: Family::default(), tasks: Family::default() },
-        };
-        let m = &made;
         let r = &mut registry;
-        r.register("links_opened", "Links that agents opened, by transport", m.links_opened.clone());
-        r.register("link_duration_seconds", "How long links lived", m.link_seconds.clone());
-        r.register("reconnects", "Links that took the place of another", m.reconnects.clone());
-        r.register("events_received", "Frames received on links, by type", m.events_in.clone());
-        r.register("events_sent", "Frames sent on links, by type", m.events_out.clone());
-        r.register(
-            "event_seconds",
-            "From taking a batch of events to its being durable",
-            m.event_seconds.clone(),
-        );
-        r.register(
-            "propagation_seconds",
-            "From acceptance at the source to durable at the destination",
-            m.propagation_seconds.clone(),
-        );
-        r.register("failures", "Refused requests and frames, by code", m.failures.clone());
-        r.register("objects_accepted", "Changes of objects that operators made", m.accepted.clone());
-        r.register("link_counts", "What links counted, by what", m.link_counts.clone());
-        r.register("resyncs", "Resyncs by how they went", m.resyncs.clone());
-        r.register("resync_seconds", "How long resyncs took", m.resync_seconds.clone());
-        r.register("checkins", "Check-ins answered", m.checkins.clone());
-        r.register("checkin_seconds", "Check-ins, long polls' waits left out", m.checkin_seconds.clone());
-        r.register("facts", "Facts accepted, by kind", m.facts.clone());
-        r.register("task_nodes_ended", "Nodes that tasks ended on, by outcome", m.task_nodes.clone());
-        r.register("now", "How things stand, by what", m.shown.plain.clone());
-        r.register("links", "Agents that have a link, by transport", m.shown.links.clone());
-        r.register("tasks", "Open tasks, by state", m.shown.tasks.clone());
-        made.registry = registry;
-        made
+        let link_seconds = Family::new_with_constructor(link_times as fn() -> Histogram);
+        Metrics {
+            links_opened: counted(r, "links_opened", "Links that agents opened, by transport"),
+            link_seconds: registered(r, "link_duration_seconds", "How long links lived", link_seconds),
+            reconnects: counted(r, "reconnects", "Links that took the place of another"),
+            events_in: counted(r, "events_received", "Frames received on links, by type"),
+            events_out: counted(r, "events_sent", "Frames sent on links, by type"),
+            event_seconds: timed(r, "event_seconds", "From taking a batch of events to its being durable"),
+            propagation_seconds: timed(
+                r,
+                "propagation_seconds",
+                "From acceptance at the source to durable at the destination",
+            ),
+            failures: counted(r, "failures", "Refused requests and frames, by code"),
+            accepted: counted(r, "objects_accepted", "Changes of objects that operators made"),
+            link_counts: counted(r, "link_counts", "What links counted, by what"),
+            resyncs: counted(r, "resyncs", "Resyncs by how they went"),
+            resync_seconds: timed(r, "resync_seconds", "How long resyncs took"),
+            checkins: counted(r, "checkins", "Check-ins answered"),
+            checkin_seconds: timed(r, "checkin_seconds", "Check-ins, long polls' waits left out"),
+            facts: counted(r, "facts", "Facts accepted, by kind"),
+            task_nodes: counted(r, "task_nodes_ended", "Nodes that tasks ended on, by outcome"),
+            now: counted(r, "now", "How things stand, by what"),
+            links: counted(r, "links", "Agents that have a link, by transport"),
+            tasks: counted(r, "tasks", "Open tasks, by state"),
+            registry,
+        }
     }
 
     /// A link was opened; `again` when it took the place of another.

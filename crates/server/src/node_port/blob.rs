@@ -24,17 +24,11 @@ pub(super) async fn blob(
     ready(plane)?;
     let digest: Digest =
         matched.digest.as_deref().and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;
-    let roots = {
-        let heads = plane.heads();
-        let mut entry = caller.slot.lock();
-        let pointed = entry.node.pointed(&heads).map(|(_, entry)| entry.root);
-        // A set held by the node's own word alone would entitle it to anything.
-        pointed.into_iter().collect::<Vec<_>>()
+    // A set held by the node's own word alone would entitle it to anything.
+    let entitled = match caller.slot.pointed_root(&plane.heads()) {
+        Some(root) => plane.sets.entitles(&root, &digest).await.map_err(store_problem)?,
+        None => false,
     };
-    let mut entitled = false;
-    for root in &roots {
-        entitled |= plane.sets.entitles(root, &digest).await.map_err(store_problem)?;
-    }
     if !entitled {
         return Err(Code::NotEntitled.into());
     }

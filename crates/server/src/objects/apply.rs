@@ -1,5 +1,5 @@
-//! `POST /v1/objects` and `POST /v1/objects-delete`: one answer for each object, and what was
-//! accepted is durable before it is said.
+//! Applying and deleting objects: one result for each, and what was accepted is durable before it
+//! is said.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,182 +13,104 @@ use sync::{Content, Side};
 use tokio::task::JoinSet;
 use wire::{Code, Problem};
 
-use super::{clip, hub_problem, names, policy, trace};
+use super::{hub_problem, is_internal, policy, trace};
 use crate::answer::store_problem;
-use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, Mapping, ObjectName, Results};
-use crate::hub::{Edit, EditOutcome, Uid};
-use crate::index::Slot;
+use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, ObjectName, Results};
+use crate::hub::{Edit, EditOutcome, HubError, Uid};
+use crate::index::{Slot, clip};
+use crate::operator_port::Call;
 use crate::posture;
 use crate::state::{ControlPlane, now};
 
-/// Nodes changed at once: they share the store's commits.
+/// Nodes whose objects are changed at once; they share the store's commits.
 const AT_ONCE: usize = 32;
 
-/// One object of a request on its way to its node.
-struct Wanted {
-    place: usize,
-    key: ObjectKey,
-    edit: Edit,
+/// Why something is not done.
+enum Refusal {
+    /// This object alone is refused.
+    Object(String),
+    /// The request cannot be answered.
+    Request(Problem),
 }
 
-/// What a request wants of one node.
-struct Part {
-    slot: Arc<Slot>,
-    wanted: Vec<Wanted>,
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        Refusal::Request(problem)
+    }
 }
 
-/// A request, sorted by node.
-struct Sorted {
-    results: Vec<Option<Done>>,
-    parts: BTreeMap<NodeId, Part>,
+/// An object is refused for this reason.
+fn refused(code: Code, detail: impl std::fmt::Display) -> Refusal {
+    Refusal::Object(format!("{}: {detail}", code.as_str()))
+}
+
+/// A request's objects, sorted by their nodes.
+struct Batch<'a> {
+    plane: &'a Arc<ControlPlane>,
+    /// In the order of the request; refused until it is known better.
+    results: Vec<Done>,
+    /// What is to be done, by place in `results`.
+    edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
     policies: BTreeMap<NodeId, Option<Arc<SyncPolicy>>>,
 }
 
-/// A refusal of one object: its code and what is the matter.
-fn why(code: Code, detail: impl std::fmt::Display) -> String {
-    format!("{}: {detail}", code.as_str())
-}
-
-/// Makes objects so.
-pub(crate) async fn apply(plane: &Arc<ControlPlane>, asked: Apply, by: &str) -> Result<Results, Problem> {
-    bounded(asked.manifests.len())?;
+pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
+    let mut batch = Batch::new(&call.plane, asked.manifests.len())?;
     let trace = trace::context(asked.trace)?;
-    let mut sorted = Sorted::new(asked.manifests.len());
-    for (place, value) in asked.manifests.into_iter().enumerate() {
-        let named = name_of(&value, asked.node.as_deref(), asked.mapping);
-        let (object, node) = named;
-        match wanted(plane, &mut sorted, place, &value, node.as_deref(), &trace).await? {
-            Ok((slot, wanted)) => sorted.take(slot, wanted),
-            Err(why) => sorted.refuse(place, object, why),
-        }
+    for value in asked.manifests {
+        let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
+        let edit = batch.put(&value, node, &trace).await;
+        batch.take(name_of(&value, node), edit)?;
     }
-    let results = sorted.carry_out(plane, asked.dry_run).await;
-    if !asked.dry_run {
-        let changed = results.iter().filter(|done| is_change(done.outcome)).count();
-        plane.metrics.accepted(changed as u64);
-        tracing::info!(by, trace, objects = results.len(), changed, "objects were applied");
-    }
-    Ok(Results { results })
+    Ok(batch.carry_out(&call.by, "applied", asked.dry_run).await)
 }
 
-/// Takes objects away.
-pub(crate) async fn delete(plane: &Arc<ControlPlane>, asked: Delete, by: &str) -> Result<Results, Problem> {
-    bounded(asked.objects.len())?;
-    let mut sorted = Sorted::new(asked.objects.len());
-    for (place, object) in asked.objects.into_iter().enumerate() {
-        let Some(slot) = plane.index.find(&object.node) else {
-            let text = format!("no node {:?} is enrolled", clip(&object.node));
-            sorted.refuse(place, object, why(Code::NotFound, text));
-            continue;
-        };
-        match sorted.may(plane, &slot, &Kind::new(&object.kind), true).await? {
-            Err(why) => sorted.refuse(place, object, why),
-            Ok(()) => {
-                let key = key_of(&object);
-                let edit = Edit::Remove { key: key.clone() };
-                sorted.take(slot, Wanted { place, key, edit });
-            }
-        }
+pub(crate) async fn delete(call: Call, asked: Delete) -> Result<Results, Problem> {
+    let mut batch = Batch::new(&call.plane, asked.objects.len())?;
+    for object in asked.objects {
+        let edit = batch.remove(&object).await;
+        batch.take(object, edit)?;
     }
-    let results = sorted.carry_out(plane, asked.dry_run).await;
-    if !asked.dry_run {
-        let changed = results.iter().filter(|done| is_change(done.outcome)).count();
-        plane.metrics.accepted(changed as u64);
-        tracing::info!(by, objects = results.len(), changed, "objects were deleted");
-    }
-    Ok(Results { results })
+    Ok(batch.carry_out(&call.by, "deleted", asked.dry_run).await)
 }
 
-fn is_change(became: ApplyOutcome) -> bool {
-    matches!(became, ApplyOutcome::Created | ApplyOutcome::Changed | ApplyOutcome::Deleted)
-}
-
-fn bounded(count: usize) -> Result<(), Problem> {
-    if count > MAX_APPLY {
-        return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
-    }
-    Ok(())
-}
-
-/// The key that a name stands for.
 pub(super) fn key_of(object: &ObjectName) -> ObjectKey {
     let mut key = ObjectKey::of(&object.kind, &object.name);
     key.section.namespace = object.namespace.as_str().into();
     key
 }
 
-/// What a manifest calls itself, as far as it does, and the node that it is for.
-fn name_of(value: &Value, node: Option<&str>, mapping: Mapping) -> (ObjectName, Option<String>) {
+/// The name of an object in a manifest that is perhaps none.
+fn name_of(value: &Value, node: Option<&str>) -> ObjectName {
     let text = |pointer: &str| clip(value.pointer(pointer).and_then(Value::as_str).unwrap_or(""));
-    let mapping = match mapping {
-        Mapping::Namespace => sync::mapping::Mapping::Namespace,
-        Mapping::Destination => sync::mapping::Mapping::Destination,
-    };
-    let node = node.or_else(|| sync::mapping::target(value, mapping)).map(str::to_owned);
-    let object = ObjectName {
-        node: clip(node.as_deref().unwrap_or("")),
+    ObjectName {
+        node: clip(node.unwrap_or("")),
         kind: text("/kind"),
         namespace: text("/metadata/namespace"),
         name: text("/metadata/name"),
-    };
-    (object, node)
-}
-
-/// What a manifest wants of which node, or why it is refused.
-async fn wanted(
-    plane: &ControlPlane,
-    sorted: &mut Sorted,
-    place: usize,
-    value: &Value,
-    node: Option<&str>,
-    trace: &str,
-) -> Result<Result<(Arc<Slot>, Wanted), String>, Problem> {
-    let Some(node) = node else {
-        let text = "the manifest names no node: neither its namespace nor its destination does";
-        return Ok(Err(why(Code::NotFound, text)));
-    };
-    let Some(slot) = plane.index.find(node) else {
-        return Ok(Err(why(Code::NotFound, format!("no node {:?} is enrolled", clip(node)))));
-    };
-    let manifest = match read(value) {
-        Ok(manifest) => manifest,
-        Err(why) => return Ok(Err(why)),
-    };
-    if let Err(why) = sorted.may(plane, &slot, &manifest.key.section.kind, false).await? {
-        return Ok(Err(why));
     }
-    let uid = match &manifest.uid {
-        Some(uid) if uid.len() > sync::refusal::MAX_TEXT => {
-            return Ok(Err(why(Code::BadBody, "metadata.uid is longer than 512 bytes")));
-        }
-        Some(uid) => Uid::Said(uid.as_str().into()),
-        None => Uid::Kept(fresh_uid()?),
-    };
-    let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-    let edit = Edit::Put { key: manifest.key.clone(), uid, content };
-    Ok(Ok((slot, Wanted { place, key: manifest.key, edit })))
 }
 
-/// The one manifest that a value is, in the form in which it is synchronized.
-fn read(value: &Value) -> Result<Manifest, String> {
-    let bytes = serde_json::to_vec(value).map_err(|error| why(Code::BadBody, error))?;
+/// A manifest, read by the same rules as from a file.
+fn read(value: &Value) -> Result<Manifest, Refusal> {
+    let too_large = |size| {
+        let most = sync::object::MAX_CONTENT;
+        let text = format!("{size} bytes; a synchronized object has at most {most}");
+        refused(Code::ObjectTooLarge, text)
+    };
+    let bytes = serde_json::to_vec(value).map_err(|error| refused(Code::BadBody, error))?;
     if bytes.len() > manifest::MAX_FILE {
         return Err(too_large(bytes.len()));
     }
-    let refused = |error: manifest::ReadManifestError| match &error.problem {
+    let wrong = |error: manifest::ReadManifestError| match &error.problem {
         manifest::Problem::TooLarge { size } => too_large(*size),
-        _ => why(Code::BadBody, &error),
+        _ => refused(Code::BadBody, &error),
     };
-    let mut read = manifest::read(&bytes, Format::Json).map_err(refused)?;
-    read.pop().ok_or_else(|| why(Code::BadBody, "there is no manifest"))
+    let mut read = manifest::read(&bytes, Format::Json).map_err(wrong)?;
+    read.pop().ok_or_else(|| refused(Code::BadBody, "there is no manifest"))
 }
 
-fn too_large(size: usize) -> String {
-    let most = sync::object::MAX_CONTENT;
-    why(Code::ObjectTooLarge, format!("{size} bytes; a synchronized object has at most {most}"))
-}
-
-/// A uid that nobody had before, in the form of RFC 9562.
+/// A new uid: a random UUID.
 fn fresh_uid() -> Result<Arc<str>, Problem> {
     let mut bytes = posture::random::<16>().map_err(|_| Problem::from(Code::Internal))?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -198,161 +120,183 @@ fn fresh_uid() -> Result<Arc<str>, Problem> {
     Ok(parts.join("-").into())
 }
 
-impl Sorted {
-    fn new(count: usize) -> Sorted {
-        Sorted { results: vec![None; count], parts: BTreeMap::new(), policies: BTreeMap::new() }
+impl Batch<'_> {
+    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<Batch<'_>, Problem> {
+        if count > MAX_APPLY {
+            return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
+        }
+        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new(), policies: BTreeMap::new() })
     }
 
-    fn refuse(&mut self, place: usize, object: ObjectName, why: String) {
-        self.results[place] = Some(done(object, ApplyOutcome::Refused, Some(why)));
-    }
-
-    fn take(&mut self, slot: Arc<Slot>, wanted: Wanted) {
-        let (id, _) = names(&slot);
-        let part = self.parts.entry(id).or_insert_with(|| Part { slot, wanted: Vec::new() });
-        part.wanted.push(wanted);
-    }
-
-    /// Whether operators may change objects of a kind on a node (SYN-5). What a release no
-    /// longer declares may still be taken away.
-    async fn may(
+    /// What makes an object so as its manifest says, on its node.
+    async fn put(
         &mut self,
-        plane: &ControlPlane,
-        slot: &Slot,
-        kind: &Kind,
-        remove: bool,
-    ) -> Result<Result<(), String>, Problem> {
-        let (id, hostname) = names(slot);
+        value: &Value,
+        node: Option<&str>,
+        trace: &str,
+    ) -> Result<(Arc<Slot>, Edit), Refusal> {
+        let nobody = "the manifest names no node: neither its namespace nor its destination does";
+        let slot = self.node(node.ok_or_else(|| refused(Code::NotFound, nobody))?)?;
+        let manifest = read(value)?;
+        self.may(&slot, &manifest.key.section.kind, false).await?;
+        let uid = match &manifest.uid {
+            Some(uid) if uid.len() > sync::refusal::MAX_TEXT => {
+                return Err(refused(Code::BadBody, "metadata.uid is longer than 512 bytes"));
+            }
+            Some(uid) => Uid::Said(uid.as_str().into()),
+            None => Uid::Kept(fresh_uid()?),
+        };
+        let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
+        Ok((slot, Edit::Put { key: manifest.key, uid, content }))
+    }
+
+    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), Refusal> {
+        let slot = self.node(&object.node)?;
+        self.may(&slot, &Kind::new(&object.kind), true).await?;
+        Ok((slot, Edit::Remove { key: key_of(object) }))
+    }
+
+    fn node(&self, name: &str) -> Result<Arc<Slot>, Refusal> {
+        let unknown = |problem: Problem| refused(Code::NotFound, problem.detail.unwrap_or_default());
+        self.plane.index.named(name).map_err(unknown)
+    }
+
+    /// Whether an operator may write objects of this kind on this node.
+    async fn may(&mut self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), Refusal> {
+        let (id, hostname) = slot.names();
         if !self.policies.contains_key(&id) {
-            let known = policy(plane, slot).await.map_err(store_problem)?;
+            let known = policy(self.plane, slot).await.map_err(store_problem)?;
             self.policies.insert(id.clone(), known);
         }
-        let policy = self.policies.get(&id).and_then(Option::as_ref);
-        if kind.as_str() == Kind::ACTION || sync::object::is_status(kind) {
-            return Ok(Err(why(Code::UnknownKind, format!("kind {kind} is nobody's to write"))));
+        if is_internal(kind) {
+            return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
         }
-        Ok(match policy {
+        match self.policies.get(&id).and_then(Option::as_ref) {
             Some(policy) if policy.mode == Mode::Autonomous => {
                 let text = format!("{hostname} is the source of truth of its objects; change them there");
-                Err(why(Code::ReadOnly, text))
+                Err(refused(Code::ReadOnly, text))
             }
+            // What is there may go whatever the release says now.
             _ if remove => Ok(()),
             Some(policy) if policy.mode == Mode::Managed => {
                 if policy.kinds.iter().any(|declared| declared == kind.as_str()) {
-                    Ok(())
-                } else {
-                    let kinds = policy.kinds.join(", ");
-                    let text =
-                        format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
-                    Err(why(Code::UnknownKind, text))
+                    return Ok(());
                 }
+                let kinds = policy.kinds.join(", ");
+                let text =
+                    format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
+                Err(refused(Code::UnknownKind, text))
             }
-            _ => Err(why(Code::SyncOff, format!("the release of {hostname} synchronizes no objects"))),
-        })
+            _ => Err(refused(Code::SyncOff, format!("the release of {hostname} synchronizes no objects"))),
+        }
     }
 
-    /// Changes all nodes, several at a time.
-    async fn carry_out(mut self, plane: &Arc<ControlPlane>, dry_run: bool) -> Vec<Done> {
+    /// Takes in what is to be done for an object of the request, or why nothing is.
+    fn take(
+        &mut self,
+        mut object: ObjectName,
+        edit: Result<(Arc<Slot>, Edit), Refusal>,
+    ) -> Result<(), Problem> {
+        let why = match edit {
+            Ok((slot, edit)) => {
+                let (id, hostname) = slot.names();
+                let key = edit.key();
+                object = ObjectName {
+                    node: hostname.to_string(),
+                    kind: key.section.kind.to_string(),
+                    namespace: key.section.namespace.to_string(),
+                    name: key.name.to_string(),
+                };
+                self.edits.entry(id).or_default().push((self.results.len(), edit));
+                format!("{}: it was given up", Code::Internal.as_str())
+            }
+            Err(Refusal::Object(why)) => why,
+            Err(Refusal::Request(problem)) => return Err(problem),
+        };
+        let (outcome, why) = (ApplyOutcome::Refused, Some(why));
+        self.results.push(Done { object, outcome, why, before: None, after: None });
+        Ok(())
+    }
+
+    /// Does it, some nodes at a time.
+    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> Results {
         let mut running = JoinSet::new();
-        let mut parts = std::mem::take(&mut self.parts).into_iter();
+        let mut edits = std::mem::take(&mut self.edits).into_iter();
         loop {
             while running.len() < AT_ONCE
-                && let Some((id, part)) = parts.next()
+                && let Some((id, edits)) = edits.next()
             {
-                running.spawn(part.carry_out(plane.clone(), id, dry_run));
+                running.spawn(carry_out(self.plane.clone(), id, edits, dry_run));
             }
             match running.join_next().await {
                 None => break,
-                Some(Ok(done)) => {
-                    for (place, done) in done {
-                        self.results[place] = Some(done);
+                Some(Ok(carried)) => {
+                    for (place, (came, shown)) in carried {
+                        let done = &mut self.results[place];
+                        ((done.outcome, done.why), (done.before, done.after)) = (came, shown);
                     }
                 }
                 Some(Err(error)) => tracing::error!(%error, "a part of a request was given up"),
             }
         }
-        let nothing = ObjectName {
-            node: String::new(),
-            kind: String::new(),
-            namespace: String::new(),
-            name: String::new(),
-        };
-        let given_up =
-            || done(nothing.clone(), ApplyOutcome::Refused, Some(why(Code::Internal, "it was given up")));
-        self.results.into_iter().map(|done| done.unwrap_or_else(given_up)).collect()
-    }
-}
-
-impl Part {
-    async fn carry_out(self, plane: Arc<ControlPlane>, id: NodeId, dry_run: bool) -> Vec<(usize, Done)> {
-        let (_, hostname) = names(&self.slot);
-        let object = |key: &ObjectKey| ObjectName {
-            node: hostname.to_string(),
-            kind: key.section.kind.to_string(),
-            namespace: key.section.namespace.to_string(),
-            name: key.name.to_string(),
-        };
-        let places: Vec<(usize, ObjectKey)> = self.wanted.iter().map(|w| (w.place, w.key.clone())).collect();
-        let edits: Vec<Edit> = self.wanted.into_iter().map(|wanted| wanted.edit).collect();
-        let came = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
-        match came {
-            Ok(came) => {
-                let told = |((place, key), (became, why, shown)): ((usize, ObjectKey), Told)| {
-                    let (before, after) = shown;
-                    (place, Done { before, after, ..done(object(&key), became, why) })
-                };
-                places.into_iter().zip(came).map(told).collect()
-            }
-            Err(problem) => {
-                let why = problem.to_string();
-                let refused = |(place, key): (usize, ObjectKey)| {
-                    (place, done(object(&key), ApplyOutcome::Refused, Some(why.clone())))
-                };
-                places.into_iter().map(refused).collect()
-            }
+        let changes = [ApplyOutcome::Created, ApplyOutcome::Changed, ApplyOutcome::Deleted];
+        if !dry_run {
+            let changed = self.results.iter().filter(|done| changes.contains(&done.outcome)).count();
+            self.plane.metrics.accepted(changed as u64);
+            tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
         }
+        Results { results: self.results }
     }
 }
 
-/// What one edit came to: the word, why, and the manifest before and after.
-type Told = (ApplyOutcome, Option<String>, (Option<Value>, Option<Value>));
-
-async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Told>, Problem> {
-    let came = plane.hub.change(id, edits).await.map_err(hub_problem)?;
-    Ok(came.into_iter().map(|came| told(came, (None, None))).collect())
+/// Does it on one node; the results are by their places in the request.
+async fn carry_out(
+    plane: Arc<ControlPlane>,
+    id: NodeId,
+    edits: Vec<(usize, Edit)>,
+    dry_run: bool,
+) -> Vec<(usize, Carried)> {
+    let (places, edits): (Vec<usize>, Vec<Edit>) = edits.into_iter().unzip();
+    let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
+    let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
+        let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
+        places.iter().map(|_| (refused.clone(), (None, None))).collect()
+    });
+    places.into_iter().zip(carried).collect()
 }
 
-async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Told>, Problem> {
-    let node = plane.hub.node(id).await.map_err(hub_problem)?;
-    let mut befores = Vec::with_capacity(edits.len());
-    let keys: Vec<ObjectKey> = edits.iter().map(|edit| edit.key().clone()).collect();
-    for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
-        befores.extend(node.contents(Side::Ours, keys.to_vec()).await.map_err(hub_problem)?);
-    }
+/// What became of one object, and its manifest before and after.
+type Carried = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
+
+async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+    let outcomes = plane.hub.change(id, edits).await?;
+    Ok(outcomes.into_iter().map(|outcome| (named(outcome), (None, None))).collect())
+}
+
+/// What changing would come to.
+async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+    let node = plane.hub.node(id).await?;
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
-    let afters: Vec<Option<Value>> = edits
-        .iter()
-        .map(|edit| match edit {
+    let mut shown = Vec::with_capacity(edits.len());
+    for edits in edits.chunks(store::MAX_CONTENTS_ASKED) {
+        let keys = edits.iter().map(|edit| edit.key().clone()).collect();
+        let befores = node.contents(Side::Ours, keys).await?.into_iter();
+        let afters = edits.iter().map(|edit| match edit {
             Edit::Put { content, .. } => value(&content.bytes),
             Edit::Remove { .. } => None,
-        })
-        .collect();
-    let befores = befores.into_iter().map(|content| content.and_then(|content| value(&content.bytes)));
-    let came = node.would(edits);
-    Ok(came.into_iter().zip(befores.zip(afters)).map(|(came, shown)| told(came, shown)).collect())
-}
-
-fn told(came: EditOutcome, shown: (Option<Value>, Option<Value>)) -> Told {
-    match came {
-        EditOutcome::Created => (ApplyOutcome::Created, None, shown),
-        EditOutcome::Changed => (ApplyOutcome::Changed, None, shown),
-        EditOutcome::Unchanged => (ApplyOutcome::Unchanged, None, shown),
-        EditOutcome::Deleted => (ApplyOutcome::Deleted, None, shown),
-        EditOutcome::Absent => (ApplyOutcome::Absent, None, shown),
-        EditOutcome::Refused(why) => (ApplyOutcome::Refused, Some(why.to_string()), shown),
+        });
+        shown.extend(befores.map(|before| before.and_then(|before| value(&before.bytes))).zip(afters));
     }
+    Ok(node.would(edits).into_iter().map(named).zip(shown).collect())
 }
 
-fn done(object: ObjectName, outcome: ApplyOutcome, why: Option<String>) -> Done {
-    Done { object, outcome, why, before: None, after: None }
+fn named(outcome: EditOutcome) -> (ApplyOutcome, Option<String>) {
+    match outcome {
+        EditOutcome::Created => (ApplyOutcome::Created, None),
+        EditOutcome::Changed => (ApplyOutcome::Changed, None),
+        EditOutcome::Unchanged => (ApplyOutcome::Unchanged, None),
+        EditOutcome::Deleted => (ApplyOutcome::Deleted, None),
+        EditOutcome::Absent => (ApplyOutcome::Absent, None),
+        EditOutcome::Refused(why) => (ApplyOutcome::Refused, Some(why.to_string())),
+    }
 }

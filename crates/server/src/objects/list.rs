@@ -2,68 +2,53 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use model::{Kind, NodeId, ObjectKey};
 use store::{ObjectFilter, ObjectPlace, ObjectRecord};
 use sync::{Content, Side};
 use wire::{Code, Problem};
 
-use super::{apply, hub_problem, names};
+use super::{apply, hub_problem, is_internal};
 use crate::answer::store_problem;
-use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsView, Way};
+use crate::api::objects::{Direction, NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
 use crate::hub::SyncSummary;
+use crate::operator_port::Call;
 use crate::state::ControlPlane;
 use crate::work::select;
 
-/// What a listing is of; what is `None` is no condition.
-#[derive(Debug, Default)]
-pub(crate) struct Asked {
-    /// A selector of nodes.
-    pub(crate) nodes: Option<String>,
-    pub(crate) way: Option<Way>,
-    pub(crate) kind: Option<String>,
-    pub(crate) namespace: Option<String>,
-    pub(crate) name: Option<String>,
-    /// As an earlier page said.
-    pub(crate) from: Option<String>,
-    pub(crate) limit: usize,
-}
-
-fn side(way: Way) -> Side {
-    match way {
-        Way::Down => Side::Ours,
-        Way::Up => Side::Theirs,
+impl From<Direction> for Side {
+    fn from(way: Direction) -> Side {
+        if way == Direction::Down { Side::Ours } else { Side::Theirs }
     }
 }
 
-fn way(side: Side) -> Way {
-    match side {
-        Side::Ours => Way::Down,
-        Side::Theirs => Way::Up,
+impl From<Side> for Direction {
+    fn from(side: Side) -> Direction {
+        if side == Side::Ours { Direction::Down } else { Direction::Up }
     }
 }
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
 /// they are shown where they belong, with tasks and with their objects.
-pub(crate) async fn list(plane: &ControlPlane, asked: Asked) -> Result<ObjectsView, Problem> {
+pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
+    let plane = &call.plane;
     let mut after = asked.from.as_deref().map(parse_place).transpose()?;
     let all_kinds = asked.kind.is_none();
     let filter = ObjectFilter {
         node: None,
-        side: asked.way.map(side),
+        side: asked.way.map(Side::from),
         kind: asked.kind.as_deref().map(Kind::new),
         namespace: asked.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
         name: asked.name,
     };
-    let meant = match &asked.nodes {
+    let meant = match &asked.selector {
         Some(text) => {
             let meant = select::meant(plane, &select::read(text)?).await?;
             Some(select::ids(&meant, None)?.into_iter().collect::<BTreeSet<NodeId>>())
         }
         None => None,
     };
-    let mut page = Page { plane, objects: Vec::new(), limit: asked.limit.max(1), all_kinds };
+    let mut page = Page { plane, objects: Vec::new(), limit: asked.limit.get(), all_kinds };
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {
@@ -108,27 +93,22 @@ impl Page<'_> {
             let found = found.map_err(store_problem)?;
             let Some(last) = found.last() else { return Ok(()) };
             *after = Some(last.place());
-            let hidden = |kind: &Kind| kind.as_str() == Kind::ACTION || sync::object::is_status(kind);
-            for record in found {
-                if self.all_kinds && hidden(&record.key.section.kind) {
-                    continue;
-                }
-                self.objects.extend(view(self.plane, record));
-            }
+            let shown = |record: &ObjectRecord| !self.all_kinds || !is_internal(&record.key.section.kind);
+            let views = found.into_iter().filter(shown).filter_map(|record| view(self.plane, record));
+            self.objects.extend(views);
         }
         Ok(())
     }
 }
 
 fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
-    let slot = plane.index.get(&record.node)?;
-    let (_, node) = names(&slot);
+    let (_, node) = plane.index.get(&record.node)?.names();
     let ObjectRecord { node: id, side, key, stub, rev, at, trace } = record;
     let delivery = plane.hub.sync_index().read(&id, |summary| delivery(summary, side, &key, rev));
     let (delivered, refused) = delivery;
     Some(ObjectView {
         node,
-        way: way(side),
+        way: side.into(),
         kind: key.section.kind.to_string(),
         namespace: key.section.namespace.to_string(),
         name: key.name.to_string(),
@@ -155,11 +135,12 @@ fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Op
 }
 
 /// One object with its manifest, and what the node says of it.
-pub(crate) async fn one(plane: &Arc<ControlPlane>, name: ObjectName) -> Result<ObjectView, Problem> {
-    let unknown =
-        || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", super::clip(&name.node)));
-    let slot = plane.index.find(&name.node).ok_or_else(unknown)?;
-    let (id, _) = names(&slot);
+pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, Problem> {
+    let plane = &call.plane;
+    if name.namespace == NO_NAMESPACE {
+        name.namespace.clear();
+    }
+    let id = plane.index.named(&name.node)?.id();
     let key = apply::key_of(&name);
     let filter = ObjectFilter {
         node: Some(id.clone()),

@@ -7,8 +7,8 @@ mod trace;
 
 use std::sync::Arc;
 
+use model::Kind;
 use model::replication::SyncPolicy;
-use model::{Hostname, NodeId};
 use store::StoreError;
 use wire::{Code, Problem};
 
@@ -20,21 +20,14 @@ use crate::state::ControlPlane;
 /// How objects are synchronized with a node by the set that it is pointed to; `None` when none
 /// are.
 pub(crate) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
-    let heads = plane.heads();
-    let pointed = slot.lock().node.pointed(&heads).map(|(_, entry)| entry.root);
-    let Some(root) = pointed else { return Ok(None) };
+    let Some(root) = slot.pointed_root(&plane.heads()) else { return Ok(None) };
     Ok(plane.grants.of(&root).await?.and_then(|granted| granted.sync.clone()))
 }
 
-/// Id and hostname of a node.
-fn names(slot: &Slot) -> (NodeId, Hostname) {
-    let entry = slot.lock();
-    (entry.node.id.clone(), entry.node.hostname.clone())
-}
-
-/// A text in an error: what somebody wrote, cut.
-fn clip(text: &str) -> String {
-    text.chars().take(100).collect()
+/// Kinds that are shown where they belong, with tasks and with their objects, and that no operator
+/// writes.
+fn is_internal(kind: &Kind) -> bool {
+    kind.as_str() == Kind::ACTION || sync::object::is_status(kind)
 }
 
 /// What a failure of the hub means to the one who asked.

@@ -1,32 +1,29 @@
 //! Nodes, their status, runs and pushes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use lang::pattern::Pattern;
+use model::Timestamp;
+use model::exchange::TraitReport;
 use model::status::Word;
-use model::{Incarnation, Timestamp};
 use plane::{Heads, NodeState};
-use store::RunFilter;
+use store::{FactRecord, RunFilter, RunRecord};
 use trust::adopt::REQUIRES_CODE;
 use wire::{Code, Problem};
 
-use super::query::Query;
+use super::Call;
 use crate::answer::store_problem;
-use crate::api::{CauseView, ChannelView, MAX_CAUSES, NodeView, NodesView, Push, Pushed, StatusView};
-use crate::index::Slot;
+use crate::api::{
+    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, Push, Pushed,
+    RunName, StatusView,
+};
 use crate::state::{ControlPlane, now};
 
 /// Hostnames named for one cause.
 const NAMED: usize = 5;
 
-pub(super) fn find(plane: &ControlPlane, name: &str) -> Result<Arc<Slot>, Problem> {
-    let unknown = || Problem::new(Code::NotFound, format!("no node {name:?} is enrolled"));
-    plane.index.find(name).ok_or_else(unknown)
-}
-
 pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Problem> {
-    let slot = find(plane, name)?;
+    let slot = plane.index.named(name)?;
     let heads = plane.heads();
     let view = view(&mut slot.lock().node, &heads, now());
     Ok(view)
@@ -97,23 +94,21 @@ fn next_step(node: &NodeState, word: Word) -> String {
     }
 }
 
-pub(super) fn nodes(plane: &ControlPlane, query: &Query<'_>) -> Result<NodesView, Problem> {
-    let pattern = match query.get("match") {
-        Some(text) => Some(Pattern::parse(&text).map_err(|error| {
-            Problem::new(Code::BadBody, format!("the pattern {text:?} cannot be read: {error}"))
-        })?),
-        None => None,
+pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, Problem> {
+    let read = |text: String| {
+        let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
+        Pattern::parse(&text).map_err(|error| Problem::new(Code::BadBody, bad(error)))
     };
-    let (from, limit) = (query.get("from").unwrap_or_default(), query.limit());
+    let pattern = asked.selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());
     let mut page = Vec::new();
-    for slot in plane.index.all() {
+    for slot in plane.index.page(&asked.from.unwrap_or_default(), usize::MAX) {
         let mut entry = slot.lock();
         let name = entry.node.hostname.clone();
-        if name.as_str() < from.as_str() || pattern.as_ref().is_some_and(|p| !p.matches(name.as_str())) {
+        if pattern.as_ref().is_some_and(|pattern| !pattern.matches(name.as_str())) {
             continue;
         }
-        if page.len() == limit {
+        if page.len() == asked.limit.get() {
             return Ok(NodesView { nodes: page, next: Some(name) });
         }
         page.push(view(&mut entry.node, &heads, now));
@@ -178,30 +173,31 @@ fn channel_view(head: &plane::Head) -> ChannelView {
     }
 }
 
-pub(super) async fn runs(plane: &ControlPlane, query: &Query<'_>) -> Result<Vec<store::RunRecord>, Problem> {
-    let node = match query.get("node") {
-        Some(name) => Some(find(plane, &name)?.lock().node.id.clone()),
-        None => None,
-    };
-    let filter = RunFilter { node, before: query.number("before"), limit: query.limit() };
-    plane.store.runs(filter).await.map_err(store_problem)
+pub(super) async fn traits(call: Call, asked: NodeName) -> Result<Option<TraitReport>, Problem> {
+    let id = call.plane.index.named(&asked.node)?.id();
+    call.plane.store.traits(&id).await.map_err(store_problem)
 }
 
-pub(super) async fn run(
-    plane: &ControlPlane,
-    node: &str,
-    incarnation: &str,
-    seq: &str,
-) -> Result<store::RunRecord, Problem> {
-    let id = find(plane, node)?.lock().node.id.clone();
-    let incarnation: Incarnation = incarnation.parse().map_err(|_| Code::NotFound)?;
-    let seq = seq.parse().map_err(|_| Code::NotFound)?;
-    let run = plane.store.run(&id, &incarnation, seq).await.map_err(store_problem)?;
+pub(super) async fn facts(call: Call, asked: History) -> Result<Vec<FactRecord>, Problem> {
+    let id = call.plane.index.named(&asked.node.unwrap_or_default())?.id();
+    call.plane.store.facts(&id, asked.before, asked.limit.get()).await.map_err(store_problem)
+}
+
+pub(super) async fn runs(call: Call, asked: History) -> Result<Vec<RunRecord>, Problem> {
+    let id = |name: String| Ok::<_, Problem>(call.plane.index.named(&name)?.id());
+    let node = asked.node.map(id).transpose()?;
+    let filter = RunFilter { node, before: asked.before, limit: asked.limit.get() };
+    call.plane.store.runs(filter).await.map_err(store_problem)
+}
+
+pub(super) async fn run(call: Call, asked: RunName) -> Result<RunRecord, Problem> {
+    let id = call.plane.index.named(&asked.node)?.id();
+    let run = call.plane.store.run(&id, &asked.incarnation, asked.seq).await.map_err(store_problem)?;
     run.ok_or_else(|| Code::NotFound.into())
 }
 
-pub(super) async fn remove(plane: &ControlPlane, name: &str) -> Result<NodeView, Problem> {
-    let view = node_view(plane, name)?;
+pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Problem> {
+    let (plane, view) = (&call.plane, node_view(&call.plane, &asked.node)?);
     plane.store.remove_node(&view.id, now()).await.map_err(store_problem)?;
     plane.index.remove(&view.id);
     plane.hub.remove(&view.id);
@@ -210,12 +206,10 @@ pub(super) async fn remove(plane: &ControlPlane, name: &str) -> Result<NodeView,
     Ok(view)
 }
 
-pub(super) async fn push(plane: &ControlPlane, push: Push) -> Result<Pushed, Problem> {
-    let mut slots = Vec::new();
-    for name in &push.nodes {
-        slots.push(find(plane, name)?);
-    }
-    let ids: Vec<_> = slots.iter().map(|slot| slot.lock().node.id.clone()).collect();
+pub(super) async fn push(call: Call, push: Push) -> Result<Pushed, Problem> {
+    let plane = &call.plane;
+    let slots = push.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
     // Milliseconds rise, so a later push replaces an earlier one on the node.
     let number = u64::try_from(now().0).unwrap_or(0);
     plane.store.set_push(ids, number, now()).await.map_err(store_problem)?;

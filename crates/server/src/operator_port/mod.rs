@@ -1,37 +1,137 @@
 //! The operator port: what the CLI asks and orders. Closed to nodes (IDN-5): their
 //! certificates are under another CA.
+//!
+//! ```text
+//!   request -> operator's name -> route by method and path -> read the request's type
+//!           -> handler(Call, request) -> answer or problem -> JSON
+//! ```
+//!
+//! [`ROUTES`] joins each [`Operation`] of [`crate::api`] to its handler; contents, which are no
+//! JSON, and what scrapers read stand beside it.
 
 mod fleet;
-mod objects;
 mod publish;
-mod query;
 mod work;
 
-use std::sync::Arc;
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Request};
 use hyper::body::Incoming;
-use model::Digest;
 use net::accept::Connection;
 use net::identity::Role;
-use wire::body;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use wire::{Code, Problem};
 
-use crate::answer::{Reply, json, refuse, store_problem};
-use crate::api::{Beacons, Chunks, Commit, Digests, MAX_CONTENTS, MAX_JSON};
+use crate::answer::{Reply, json, refuse};
+use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
+use crate::api::operation::{Operation, segments};
+use crate::api::work::{
+    BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, OUTPUT, SELECT, TASK, TASK_NODES, TASKS, TURN_WORKFLOW,
+    WORKFLOW, WORKFLOWS,
+};
+use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
 use crate::intake::{accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
+use crate::objects::{apply, list, status};
 use crate::releases;
-use crate::state::{ControlPlane, now};
-use query::Query;
+use crate::state::ControlPlane;
+use crate::work::{select, views};
 
-/// How long a body of contents may take to arrive.
+/// How long a body of contents may take to arrive; the CLI gives up long before.
 const CONTENTS_WITHIN: Duration = Duration::from_secs(600);
 
-/// Answers a request on the operator port.
+/// Who asks, and the control plane that is asked.
+pub(crate) struct Call {
+    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) by: String,
+}
+
+/// A request as it came.
+struct Given {
+    segments: Vec<(&'static str, String)>,
+    query: String,
+    body: Bytes,
+    gzip: bool,
+}
+
+type Handling = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
+
+struct Route {
+    method: Method,
+    path: &'static str,
+    handle: Box<dyn Fn(Call, Given) -> Handling + Send + Sync>,
+}
+
+static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    vec![
+        route(&api::STATUS, |call, _| ready(Ok(fleet::status(&call.plane)))),
+        route(&api::NODES, |call, asked| ready(fleet::nodes(&call.plane, asked))),
+        route(&api::NODE, |call, asked| ready(fleet::node_view(&call.plane, &asked.node))),
+        route(&api::REMOVE_NODE, fleet::remove),
+        route(&api::TRAITS, fleet::traits),
+        route(&api::FACTS, fleet::facts),
+        route(&api::RUNS, fleet::runs),
+        route(&api::RUN, fleet::run),
+        route(&api::PUSH, fleet::push),
+        route(&api::HEAD, |call, _| ready(Ok(publish::head(&call.plane)))),
+        route(&api::RELEASES, publish::releases),
+        route(&api::CHUNK, publish::chunk),
+        route(&api::MISSING, publish::missing),
+        route(&api::FETCH, publish::fetch),
+        route(&api::PUT_CHUNKS, publish::put_chunks),
+        route(&api::COMMIT, releases::commit),
+        route(&api::ADD_BEACONS, publish::add_beacons),
+        route(&api::SET_LOG_LEVEL, |call, asked| ready(set_log_level(&call, asked))),
+        route(&OBJECTS, list::list),
+        route(&OBJECT, list::one),
+        route(&APPLY, apply::apply),
+        route(&DELETE_OBJECTS, apply::delete),
+        route(&SYNC, status::list),
+        route(&RESYNC, |call, asked| ready(status::resync(&call, &asked))),
+        route(&SELECT, select::count),
+        route(&TASKS, views::tasks),
+        route(&TASK, views::task),
+        route(&TASK_NODES, views::nodes),
+        route(&OUTPUT, views::output),
+        route(&BEGIN_TASK, work::begin_task),
+        route(&CANCEL_TASK, work::cancel_task),
+        route(&WORKFLOWS, views::workflows),
+        route(&WORKFLOW, views::workflow),
+        route(&BEGIN_WORKFLOW, work::begin_workflow),
+        route(&TURN_WORKFLOW, work::turn_workflow),
+    ]
+});
+
+/// Joins an operation to what carries it out.
+fn route<Q, A, F>(
+    operation: &'static Operation<Q, A>,
+    handler: impl Fn(Call, Q) -> F + Send + Sync + 'static,
+) -> Route
+where
+    Q: DeserializeOwned,
+    A: Serialize,
+    F: Future<Output = Result<A, Problem>> + Send + 'static,
+{
+    let handle = move |call, given: Given| -> Handling {
+        let Given { segments, query, body, gzip } = given;
+        match operation.read(&segments, &query, &body) {
+            Ok(asked) => {
+                let answer = handler(call, asked);
+                Box::pin(async move { json(&answer.await?, gzip) })
+            }
+            Err(problem) => Box::pin(ready(Err(problem))),
+        }
+    };
+    Route { method: operation.method.clone(), path: operation.path, handle: Box::new(handle) }
+}
+
 pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Reply {
-    match answer(&plane, request).await {
+    match answer(plane.clone(), request).await {
         Ok(reply) => reply,
         Err(problem) => {
             let id = plane.request_id();
@@ -42,7 +142,7 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
     }
 }
 
-/// Who asks.
+/// The operator's name, from its certificate.
 fn operator(request: &Request<Incoming>) -> Result<String, Problem> {
     let peer = request.extensions().get::<Connection>().and_then(|c| c.peer.as_deref());
     match peer.map(|peer| &peer.role) {
@@ -51,123 +151,49 @@ fn operator(request: &Request<Incoming>) -> Result<String, Problem> {
     }
 }
 
-async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
-    let operator = operator(&request)?;
+async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
+    let by = operator(&request)?;
     let (parts, body) = request.into_parts();
-    let gzip = accepts_gzip(&parts);
-    let path: Vec<String> =
-        parts.uri.path().trim_start_matches('/').split('/').map(wire::percent::decode).collect();
-    let segments: Vec<&str> = path.iter().map(String::as_str).collect();
-    let query = Query(parts.uri.query().unwrap_or(""));
-    match (parts.method.clone(), segments.as_slice()) {
-        (Method::GET, ["metrics"]) => Ok(gather::text(plane)),
-        (Method::GET, ["healthz"]) => Ok(gather::alive()),
-        (Method::GET, ["readyz"]) => Ok(gather::ready(plane)),
-        (Method::GET, ["v1", asked @ ..]) => get(plane, asked, &query, gzip).await,
-        (Method::DELETE, ["v1", "nodes", node]) => json(&fleet::remove(plane, node).await?, gzip),
-        (Method::POST, ["v1", "contents"]) => {
+    let (method, path) = (&parts.method, parts.uri.path());
+    if let (&Method::GET, Some(reply)) = (method, gather::answer(&plane, path)) {
+        return Ok(reply);
+    }
+    match (method, path.strip_prefix(CONTENTS)) {
+        (&Method::GET, Some(digest)) => return publish::content(&plane, digest).await,
+        (&Method::POST, Some("")) => {
             let bytes = read_any(body, MAX_CONTENTS, CONTENTS_WITHIN).await?;
-            publish::put_contents(plane, unpacked(&parts, bytes, MAX_CONTENTS)?).await
+            return publish::put_contents(&plane, unpacked(&parts, bytes, MAX_CONTENTS)?).await;
         }
-        (Method::POST, ["v1", order @ ..]) => {
-            let bytes = read(&parts, body, MAX_JSON).await?;
-            order_of(plane, order, &unpacked(&parts, bytes, MAX_JSON)?, &operator, gzip).await
-        }
-        _ => Err(Code::NotFound.into()),
+        _ => {}
     }
+    let mut of_method = ROUTES.iter().filter(|route| route.method == *method);
+    let matched = of_method.find_map(|route| Some((route, segments(route.path, path)?)));
+    let (route, segments) = matched.ok_or(Code::NotFound)?;
+    let (gzip, query) = (accepts_gzip(&parts), parts.uri.query().unwrap_or("").to_owned());
+    let body = if *method == Method::POST { read(&parts, body, MAX_JSON).await? } else { Bytes::new() };
+    let body = unpacked(&parts, body, MAX_JSON)?;
+    (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
 }
 
-/// Questions.
-async fn get(
-    plane: &Arc<ControlPlane>,
-    asked: &[&str],
-    query: &Query<'_>,
-    gzip: bool,
-) -> Result<Reply, Problem> {
-    match asked {
-        ["status"] => json(&fleet::status(plane), gzip),
-        ["nodes"] => json(&fleet::nodes(plane, query)?, gzip),
-        ["nodes", node] => json(&fleet::node_view(plane, node)?, gzip),
-        ["nodes", node, "traits"] => {
-            let id = fleet::find(plane, node)?.lock().node.id.clone();
-            json(&plane.store.traits(&id).await.map_err(store_problem)?, gzip)
-        }
-        ["nodes", node, "facts"] => {
-            let id = fleet::find(plane, node)?.lock().node.id.clone();
-            let facts = plane.store.facts(&id, query.number("before"), query.limit()).await;
-            json(&facts.map_err(store_problem)?, gzip)
-        }
-        ["runs"] => json(&fleet::runs(plane, query).await?, gzip),
-        ["runs", node, incarnation, seq] => json(&fleet::run(plane, node, incarnation, seq).await?, gzip),
-        ["head"] => json(&publish::head(plane), gzip),
-        ["releases"] => {
-            let found = plane.store.releases(query.limit(), query.number("before")).await;
-            json(&found.map_err(store_problem)?, gzip)
-        }
-        ["chunks", digest] => {
-            let digest: Digest = digest.parse().map_err(|_| Code::NotFound)?;
-            let chunk = plane.store.chunk(&digest).await.map_err(store_problem)?;
-            json(&chunk.ok_or(Code::NotFound)?, gzip)
-        }
-        ["contents", digest] => publish::content(plane, digest).await,
-        ["objects" | "sync", ..] => objects::get(plane, asked, query, gzip).await,
-        ["tasks" | "workflows", ..] => work::get(plane, asked, query, gzip).await,
-        _ => Err(Code::NotFound.into()),
-    }
-}
-
-/// Orders: everything that changes something and comes as JSON.
-async fn order_of(
-    plane: &Arc<ControlPlane>,
-    order: &[&str],
-    bytes: &[u8],
-    operator: &str,
-    gzip: bool,
-) -> Result<Reply, Problem> {
-    match order {
-        ["missing"] => {
-            let asked: Digests = body::decode(bytes)?;
-            let chunks = plane.store.missing_chunks(asked.chunks, now()).await.map_err(store_problem)?;
-            let contents =
-                plane.store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
-            json(&Digests { chunks, contents }, gzip)
-        }
-        ["fetch"] => json(&publish::fetch(plane, body::decode(bytes)?).await?, gzip),
-        ["chunks"] => {
-            let sent: Chunks = body::decode(bytes)?;
-            let stored = plane.store.put_chunks(sent.chunks, now()).await.map_err(publish::put_problem)?;
-            json(&stored.len(), false)
-        }
-        ["releases"] => {
-            let commit: Commit = body::decode(bytes)?;
-            json(&releases::commit(plane.clone(), commit, operator.to_owned()).await?, false)
-        }
-        ["beacons"] => {
-            let sent: Beacons = body::decode(bytes)?;
-            let count = sent.beacons.len();
-            releases::add_beacons(plane, sent.beacons).await?;
-            json(&count, false)
-        }
-        ["pushes"] => json(&fleet::push(plane, body::decode(bytes)?).await?, false),
-        ["log-level"] => set_log_level(plane, body::decode(bytes)?, operator),
-        ["objects" | "objects-delete" | "resyncs"] => {
-            objects::order(plane, order, bytes, operator, gzip).await
-        }
-        ["selections" | "tasks" | "workflows", ..] => work::order(plane, order, bytes, operator).await,
-        _ => Err(Code::NotFound.into()),
-    }
-}
-
-/// What is logged from now on (OPS-4).
-fn set_log_level(
-    plane: &ControlPlane,
-    asked: crate::api::LogLevel,
-    operator: &str,
-) -> Result<Reply, Problem> {
-    let Some(log) = &plane.log else {
+fn set_log_level(call: &Call, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
+    let Some(log) = &call.plane.log else {
         return Err(Problem::new(Code::NotFound, "this control plane's logs are another program's"));
     };
     log.set(&asked.level).map_err(|why| Problem::new(Code::BadBody, why))?;
-    tracing::info!(by = operator, level = asked.level, "the log level was changed");
-    json(&asked, false)
+    tracing::info!(by = call.by, level = asked.level, "the log level was changed");
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ROUTES;
+
+    #[test]
+    fn no_two_routes_take_one_request() {
+        for (at, route) in ROUTES.iter().enumerate() {
+            let like = |path: &'static str| super::segments(path, route.path).is_some();
+            let twice = |other: &&super::Route| other.method == route.method && like(other.path);
+            assert!(!ROUTES[..at].iter().any(|other| twice(&other)), "{} {}", route.method, route.path);
+        }
+    }
 }

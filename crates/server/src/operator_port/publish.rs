@@ -1,16 +1,17 @@
-//! Publishing: pieces in and out, releases, beacons.
+//! Publishing: chunks and contents in and out, releases, beacons.
 
 use bytes::Bytes;
 use http::StatusCode;
-use model::Digest;
+use store::Release;
 use wire::{Code, Problem};
 
+use super::Call;
 use crate::answer::{Reply, json, reply, store_problem};
-use crate::api::{Chunks, Digests, HeadView, MAX_FETCH, unpack_contents};
+use crate::api::{Beacons, ChunkName, Chunks, Digests, HeadView, History, MAX_FETCH, unpack_contents};
 use crate::releases;
 use crate::state::{ControlPlane, now};
 
-pub(super) fn put_problem(error: store::PutError) -> Problem {
+fn put_problem(error: store::PutError) -> Problem {
     match error {
         store::PutError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
         store::PutError::Store(error) => store_problem(error),
@@ -18,16 +19,43 @@ pub(super) fn put_problem(error: store::PutError) -> Problem {
     }
 }
 
-/// The chunks that are asked for; those that are not stored are left out.
-pub(super) async fn fetch(plane: &ControlPlane, asked: Digests) -> Result<Chunks, Problem> {
+pub(super) async fn releases(call: Call, asked: History) -> Result<Vec<Release>, Problem> {
+    call.plane.store.releases(asked.limit.get(), asked.before).await.map_err(store_problem)
+}
+
+pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::Chunk, Problem> {
+    let chunk = call.plane.store.chunk(&asked.digest).await.map_err(store_problem)?;
+    chunk.ok_or_else(|| Code::NotFound.into())
+}
+
+pub(super) async fn missing(call: Call, asked: Digests) -> Result<Digests, Problem> {
+    let store = &call.plane.store;
+    let chunks = store.missing_chunks(asked.chunks, now()).await.map_err(store_problem)?;
+    let contents = store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
+    Ok(Digests { chunks, contents })
+}
+
+/// Chunks of a set or a selection, to compare it with another.
+pub(super) async fn fetch(call: Call, asked: Digests) -> Result<Chunks, Problem> {
     if asked.chunks.len() > MAX_FETCH {
         return Err(Problem::new(Code::BodyTooLarge, format!("more than {MAX_FETCH} chunks are asked for")));
     }
     let mut chunks = Vec::with_capacity(asked.chunks.len());
     for digest in &asked.chunks {
-        chunks.extend(plane.store.chunk(digest).await.map_err(store_problem)?);
+        chunks.extend(call.plane.store.chunk(digest).await.map_err(store_problem)?);
     }
     Ok(Chunks { chunks })
+}
+
+pub(super) async fn put_chunks(call: Call, sent: Chunks) -> Result<usize, Problem> {
+    let stored = call.plane.store.put_chunks(sent.chunks, now()).await.map_err(put_problem)?;
+    Ok(stored.len())
+}
+
+pub(super) async fn add_beacons(call: Call, sent: Beacons) -> Result<usize, Problem> {
+    let count = sent.beacons.len();
+    releases::add_beacons(&call.plane, sent.beacons).await?;
+    Ok(count)
 }
 
 pub(super) async fn put_contents(plane: &ControlPlane, body: Bytes) -> Result<Reply, Problem> {
@@ -36,8 +64,9 @@ pub(super) async fn put_contents(plane: &ControlPlane, body: Bytes) -> Result<Re
     json(&stored.len(), false)
 }
 
-pub(super) async fn content(plane: &ControlPlane, digest: &str) -> Result<Reply, Problem> {
-    let digest: Digest = digest.parse().map_err(|_| Code::NotFound)?;
+/// A content's bytes; `path` is what stands behind [`crate::api::CONTENTS`].
+pub(super) async fn content(plane: &ControlPlane, path: &str) -> Result<Reply, Problem> {
+    let digest = path.strip_prefix('/').and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;
     let content = plane.store.content(&digest, None).await.map_err(store_problem)?;
     let bytes = content.ok_or(Code::NotFound)?;
     Ok(reply(StatusCode::OK, "application/octet-stream", None, bytes))

@@ -15,7 +15,7 @@ use sync::Content;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{OpenTask, action_key, reach, record, restore, row, without};
+use super::{OpenTask, action_key, reach, record, restore, row, views, without};
 use crate::hub::{Edit, EditOutcome, HubError, Uid};
 use crate::state::{ControlPlane, now};
 
@@ -152,19 +152,29 @@ impl Actor {
         }
     }
 
-    /// Returns how those ended whose objects do not fit.
+    /// Effects of several inputs as one: everything is saved before anything is done, and an
+    /// object is put once, as it has to be in the end. Returns how those ended whose objects do not
+    /// fit.
     async fn carry_out_once(&mut self, effects: Vec<Effect>) -> Result<Vec<Input>, Stopped> {
-        let mut merged = Merged::of(effects);
-        if let Some(document) = merged.decided.take() {
+        let (mut decided, mut ended, mut nodes, mut finished) = (None, None, BTreeSet::new(), None);
+        for effect in effects {
+            match effect {
+                Effect::SaveDocument(document) if document.finished.is_some() => ended = Some(document),
+                Effect::SaveDocument(document) => decided = Some(document),
+                Effect::SaveNodes(more) => nodes.extend(more),
+                Effect::Put { node, .. } | Effect::Drop { node, .. } => drop(self.undone.insert(node)),
+                Effect::Finished(summary) => finished = Some(summary),
+            }
+        }
+        if let Some(document) = decided {
             self.save(&document).await?;
         }
-        self.save_nodes(std::mem::take(&mut merged.nodes)).await?;
-        if let Some(document) = merged.ended.take() {
+        self.save_nodes(nodes).await?;
+        if let Some(document) = ended {
             self.save(&document).await?;
         }
-        self.undone.extend(merged.touched);
         let refused = self.put_right().await;
-        if let Some(summary) = merged.finished
+        if let Some(summary) = finished
             && let Some(workflow) = &self.open.spec.workflow
         {
             let task = self.open.spec.id.clone();
@@ -257,11 +267,7 @@ impl Actor {
     fn publish(&self) {
         let document = self.task.document();
         let version = self.plane.work.next_version();
-        self.open.news.send_modify(|news| {
-            news.version = version;
-            news.summary = document.summary;
-            news.finished = document.finished;
-        });
+        self.open.news.send_replace(views::view(document, version));
     }
 
     /// What was said to it while it ended.
@@ -299,33 +305,4 @@ fn put(id: &str, order: &Order) -> Option<Edit> {
     let bytes: Bytes = model::canonical::to_bytes(order).ok()?.into();
     let content = Content { bytes, trace: None, at: now().0 };
     Some(Edit::Put { key: action_key(id), uid: Uid::Known(id.into()), content })
-}
-
-/// Effects of several inputs as one: everything is saved before anything is done, and an
-/// object is put once, as it has to be in the end.
-#[derive(Default)]
-struct Merged {
-    decided: Option<Box<TaskDocument>>,
-    nodes: BTreeSet<NodeId>,
-    ended: Option<Box<TaskDocument>>,
-    touched: BTreeSet<NodeId>,
-    finished: Option<plane::work::Summary>,
-}
-
-impl Merged {
-    fn of(effects: Vec<Effect>) -> Merged {
-        let mut merged = Merged::default();
-        for effect in effects {
-            match effect {
-                Effect::SaveDocument(document) if document.finished.is_some() => {
-                    merged.ended = Some(document)
-                }
-                Effect::SaveDocument(document) => merged.decided = Some(document),
-                Effect::SaveNodes(nodes) => merged.nodes.extend(nodes),
-                Effect::Put { node, .. } | Effect::Drop { node, .. } => drop(merged.touched.insert(node)),
-                Effect::Finished(summary) => merged.finished = Some(summary),
-            }
-        }
-        merged
-    }
 }

@@ -20,7 +20,7 @@ use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact, Outcome};
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use plane::work::{
-    Input, MAX_OPEN_TASKS, NodeWork, Reach, Summary, Task, TaskDocument, TaskSpec, TaskState, action_id,
+    Input, MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskSpec, TaskState, action_id,
     parse_action_id,
 };
 use store::{StoreError, TaskKind, TaskNode, TaskRecord};
@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
+use crate::api::work::TaskView;
 use crate::hub::Edit;
 use crate::posture;
 use crate::state::{ControlPlane, now};
@@ -37,6 +38,8 @@ use workflows::Workflows;
 
 /// The most inputs that wait for one task; then those who have more wait.
 const MAX_INPUTS: usize = 1024;
+/// Targets that are read at once.
+const PAGE: usize = 1000;
 /// How long an operator waits until a task says that it is called off.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 
@@ -52,21 +55,12 @@ pub(crate) struct Orchestrator {
 /// A task under way, as everybody but its actor sees it.
 pub(crate) struct OpenTask {
     pub(crate) spec: TaskSpec,
-    pub(crate) created: Timestamp,
     inputs: mpsc::Sender<Input>,
     /// There was no room for something that was said: what is stored tells it.
     missed: AtomicBool,
     /// Wakes the actor: output came, or something was missed.
     wake: Notify,
-    pub(crate) news: watch::Sender<News>,
-}
-
-/// How a task stands.
-#[derive(Clone, Debug)]
-pub(crate) struct News {
-    pub(crate) version: u64,
-    pub(crate) summary: Summary,
-    pub(crate) finished: Option<Timestamp>,
+    pub(crate) news: watch::Sender<TaskView>,
 }
 
 /// What came of telling a task something.
@@ -121,7 +115,7 @@ impl Orchestrator {
 
     /// The states of open tasks, as metrics name them.
     pub(crate) fn states(&self) -> Vec<&'static str> {
-        self.open().values().map(|task| state_word(task.news.borrow().summary.state)).collect()
+        self.open().values().map(|task| task.news.borrow().summary.state.as_str()).collect()
     }
 
     /// How many workflows are open.
@@ -162,15 +156,12 @@ impl Orchestrator {
     async fn spawn(&self, plane: &Arc<ControlPlane>, task: Task, resumed: bool) -> Arc<OpenTask> {
         let (inputs, said) = mpsc::channel(MAX_INPUTS);
         let document = task.document();
-        let news =
-            News { version: self.next_version(), summary: document.summary, finished: document.finished };
         let open = OpenTask {
-            spec: document.spec,
-            created: document.created,
+            spec: document.spec.clone(),
             inputs,
             missed: AtomicBool::new(false),
             wake: Notify::new(),
-            news: watch::Sender::new(news),
+            news: watch::Sender::new(views::view(document, self.next_version())),
         };
         let open = Arc::new(open);
         self.open().insert(open.spec.id.clone(), open.clone());
@@ -210,7 +201,7 @@ impl Orchestrator {
             let mut news = task.news.subscribe();
             let input = Input::Cancel { by: by.to_owned() };
             task.inputs.send(input).await.map_err(|_| gone())?;
-            let called_off = |news: &News| {
+            let called_off = |news: &TaskView| {
                 news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
             };
             // An actor that has ended keeps its last news.
@@ -345,19 +336,26 @@ fn row(task: &str, node: &NodeId, work: &NodeWork) -> Result<TaskNode, StoreErro
     Ok(TaskNode { node: node.clone(), action, state })
 }
 
+/// The targets of a task as they are stored; one that cannot be read is left out.
+async fn targets(plane: &ControlPlane, task: &str) -> Result<Vec<(NodeId, NodeWork)>, StoreError> {
+    let mut targets: Vec<(NodeId, NodeWork)> = Vec::new();
+    let mut after: Option<NodeId> = None;
+    loop {
+        let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { return Ok(targets) };
+        after = Some(last.node.clone());
+        for TaskNode { node, state, .. } in page {
+            match serde_json::from_str(&state) {
+                Ok(work) => targets.push((node, work)),
+                Err(error) => tracing::error!(task, %node, %error, "a stored target cannot be read"),
+            }
+        }
+    }
+}
+
 /// What a version is at least at a time: above all given out before it.
 pub(crate) fn version_at(at: Timestamp) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
-}
-
-fn state_word(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Planned => "planned",
-        TaskState::Running => "running",
-        TaskState::Halting => "halting",
-        TaskState::Cancelling => "cancelling",
-        TaskState::Done | TaskState::Halted | TaskState::Cancelled => "ended",
-    }
 }
 
 fn outcome_word(outcome: &Outcome) -> &'static str {

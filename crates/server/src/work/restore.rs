@@ -8,18 +8,16 @@ use model::log::FactBody;
 use model::work::Outcome;
 use model::{Kind, NodeId};
 use net::accept::stopped;
-use plane::work::{Input, NodeWork, Task, TaskDocument, Workflow, action_id, parse_action_id};
-use store::{ObjectFilter, StoreError, TaskKind, TaskNode, TaskRecord};
+use plane::work::{Input, Task, TaskDocument, Workflow, action_id, parse_action_id};
+use store::{ObjectFilter, StoreError, TaskKind, TaskRecord};
 
 use tokio::sync::watch;
 
-use super::{input, row, without};
+use super::{PAGE, input, row, targets, without};
 use crate::answer::chain;
 use crate::hub::Edit;
 use crate::state::{ControlPlane, now};
 
-/// Rows read at once.
-const PAGE: usize = 1000;
 /// Between two attempts to sweep while the store does not answer.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
 
@@ -32,7 +30,7 @@ pub(crate) async fn open(plane: &Arc<ControlPlane>) -> Result<(), StoreError> {
         match record.kind {
             TaskKind::Task => match serde_json::from_str::<TaskDocument>(&record.document) {
                 Ok(document) => {
-                    let nodes = nodes(plane, &record.id).await?;
+                    let nodes = targets(plane, &record.id).await?.into_iter().collect();
                     plane.work.spawn(plane, Task::restore(document, nodes), true).await;
                 }
                 Err(error) => unreadable(&record, &error),
@@ -48,22 +46,6 @@ pub(crate) async fn open(plane: &Arc<ControlPlane>) -> Result<(), StoreError> {
 
 fn unreadable(record: &TaskRecord, error: &serde_json::Error) {
     tracing::error!(task = record.id, %error, "a stored task cannot be read; it is left alone");
-}
-
-async fn nodes(plane: &ControlPlane, task: &str) -> Result<BTreeMap<NodeId, NodeWork>, StoreError> {
-    let mut nodes = BTreeMap::new();
-    let mut after: Option<NodeId> = None;
-    loop {
-        let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { return Ok(nodes) };
-        after = Some(last.node.clone());
-        for TaskNode { node, state, .. } in page {
-            match serde_json::from_str(&state) {
-                Ok(work) => drop(nodes.insert(node, work)),
-                Err(error) => tracing::error!(task, %node, %error, "a stored target cannot be read"),
-            }
-        }
-    }
 }
 
 /// What the log of each open target says that the task may not have heard.
@@ -107,27 +89,12 @@ async fn keep_late(
     outcome: &Outcome,
     took: u64,
 ) -> Result<(), StoreError> {
-    let Some(mut kept) = target(plane, task, node).await? else { return Ok(()) };
+    let kept = targets(plane, task).await?.into_iter().find(|(id, _)| id == node);
+    let Some((_, mut kept)) = kept else { return Ok(()) };
     if !kept.end(outcome.clone(), took, now()) {
         return Ok(());
     }
     plane.store.put_task_nodes(task, vec![row(task, node, &kept)?]).await
-}
-
-/// One target of a task as it is kept.
-async fn target(plane: &ControlPlane, task: &str, node: &NodeId) -> Result<Option<NodeWork>, StoreError> {
-    let mut after: Option<NodeId> = None;
-    loop {
-        let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await?;
-        let Some(last) = page.last().map(|row| row.node.clone()) else { return Ok(None) };
-        if let Some(row) = page.iter().find(|row| row.node == *node) {
-            return Ok(serde_json::from_str(&row.state).ok());
-        }
-        if last > *node {
-            return Ok(None);
-        }
-        after = Some(last);
-    }
 }
 
 /// Takes away the objects of actions whose terminal fact is here, or of which no task is

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use catalog::delegation::NotDelegated;
 use lang::Value;
 use lang::selector::{Selector, SelectorMatch, Subject};
+use model::NodeId;
 use model::work::{ActionRefusal, RefusalCode, Work};
-use model::{Digest, NodeId};
 use plane::work::{NodeStage, Reach, Task};
 use store::StoreError;
 use wire::{Code, Problem};
 
 use super::reach;
 use crate::answer::store_problem;
-use crate::api::work::Selected;
+use crate::api::work::{Select, Selected};
 use crate::grants::Granted;
 use crate::index::Slot;
+use crate::operator_port::Call;
 use crate::state::ControlPlane;
 
 /// How many hostnames an answer names.
@@ -26,29 +27,23 @@ pub(crate) fn read(text: &str) -> Result<Selector, Problem> {
     Selector::parse(text).map_err(|error| Problem::new(Code::BadSelector, crate::answer::chain(&error)))
 }
 
-/// The nodes that a selector means, in the order of their hostnames. Traits and what is
-/// declared are read for those nodes alone that it depends on, one at a time.
+/// The nodes that a selector means, in the order of their hostnames.
 pub(crate) async fn meant(plane: &ControlPlane, selector: &Selector) -> Result<Vec<Arc<Slot>>, Problem> {
-    if let Some(name) = selector.exact() {
-        return Ok(plane.index.find(name).into_iter().collect());
-    }
-    let mut meant = Vec::new();
-    for slot in plane.index.all() {
-        if is_meant(plane, selector, &slot).await? {
-            meant.push(slot);
-        }
-    }
-    Ok(meant)
+    meant_from(plane, selector, "", usize::MAX).await
 }
 
 /// So many of the nodes that a selector means, in the order of their hostnames, from a hostname
-/// on. Cost: the nodes up to the last of them.
+/// on. Cost: the nodes up to the last of them. Traits and what is declared are read for those
+/// nodes alone that it depends on, one at a time.
 pub(crate) async fn meant_from(
     plane: &ControlPlane,
     selector: &Selector,
     from: &str,
     limit: usize,
 ) -> Result<Vec<Arc<Slot>>, Problem> {
+    if let (Some(name), true) = (selector.exact(), from.is_empty()) {
+        return Ok(plane.index.find(name).into_iter().collect());
+    }
     let mut meant = Vec::new();
     for slot in plane.index.page(from, usize::MAX) {
         if meant.len() == limit {
@@ -62,7 +57,7 @@ pub(crate) async fn meant_from(
 }
 
 async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Result<bool, Problem> {
-    let (id, hostname, pointed) = about(plane, slot);
+    let (id, hostname) = slot.names();
     let bare = Subject { hostname: hostname.as_str(), id: id.as_str(), traits: None, declared: None };
     match selector.judge(&bare) {
         SelectorMatch::Yes => return Ok(true),
@@ -77,7 +72,7 @@ async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Res
     } else {
         None
     };
-    let declared = match (selector.uses_declared(), pointed) {
+    let declared = match (selector.uses_declared(), slot.pointed_root(&plane.heads())) {
         (true, Some(root)) => plane.grants.declared(&root).await.map_err(store_problem)?,
         _ => None,
     };
@@ -96,23 +91,14 @@ fn names_groups(selector: &Selector) -> bool {
     selector.uses_declared() && before_where.contains('@')
 }
 
-fn about(plane: &ControlPlane, slot: &Slot) -> (NodeId, model::Hostname, Option<Digest>) {
-    let heads = plane.heads();
-    let mut entry = slot.lock();
-    let pointed = entry.node.pointed(&heads).map(|(_, entry)| entry.root);
-    (entry.node.id.clone(), entry.node.hostname.clone(), pointed)
-}
-
-/// `POST /v1/selections`.
-pub(crate) async fn count(plane: &ControlPlane, text: &str) -> Result<Selected, Problem> {
-    let nodes = meant(plane, &read(text)?).await?;
+/// How many nodes a selector means, and how they can be reached.
+pub(crate) async fn count(call: Call, asked: Select) -> Result<Selected, Problem> {
+    let plane = &call.plane;
+    let nodes = meant(plane, &read(&asked.selector)?).await?;
     let mut selected =
         Selected { count: nodes.len(), first: Vec::new(), online: 0, promotable: 0, offline: 0 };
     for slot in nodes {
-        let (id, hostname) = {
-            let entry = slot.lock();
-            (entry.node.id.clone(), entry.node.hostname.clone())
-        };
+        let (id, hostname) = slot.names();
         match reach(plane, &id) {
             Reach::Online => selected.online += 1,
             Reach::Promotable { .. } => selected.promotable += 1,
@@ -132,7 +118,7 @@ pub(crate) fn ids(nodes: &[Arc<Slot>], expected: Option<usize>) -> Result<Vec<No
             let detail = format!("the selector means {} nodes now, not {expected}", nodes.len());
             Err(Problem::new(Code::SelectionMoved, detail))
         }
-        _ => Ok(nodes.iter().map(|slot| slot.lock().node.id.clone()).collect()),
+        _ => Ok(nodes.iter().map(|slot| slot.id()).collect()),
     }
 }
 
@@ -157,9 +143,8 @@ async fn refusal(
     node: &NodeId,
 ) -> Result<Option<ActionRefusal>, StoreError> {
     let Some(slot) = plane.index.get(node) else { return Ok(None) };
-    let (_, _, pointed) = about(plane, &slot);
     let held = slot.lock().node.held.as_ref().map(|held| held.root);
-    let Some(pointed) = pointed else { return Ok(None) };
+    let Some(pointed) = slot.pointed_root(&plane.heads()) else { return Ok(None) };
     let mut why = None;
     for root in [Some(pointed), held.filter(|held| *held != pointed)].into_iter().flatten() {
         let Some(granted) = plane.grants.of(&root).await? else { return Ok(None) };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use model::NodeId;
 use model::log::FactBody;
 use model::work::{ActionEvent, Outcome};
-use model::{NodeId, Timestamp};
-use plane::work::{NodeWork, Phase, Summary, TaskDocument, TaskSpec, Workflow, action_id};
+use plane::work::{NodeWork, Phase, TaskDocument, TaskSpec, Workflow, action_id};
 use store::{FactRecord, TaskKind, TaskRecord};
 use tokio::time::Instant;
 use wire::{Code, Problem};
@@ -13,59 +13,49 @@ use wire::{Code, Problem};
 use super::version_at;
 use crate::answer::store_problem;
 use crate::api::work::{
-    MAX_NEWS_WAIT, OutputView, StepView, TaskNodeView, TaskNodesView, TaskView, WorkflowView,
+    MAX_NEWS_WAIT, OutputQuery, OutputView, StepView, TaskNodeView, TaskNodesQuery, TaskNodesView, TaskView,
+    WorkHistory, WorkNews, WorkflowView,
 };
+use crate::operator_port::Call;
 use crate::state::ControlPlane;
 
 /// The most bytes of answers in one page of nodes; a larger page ends early.
 const MAX_ANSWERS: usize = 8 * 1024 * 1024;
 
-/// A question for news.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wait {
-    /// How long.
-    pub(crate) wait: Duration,
-    /// The version that is known.
-    pub(crate) after: Option<u64>,
-}
-
-impl Wait {
-    /// Seconds and version as asked for.
-    pub(crate) fn new(secs: Option<u64>, after: Option<u64>) -> Wait {
-        Wait { wait: Duration::from_secs(secs.unwrap_or(0).min(MAX_NEWS_WAIT)), after }
-    }
-}
-
 fn no_task(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no task {id:?}"))
 }
 
+/// How long a question for news is held.
+fn wait(asked: &WorkNews) -> Duration {
+    Duration::from_secs(asked.wait.min(MAX_NEWS_WAIT))
+}
+
 /// A task, as soon as it differs from what is known, or when the wait is over.
-pub(crate) async fn task(plane: &ControlPlane, id: &str, wait: Wait) -> Result<TaskView, Problem> {
-    if let Some(open) = plane.work.get(id) {
+pub(crate) async fn task(call: Call, asked: WorkNews) -> Result<TaskView, Problem> {
+    if let Some(open) = call.plane.work.get(&asked.id) {
         let mut news = open.news.subscribe();
-        let other = news.wait_for(|news| Some(news.version) != wait.after);
-        let _ = tokio::time::timeout(wait.wait, other).await;
-        let news = open.news.borrow().clone();
-        return Ok(view(&open.spec, open.created, news.finished, news.version, news.summary));
+        let other = news.wait_for(|news| Some(news.version) != asked.after);
+        let _ = tokio::time::timeout(wait(&asked), other).await;
+        return Ok(open.news.borrow().clone());
+    }
+    task_now(&call.plane, &asked.id).await
+}
+
+/// A task as it stands.
+pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView, Problem> {
+    if let Some(open) = plane.work.get(id) {
+        return Ok(open.news.borrow().clone());
     }
     let record = plane.store.task(id).await.map_err(store_problem)?;
     let record = record.filter(|record| record.kind == TaskKind::Task).ok_or_else(|| no_task(id))?;
     stored(&record).ok_or_else(|| no_task(id))
 }
 
-/// Tasks, newest first.
-pub(crate) async fn tasks(
-    plane: &ControlPlane,
-    limit: usize,
-    before: Option<String>,
-) -> Result<Vec<TaskView>, Problem> {
-    let records = records(plane, TaskKind::Task, limit, before).await?;
-    let view_of = |record: &TaskRecord| match plane.work.get(&record.id) {
-        Some(open) => {
-            let news = open.news.borrow().clone();
-            Some(view(&open.spec, open.created, news.finished, news.version, news.summary))
-        }
+pub(crate) async fn tasks(call: Call, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
+    let records = records(&call.plane, TaskKind::Task, asked).await?;
+    let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
+        Some(open) => Some(open.news.borrow().clone()),
         None => stored(record),
     };
     Ok(records.iter().filter_map(view_of).collect())
@@ -74,9 +64,10 @@ pub(crate) async fn tasks(
 async fn records(
     plane: &ControlPlane,
     kind: TaskKind,
-    limit: usize,
-    mut before: Option<String>,
+    asked: WorkHistory,
 ) -> Result<Vec<TaskRecord>, Problem> {
+    let WorkHistory { mut before, limit } = asked;
+    let limit = limit.get();
     let mut found = Vec::new();
     loop {
         let page = plane.store.tasks(limit, before.as_deref()).await.map_err(store_problem)?;
@@ -92,41 +83,24 @@ async fn records(
 
 fn stored(record: &TaskRecord) -> Option<TaskView> {
     let document: TaskDocument = serde_json::from_str(&record.document).ok()?;
-    let TaskDocument { spec, summary, created, finished, .. } = document;
-    Some(view(&spec, created, finished, version_at(finished.unwrap_or(created)), summary))
+    let version = version_at(document.finished.unwrap_or(document.created));
+    Some(view(document, version))
 }
 
-fn view(
-    spec: &TaskSpec,
-    created: Timestamp,
-    finished: Option<Timestamp>,
-    version: u64,
-    summary: Summary,
-) -> TaskView {
-    TaskView {
-        id: spec.id.clone(),
-        by: spec.by.clone(),
-        selector: spec.selector.clone(),
-        work: spec.work.clone(),
-        created,
-        finished,
-        workflow: spec.workflow.clone(),
-        version,
-        summary,
-    }
+/// What operators see of a task.
+pub(super) fn view(document: TaskDocument, version: u64) -> TaskView {
+    let TaskDocument { spec, summary, created, finished, .. } = document;
+    let TaskSpec { id, by, selector, work, workflow, .. } = spec;
+    TaskView { id, by, selector, work, created, finished, workflow, version, summary }
 }
 
 /// One page of a task's nodes, after one.
-pub(crate) async fn nodes(
-    plane: &ControlPlane,
-    id: &str,
-    after: Option<NodeId>,
-    limit: usize,
-) -> Result<TaskNodesView, Problem> {
+pub(crate) async fn nodes(call: Call, asked: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
+    let (plane, id, limit) = (&call.plane, &asked.id, asked.limit.get());
     if plane.work.get(id).is_none() {
         plane.store.task(id).await.map_err(store_problem)?.ok_or_else(|| no_task(id))?;
     }
-    let page = plane.store.task_nodes(id, after.as_ref(), limit).await.map_err(store_problem)?;
+    let page = plane.store.task_nodes(id, asked.from.as_ref(), limit).await.map_err(store_problem)?;
     let full = page.len() == limit;
     let (mut nodes, mut bytes) = (Vec::with_capacity(page.len()), 0);
     for row in page {
@@ -136,8 +110,7 @@ pub(crate) async fn nodes(
             bytes += size;
             work.outcome = answer.or(work.outcome);
         }
-        let slot = plane.index.get(&row.node);
-        let hostname = slot.map(|slot| slot.lock().node.hostname.clone());
+        let hostname = plane.index.get(&row.node).map(|slot| slot.names().1);
         let NodeWork { stage, since, expires, outcome, duration_ms, .. } = work;
         nodes.push(TaskNodeView { node: row.node, hostname, stage, since, expires, outcome, duration_ms });
         if bytes > MAX_ANSWERS {
@@ -171,13 +144,14 @@ async fn answer(
 }
 
 /// The output of a task on one node after a piece, as far as it came.
-pub(crate) async fn output(
-    plane: &ControlPlane,
-    task: &str,
-    node: &NodeId,
-    after: u64,
-) -> Result<Vec<OutputView>, Problem> {
-    let facts = plane.store.action_facts(node, &action_id(task, node)).await.map_err(store_problem)?;
+pub(crate) async fn output(call: Call, asked: OutputQuery) -> Result<Vec<OutputView>, Problem> {
+    let OutputQuery { id, node, after } = asked;
+    // A node that was removed goes by its id alone.
+    let node = match call.plane.index.named(&node) {
+        Ok(slot) => slot.id(),
+        Err(unknown) => node.parse().map_err(|_| unknown)?,
+    };
+    let facts = call.plane.store.action_facts(&node, &action_id(&id, &node)).await.map_err(store_problem)?;
     let piece = |record: FactRecord| {
         let FactBody::Action(action) = record.fact.body else { return None };
         let ActionEvent::Output { stream, text, dropped } = action.event else { return None };
@@ -186,28 +160,32 @@ pub(crate) async fn output(
     Ok(facts.into_iter().filter(|record| record.id > after).filter_map(piece).collect())
 }
 
-fn no_workflow(id: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no workflow {id:?}"))
+/// A workflow as it stands.
+pub(crate) async fn workflow_now(plane: &ControlPlane, id: &str) -> Result<WorkflowView, Problem> {
+    workflow_news(plane, id.into()).await
 }
 
 /// A workflow, as soon as it or its task differs from what is known, or when the wait is over.
-pub(crate) async fn workflow(plane: &ControlPlane, id: &str, wait: Wait) -> Result<WorkflowView, Problem> {
-    let deadline = Instant::now() + wait.wait;
+pub(crate) async fn workflow(call: Call, asked: WorkNews) -> Result<WorkflowView, Problem> {
+    workflow_news(&call.plane, asked).await
+}
+
+async fn workflow_news(plane: &ControlPlane, asked: WorkNews) -> Result<WorkflowView, Problem> {
+    let (id, deadline) = (&asked.id, Instant::now() + wait(&asked));
     let mut news = plane.work.workflows.news.subscribe();
     loop {
         let Some(open) = plane.work.workflows.get(id) else {
             let record = plane.store.task(id).await.map_err(store_problem)?;
             let record = record.filter(|record| record.kind == TaskKind::Workflow);
-            let read = record.and_then(|record| serde_json::from_str::<Workflow>(&record.document).ok());
-            let workflow = read.ok_or_else(|| no_workflow(id))?;
-            let version = version_at(workflow.finished.unwrap_or(workflow.created));
-            return Ok(workflow_view(plane, &workflow, version));
+            let read = record.and_then(|record| stored_workflow(plane, &record));
+            let none = || Problem::new(Code::NotFound, format!("there is no workflow {id:?}"));
+            return read.ok_or_else(none);
         };
         let task = open.workflow.attempts.last().and_then(|attempt| plane.work.get(&attempt.task));
         let mut of_task = task.map(|task| task.news.subscribe());
         let seen = of_task.as_mut().map(|news| news.borrow_and_update().version);
         let version = open.version.max(seen.unwrap_or(0));
-        if Some(version) != wait.after || Instant::now() >= deadline {
+        if Some(version) != asked.after || Instant::now() >= deadline {
             return Ok(workflow_view(plane, &open.workflow, version));
         }
         let task_changes = async {
@@ -225,17 +203,20 @@ pub(crate) async fn workflow(plane: &ControlPlane, id: &str, wait: Wait) -> Resu
 }
 
 /// Workflows, newest first.
-pub(crate) async fn workflows(plane: &ControlPlane, limit: usize) -> Result<Vec<WorkflowView>, Problem> {
-    let records = records(plane, TaskKind::Workflow, limit, None).await?;
+pub(crate) async fn workflows(call: Call, asked: WorkHistory) -> Result<Vec<WorkflowView>, Problem> {
+    let plane = &call.plane;
+    let records = records(plane, TaskKind::Workflow, asked).await?;
     let view_of = |record: &TaskRecord| match plane.work.workflows.get(&record.id) {
         Some(open) => Some(workflow_view(plane, &open.workflow, open.version)),
-        None => {
-            let workflow: Workflow = serde_json::from_str(&record.document).ok()?;
-            let version = version_at(workflow.finished.unwrap_or(workflow.created));
-            Some(workflow_view(plane, &workflow, version))
-        }
+        None => stored_workflow(plane, record),
     };
     Ok(records.iter().filter_map(view_of).collect())
+}
+
+fn stored_workflow(plane: &ControlPlane, record: &TaskRecord) -> Option<WorkflowView> {
+    let workflow: Workflow = serde_json::from_str(&record.document).ok()?;
+    let version = version_at(workflow.finished.unwrap_or(workflow.created));
+    Some(workflow_view(plane, &workflow, version))
 }
 
 fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> WorkflowView {

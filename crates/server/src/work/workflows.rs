@@ -15,14 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use wire::{Code, Problem};
 
 use super::actor::PAUSE;
-use super::select;
+use super::{select, targets};
 use crate::answer::store_problem;
 use crate::state::{ControlPlane, now};
 
 /// The most inputs that wait.
 const MAX_INPUTS: usize = 1024;
-/// Targets read at once.
-const PAGE: usize = 1000;
 
 /// All open workflows, as everybody but the actor sees them.
 pub(crate) struct Workflows {
@@ -268,17 +266,8 @@ async fn nodes_of(
 ) -> Result<BTreeSet<NodeId>, Problem> {
     let mut found = BTreeSet::new();
     for task in tasks {
-        let mut after: Option<NodeId> = None;
-        loop {
-            let page = plane.store.task_nodes(task, after.as_ref(), PAGE).await.map_err(store_problem)?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.node.clone());
-            let works = page.into_iter().filter_map(|row| {
-                let work: NodeWork = serde_json::from_str(&row.state).ok()?;
-                holds(&work).then_some(row.node)
-            });
-            found.extend(works);
-        }
+        let targets = targets(plane, task).await.map_err(store_problem)?.into_iter();
+        found.extend(targets.filter(|(_, work)| holds(work)).map(|(node, _)| node));
     }
     Ok(found)
 }
