@@ -1,4 +1,4 @@
-//! Bodies of responses: whole, or going on while a stream incarnations.
+//! Bodies of responses: whole, or going on while a stream lives.
 
 use std::convert::Infallible;
 use std::pin::Pin;

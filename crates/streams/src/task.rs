@@ -39,7 +39,7 @@ const GROUP: usize = 64 * 1024;
 const MAX_QUEUED: usize = 24 * 1024 * 1024;
 /// The most frames for the handler (check-ins) that are worked on at once.
 const MAX_RECEIVED: usize = 2;
-/// The most who wait for a sign of incarnation at once; others are told that there is one.
+/// The most who wait for a sign of life at once; others are told that there is one.
 const MAX_PROBES: usize = 32;
 /// How long a transport may take to accept one group: a peer that reads slower is cut.
 const SLOW: Duration = Duration::from_secs(60);

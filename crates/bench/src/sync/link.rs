@@ -48,7 +48,7 @@ impl Linked {
     }
 }
 
-/// A incarnation of a feed, by number.
+/// An incarnation of a feed, by number.
 pub(super) fn incarnation(number: usize) -> Result<Incarnation, BenchError> {
     Ok(format!("n{number}").parse()?)
 }

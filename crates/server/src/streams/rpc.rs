@@ -46,7 +46,7 @@ pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
     Ok(message_reply(rpc::write(&own)))
 }
 
-/// `Ping`: a sign of incarnation.
+/// `Ping`: a sign of life.
 pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
     let PingRequest { number } = rpc::read(&called(request).await?)?;
     Ok(message_reply(rpc::write(&PongReply { number })))
