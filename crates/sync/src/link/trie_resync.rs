@@ -100,6 +100,7 @@ impl Resync {
     /// The comparison goes on from that instant.
     fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> Stage {
         resync.unanswered();
+        resync.resumed = true;
         self.unfinished = Some(resync);
         Stage::Wanted(at)
     }
@@ -162,6 +163,8 @@ pub(crate) struct TrieResync {
     /// The sections' place in the feed.
     cursor: FeedCursor,
     phase: Phase,
+    /// A link before this one began it: what the source's set is by now, its hello alone says.
+    resumed: bool,
     /// Objects whose changes came since.
     changed: BTreeSet<ObjectKey>,
 }
@@ -313,7 +316,7 @@ impl Link {
             {
                 self.inbox.shown = self.inbox.shown.max(cursor.revision);
                 let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
-                let walk = TrieResync { cursor, phase, changed };
+                let walk = TrieResync { cursor, phase, resumed: false, changed };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
             }
             (Stage::Asked | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
@@ -336,7 +339,7 @@ impl Link {
                     self.counters.ignored += 1;
                     return;
                 }
-                let changed = head > walk.cursor.revision;
+                let changed = walk.resumed || head > walk.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_now_at(&section, &path, node),
                     false => descent.supply_at(&section, &path, node),
