@@ -12,6 +12,7 @@ mod inbox;
 mod inventory_resync;
 mod outbox;
 mod outcome;
+mod permit;
 mod serve;
 mod settings;
 mod status;
@@ -36,8 +37,9 @@ const STAY_AWAY: u64 = 3600;
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
+use permit::Permit;
 use serve::Server;
-use trie_resync::{Permit, Resync};
+use trie_resync::Resync;
 
 /// One connection.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use model::{Digest, ObjectKey, ObjectSet, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
+use super::permit::PermitUse;
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
@@ -126,11 +127,11 @@ impl Link {
 
     fn asked_sections(&mut self, cx: &mut Cx<'_>) {
         self.server.snapshot = None;
-        if self.config.role == Role::Agent || self.permit.is_held_for_serving() {
+        if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Serving) {
             self.serve(cx);
         } else if self.permit.is_free() {
             self.server.waits = true;
-            self.permit.want_for_serving(cx);
+            self.permit.want(PermitUse::Serving, cx);
         } else if !self.server.waits {
             self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx);
         }
@@ -158,13 +159,13 @@ impl Link {
 
     /// The word of the fleet-wide admission.
     pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.admitted(cx.now);
-        match asking {
-            Some(true) => self.begin_resync(cx),
-            Some(false) if self.server.waits => self.serve(cx),
-            Some(false) if self.server.list.is_some() => {}
-            Some(false) => self.permit.give_back(cx),
+        match wanted {
+            Some(PermitUse::Requesting) => self.begin_resync(cx),
+            Some(PermitUse::Serving) if self.server.waits => self.serve(cx),
+            Some(PermitUse::Serving) if self.server.list.is_some() => {}
+            Some(PermitUse::Serving) => self.permit.give_back(cx),
             // A permit that nobody wants any more goes back.
             None => cx.out.push(Output::ReturnPermit),
         }
@@ -172,15 +173,17 @@ impl Link {
 
     /// No permit now.
     pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.denied();
-        match asking {
-            Some(true) => self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait)),
-            Some(false) if self.server.waits => {
+        match wanted {
+            Some(PermitUse::Requesting) => {
+                self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait))
+            }
+            Some(PermitUse::Serving) if self.server.waits => {
                 self.server.waits = false;
                 self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
             }
-            Some(false) => {
+            Some(PermitUse::Serving) => {
                 if let Some(list) = &mut self.server.list {
                     list.not_before = Some(cx.now.plus(wait));
                 }
@@ -193,7 +196,8 @@ impl Link {
     pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
         self.server.snapshot = None;
         self.server.waits = false;
-        if self.permit.is_held_for_serving() || self.permit.is_wanted() == Some(false) {
+        if self.permit.is_held_for(PermitUse::Serving) || self.permit.is_wanted() == Some(PermitUse::Serving)
+        {
             self.permit.give_back(cx);
         }
     }
@@ -292,7 +296,7 @@ impl Link {
             let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
             if !held {
                 if self.permit.is_free() {
-                    self.permit.want_for_serving(cx);
+                    self.permit.want(PermitUse::Serving, cx);
                 }
                 return false;
             }
@@ -324,7 +328,7 @@ impl Link {
     fn end_list(&mut self, cx: &mut Cx<'_>) {
         self.server.list = None;
         self.server.listed = Some(cx.now);
-        if self.permit.is_held_for_serving() {
+        if self.permit.is_held_for(PermitUse::Serving) {
             self.permit.give_back(cx);
         }
     }
