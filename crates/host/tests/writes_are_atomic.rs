@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::text::chain;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;

@@ -20,7 +20,7 @@ pub const BUCKET: usize = 8;
 const EMPTY: &[Arc<Leaf>] = &[];
 
 /// An object in a trie.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// `H(name)`: where the leaf hangs.
     pub place: Digest,

@@ -104,18 +104,7 @@ fn mistakes() -> Vec<Problem> {
 #[test]
 fn every_reason_why_an_object_is_not_taken_is_explained() {
     use sync::refusal;
-    let of_links = [
-        refusal::WRONG_SIDE,
-        refusal::KIND,
-        refusal::NO_UID,
-        refusal::TOO_LARGE,
-        refusal::DIGEST,
-        refusal::UID_TWICE,
-        refusal::TOO_MANY,
-        refusal::FAILS,
-        refusal::RECOVERY_FAILED,
-        refusal::BAD_NAME,
-    ];
+    let of_links = refusal::ALL;
     // Those of the folder, and those of the command line itself.
     let others = ["not-writable", "not-a-file", "no-name", "no-node", "not-json"];
     let of_manifests = mistakes();

@@ -369,3 +369,30 @@ pub struct GoAway {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "shorter")]
     pub retry_after: Option<u64>,
 }
+
+/// A code of [`GoAway`], as far as somebody decides by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The side stops, or its connection does.
+    Shutdown,
+    /// The sides take the node to be in different modes.
+    Mode,
+    /// Every other one.
+    Other,
+}
+
+impl CloseReason {
+    /// The code of [`CloseReason::Shutdown`].
+    pub const SHUTDOWN: &str = "shutdown";
+    /// The code of [`CloseReason::Mode`].
+    pub const MODE: &str = "mode";
+
+    /// What a code says.
+    pub fn of(code: &str) -> CloseReason {
+        match code {
+            CloseReason::SHUTDOWN => CloseReason::Shutdown,
+            CloseReason::MODE => CloseReason::Mode,
+            _ => CloseReason::Other,
+        }
+    }
+}

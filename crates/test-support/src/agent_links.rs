@@ -20,11 +20,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::work::Delegation;
-use model::{Kind, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey};
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::mpsc;
 use trust::SigningKey;
@@ -153,7 +153,7 @@ impl Node {
             config.max_delete_percent = 100;
             config.limits.retry_first = RETRY;
             config.limits.shown_after = 2;
-            Box::new(Link::new(config, Timestamp(0)))
+            config
         };
         let node = run_link(
             link(Role::Agent),
@@ -188,7 +188,7 @@ impl Linked {
 }
 
 fn ends(reader: mpsc::Receiver<Vec<Frame>>, writer: mpsc::Sender<Vec<Frame>>) -> LinkTransport {
-    LinkTransport { reader: Some(Box::new(In(reader))), writer: Some(Box::new(Out(Some(writer)))) }
+    LinkTransport { reader: Box::new(In(reader)), writer: Box::new(Out(Some(writer))) }
 }
 
 struct In(mpsc::Receiver<Vec<Frame>>);

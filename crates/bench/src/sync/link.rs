@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::replication::Mode;
-use model::{Incarnation, Kind, Timestamp};
+use model::{Incarnation, Kind};
 use net::ServerUrl;
 use net::client::Client;
 use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, orders, run_link};
 use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
 use sync::Role;
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -68,8 +68,7 @@ pub(super) async fn link<S: LinkHandler>(
     let ends = dialer.grpc(&mut client).await?;
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
     let (orders, taken) = orders();
-    let link = Box::new(Link::new(config, Timestamp(0)));
-    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), feed, taken));
+    let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), feed, taken));
     Ok(Linked { orders, ended, client })
 }
 
