@@ -105,7 +105,7 @@ fn it_enrolls_adopts_subscribes_and_resyncs() {
     let status = client.wait().unwrap();
     assert!(status.success(), "{said:#?}\n{failure}\n{}", running.log());
     let subscribed = format!("subscribed: {OBJECTS} objects, roots equal");
-    for expected in ["healthy", &subscribed, "resynced", "refused with a reason"] {
+    for expected in ["healthy", "reflected", &subscribed, "resynced", "refused with a reason"] {
         assert!(said.iter().any(|line| line == expected), "no {expected:?} in {said:#?}");
     }
     running.kill();

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 PREFIX = "dev.muster.event."
 ZERO = bytes(32)
@@ -391,6 +392,29 @@ def refusal(node, types, metadata, channel):
     raise AssertionError("the call ended well")
 
 
+def reflect(channel):
+    """A stock client of reflection finds the services and every file behind them."""
+    database = ProtoReflectionDescriptorDatabase(channel)
+    names = set(database.get_services())
+    assert {"muster.v1.EventStream", "muster.v1.Version", "grpc.health.v1.Health"} <= names, names
+    pool = descriptor_pool.DescriptorPool(database)
+    subscribe = pool.FindServiceByName("muster.v1.EventStream").methods_by_name["Subscribe"]
+    assert subscribe.input_type.full_name == "muster.v1.Event"
+    event = subscribe.input_type.fields_by_name["event"].message_type
+    assert event.full_name == "io.cloudevents.v1.CloudEvent", event.full_name
+
+
+def healthy(types, channel):
+    """Health says that all is served: once, and as the first word of a watch that goes on."""
+    request, response = types("grpc.health.v1.HealthCheckRequest"), types("grpc.health.v1.HealthCheckResponse")
+    codecs = (request.SerializeToString, response.FromString)
+    assert channel.unary_unary("/grpc.health.v1.Health/Check", *codecs)(request(), timeout=30).status == 1
+    watch = channel.unary_stream("/grpc.health.v1.Health/Watch", *codecs)(request(), timeout=30)
+    assert next(watch).status == 1
+    assert watch.is_active(), "a watch goes on"
+    watch.cancel()
+
+
 def main(protos, hostname, mode, kind, token):
     node = Node(hostname, token)
     print("enrolled as", node.id)
@@ -406,14 +430,10 @@ def main(protos, hostname, mode, kind, token):
     credentials = grpc.ssl_channel_credentials(node.ca.encode(), node.private, node.cert.encode())
     types, metadata = messages(protos), [("muster-protocol", "1")]
     with grpc.secure_channel(at.netloc, credentials) as channel:
-        health = types("grpc.health.v1.HealthCheckResponse")
-        check = channel.unary_unary(
-            "/grpc.health.v1.Health/Check",
-            types("grpc.health.v1.HealthCheckRequest").SerializeToString,
-            health.FromString,
-        )
-        assert check(types("grpc.health.v1.HealthCheckRequest")(), timeout=30).status == 1
+        healthy(types, channel)
         print("healthy")
+        reflect(channel)
+        print("reflected")
         known = subscribe(node, types, metadata, channel, mode, kind)
         print("subscribed:", len(known[0]), "objects, roots equal")
         resync(node, types, metadata, channel, mode, known)
