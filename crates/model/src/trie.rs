@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
@@ -50,7 +51,7 @@ enum Shape {
 
 /// What stands at one place of a trie, without what is below it: as it is stored, and as the
 /// source of a resync answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrieNode {
     /// The hashes of sixteen subtrees; zero where there is none.

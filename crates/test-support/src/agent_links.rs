@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::delegated::{DelegationGate, Permissions};
+use agent::delegated::{DelegationGate, Delegations};
 use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
@@ -103,9 +103,10 @@ impl Node {
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
-        let permissions = Permissions { delegations, sync: Some(policy.clone()) };
+        let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));
+        let held = Delegations { delegations, sync, ..Delegations::default() };
         let operations = OperationQueue::default();
-        let delegations = Arc::new(DelegationGate::new(permissions, Timestamp::default()));
+        let delegations = Arc::new(DelegationGate::new(held));
         let storage = Storage::start(durable.clone()).unwrap();
         let work = work::start(WorkSetup {
             storage,

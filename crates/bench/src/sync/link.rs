@@ -9,14 +9,18 @@ use net::ServerUrl;
 use net::client::Client;
 use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, orders, run_link};
-use streams::{LinkCommand, LinkHandler};
+use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
 use sync::Role;
 use sync::link::LinkConfig;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::BenchError;
+use super::stage::Stage;
 use crate::fleet::{BenchNode, ITEM};
+use crate::{BenchError, wait_for};
+
+/// Links opened at once.
+pub(super) const DIALS: usize = 32;
 
 /// How many links were opened: each has a name of its own.
 static LINKS: AtomicU64 = AtomicU64::new(0);
@@ -66,4 +70,26 @@ pub(super) async fn link<S: LinkHandler>(
     let (orders, taken) = orders();
     let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), feed, taken));
     Ok(Linked { orders, ended, client })
+}
+
+/// A link, and the sets at its end here.
+pub(super) type Peer = (Linked, Arc<MemoryLinkHandler>);
+
+/// Opens links of nodes, by number.
+pub(super) async fn peers(
+    stage: &Stage,
+    url: &ServerUrl,
+    nodes: impl IntoIterator<Item = usize>,
+) -> Result<Vec<Peer>, BenchError> {
+    let (mut peers, mut tasks) = (Vec::new(), JoinSet::new());
+    for number in nodes {
+        let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
+        tasks.spawn(async move {
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            Ok::<_, BenchError>((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
+        });
+        peers.extend(wait_for(&mut tasks, DIALS - 1).await?);
+    }
+    peers.extend(wait_for(&mut tasks, 0).await?);
+    Ok(peers)
 }

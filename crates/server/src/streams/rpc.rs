@@ -15,7 +15,7 @@ use sync::frame::GoAway;
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, Decoder, Status};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
-use wire::rpc::{self, PushSummary, Spoken};
+use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
 use super::posted::NodeExchange;
@@ -38,18 +38,18 @@ const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 /// `Version`: what this control plane speaks.
 pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
     let message = called(request).await?;
-    let asked = rpc::read_version_request(&message)?;
-    let own = Spoken::own(concat!("muster/", env!("CARGO_PKG_VERSION")));
-    if asked != (0, 0) && own.common(asked).is_none() {
+    let asked: VersionRequest = rpc::read(&message)?;
+    let own = VersionResponse::own(concat!("muster/", env!("CARGO_PKG_VERSION")));
+    if asked != VersionRequest::default() && own.common(asked).is_none() {
         return Err(Code::ProtocolVersion.into());
     }
-    Ok(message_reply(rpc::version_response(&own)))
+    Ok(message_reply(rpc::write(&own)))
 }
 
 /// `Ping`: a sign of incarnation.
 pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
-    let number = rpc::read_ping_request(&called(request).await?)?;
-    Ok(message_reply(rpc::pong_reply(number)))
+    let PingRequest { number } = rpc::read(&called(request).await?)?;
+    Ok(message_reply(rpc::write(&PongReply { number })))
 }
 
 /// `Push`: frames up, a summary down; a short link whose own frames are not asked for. A summary
@@ -64,7 +64,7 @@ pub(crate) async fn push(
     let plane = plane.clone();
     let pushed = tokio::spawn(async move { pushed(&plane, caller, connection, request).await });
     match pushed.await.map_err(|_| Code::Internal)? {
-        Ok(summary) => Ok(message_reply(rpc::push_summary(&summary))),
+        Ok(summary) => Ok(message_reply(rpc::write(&summary))),
         Err(PushError::Refused(problem)) => Err(*problem),
         Err(PushError::WentAway(code, message)) => Ok(status_reply(&Status::of_go_away(&code, &message))),
     }

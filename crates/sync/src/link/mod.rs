@@ -12,6 +12,7 @@ mod inbox;
 mod inventory_resync;
 mod outbox;
 mod outcome;
+mod permit;
 mod serve;
 mod settings;
 mod status;
@@ -38,8 +39,8 @@ const STAY_AWAY: u64 = 3600;
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
+use permit::Permit;
 use serve::Server;
-use trie_resync::Permit;
 
 /// One connection.
 #[derive(Debug)]

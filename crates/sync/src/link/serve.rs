@@ -9,6 +9,7 @@ use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
+use super::permit::PermitUse;
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
@@ -97,12 +98,12 @@ impl Link {
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
-            ask if self.config.role == Role::Agent || self.permit.is_held_for_serving() => {
+            ask if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Serving) => {
                 self.serve(ask, cx);
             }
             ask if self.permit.is_free() => {
                 self.server.waits = Some(ask);
-                self.permit.want_for_serving(cx);
+                self.permit.want(PermitUse::Serving, cx);
             }
             _ if self.server.waits.is_none() => self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx),
             _ => {}
@@ -162,11 +163,11 @@ impl Link {
 
     /// The word of the fleet-wide admission.
     pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.admitted(cx.now);
-        match asking {
-            Some(true) => self.begin_resync(cx),
-            Some(false) => match self.server.waits.take() {
+        match wanted {
+            Some(PermitUse::Requesting) => self.begin_resync(cx),
+            Some(PermitUse::Serving) => match self.server.waits.take() {
                 Some(ask) => self.serve(ask, cx),
                 None if self.server.list.is_some() => {}
                 None => self.permit.give_back(cx),
@@ -178,14 +179,16 @@ impl Link {
 
     /// No permit now.
     pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.denied();
-        match asking {
-            Some(true) => self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait)),
-            Some(false) if self.server.waits.take().is_some() => {
+        match wanted {
+            Some(PermitUse::Requesting) => {
+                self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait))
+            }
+            Some(PermitUse::Serving) if self.server.waits.take().is_some() => {
                 self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
             }
-            Some(false) => {
+            Some(PermitUse::Serving) => {
                 if let Some(list) = &mut self.server.list {
                     list.not_before = Some(cx.now.plus(wait));
                 }
@@ -197,7 +200,8 @@ impl Link {
     /// The resync is over.
     pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
         (self.server.served, self.server.waits) = (None, None);
-        if self.permit.is_held_for_serving() || self.permit.is_wanted() == Some(false) {
+        if self.permit.is_held_for(PermitUse::Serving) || self.permit.is_wanted() == Some(PermitUse::Serving)
+        {
             self.permit.give_back(cx);
         }
     }
@@ -296,7 +300,7 @@ impl Link {
             let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
             if !held {
                 if self.permit.is_free() {
-                    self.permit.want_for_serving(cx);
+                    self.permit.want(PermitUse::Serving, cx);
                 }
                 return false;
             }
@@ -328,7 +332,7 @@ impl Link {
     fn end_list(&mut self, cx: &mut Cx<'_>) {
         self.server.list = None;
         self.server.listed = Some(cx.now);
-        if self.permit.is_held_for_serving() {
+        if self.permit.is_held_for(PermitUse::Serving) {
             self.permit.give_back(cx);
         }
     }

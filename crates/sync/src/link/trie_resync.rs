@@ -24,7 +24,8 @@ use model::{Descent, DescentError, Digest, Incarnation, Kind, ObjectKey, Section
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
-use super::types::{Limits, Note, Output, Span};
+use super::permit::PermitUse;
+use super::types::{Limits, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
@@ -259,11 +260,11 @@ impl Link {
         match self.resync.stage {
             Stage::Idle | Stage::Permit => {}
             Stage::Wanted(at) if at <= cx.now => {
-                if self.config.role == Role::Agent || self.permit.is_held_for_asking() {
+                if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Requesting) {
                     self.begin_resync(cx);
                 } else if self.permit.is_free() {
                     self.resync.stage = Stage::Permit;
-                    self.permit.want_for_asking(cx);
+                    self.permit.want(PermitUse::Requesting, cx);
                 }
             }
             Stage::Wanted(_) => {}
@@ -532,81 +533,5 @@ impl Link {
         if self.resync.unanswered_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
             self.go_away("no-answer", "a request of a resync was not answered", Some(1), cx);
         }
-    }
-}
-
-/// The permit for resyncs, that the principal needs for either direction.
-#[derive(Debug, Default)]
-pub(super) struct Permit {
-    state: PermitState,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-enum PermitState {
-    #[default]
-    Free,
-    Wanted {
-        asking: bool,
-    },
-    Held {
-        asking: bool,
-        since: Timestamp,
-    },
-}
-
-impl Permit {
-    pub fn is_free(&self) -> bool {
-        self.state == PermitState::Free
-    }
-
-    pub fn is_held_for_asking(&self) -> bool {
-        matches!(self.state, PermitState::Held { asking: true, .. })
-    }
-
-    pub fn is_held_for_serving(&self) -> bool {
-        matches!(self.state, PermitState::Held { asking: false, .. })
-    }
-
-    /// Since when it is held, for whatever.
-    pub fn held_since(&self) -> Option<Timestamp> {
-        match self.state {
-            PermitState::Held { since, .. } => Some(since),
-            _ => None,
-        }
-    }
-
-    pub fn is_wanted(&self) -> Option<bool> {
-        match self.state {
-            PermitState::Wanted { asking } => Some(asking),
-            _ => None,
-        }
-    }
-
-    pub fn want_for_asking(&mut self, cx: &mut Cx<'_>) {
-        self.state = PermitState::Wanted { asking: true };
-        cx.out.push(Output::WantPermit);
-    }
-
-    pub fn want_for_serving(&mut self, cx: &mut Cx<'_>) {
-        self.state = PermitState::Wanted { asking: false };
-        cx.out.push(Output::WantPermit);
-    }
-
-    pub fn admitted(&mut self, since: Timestamp) {
-        if let PermitState::Wanted { asking } = self.state {
-            self.state = PermitState::Held { asking, since };
-        }
-    }
-
-    pub fn denied(&mut self) {
-        self.state = PermitState::Free;
-    }
-
-    /// Gives back what is held; a permit that is only wanted is given up.
-    pub fn give_back(&mut self, cx: &mut Cx<'_>) {
-        if self.state != PermitState::Free {
-            cx.out.push(Output::ReturnPermit);
-        }
-        self.state = PermitState::Free;
     }
 }
