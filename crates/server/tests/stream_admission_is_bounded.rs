@@ -130,8 +130,9 @@ async fn one_post_of_a_node_is_answered_at_a_time() {
         match answer {
             Ok(_) => answered += 1,
             Err(problem) => {
-                assert_eq!(problem.code, Code::Busy.as_str());
-                assert!(problem.retry_after_secs.is_some());
+                // Of numbers that overtake one another the lower one is refused before that.
+                let codes = [Code::Busy.as_str(), Code::Replayed.as_str()];
+                assert!(codes.contains(&problem.code.as_str()), "{problem:?}");
             }
         }
     }

@@ -66,8 +66,10 @@ impl Poster {
         frames.splice(at..at, self.left.drain(..).take(room));
         let (error, more) = match self.exchanged(frames).await {
             Ok(Batch { frames, more }) => {
-                let said = exchange.say(frames).await;
-                self.left = said.frames.into_iter().filter(outlives_exchange).collect();
+                let said = exchange.say(frames).await.frames;
+                // What is to be compared goes with the next one.
+                let more = more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
+                self.left = said.into_iter().filter(outlives_exchange).collect();
                 (None, more)
             }
             Err(error) => (Some(error), false),

@@ -194,9 +194,9 @@ impl Poller {
         let answer = post(member, frames).await;
         let mut more = false;
         if let Ok(answer) = &answer {
-            more = answer.more;
-            let said = exchange.say(answer.frames.clone()).await;
-            self.left = said.frames.into_iter().filter(outlives_exchange).collect();
+            let said = exchange.say(answer.frames.clone()).await.frames;
+            more = answer.more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
+            self.left = said.into_iter().filter(outlives_exchange).collect();
         }
         let link = exchange.link();
         let (settled, after) = self
