@@ -25,7 +25,7 @@ pub use emit::{Extras, render};
 pub use error::{Problem, ReadManifestError};
 pub use splice::{remove_document, replace_document};
 
-use document::Document;
+use document::{Document, Lines};
 
 /// The largest text, in bytes.
 pub const MAX_FILE: usize = 4 * 1024 * 1024;
@@ -130,6 +130,14 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestE
         manifests.push(manifest);
     }
     Ok(manifests)
+}
+
+/// Reads the manifest that a JSON value is, by the rules of a text.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
+    manifest(Document { value: json::checked(value)?, line: 1, lines: Lines::default(), place: 0 })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
