@@ -20,11 +20,11 @@ const FILES: usize = 1000;
 /// When something needed cannot be built or started.
 pub fn agent(root: &Path) -> Outcome {
     dist::make(root)?;
-    run("cargo", &["build", "--profile", "agent", "--package", "agent", "--examples"])?;
+    dist::build_agent(&["--examples"])?;
     let shipped = dist::place(root);
     let example = root.join("target/agent/examples/noop_run");
     let size = fs::metadata(shipped.join("muster-agent")).map_err(|error| error.to_string())?.len();
-    row("muster-agent, stripped", size as f64 / 1048576.0, 8.0, "MiB");
+    row("muster-agent, stripped", size as f64 / 1048576.0, dist::MAX_AGENT as f64 / 1048576.0, "MiB");
     let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
     let measured = figures(&shipped, &example, &dir);

@@ -24,8 +24,18 @@ pub fn root() -> PathBuf {
 /// # Errors
 /// When it cannot be started or fails.
 pub fn run(program: &str, args: &[&str]) -> Outcome {
-    println!("$ {program} {}", args.join(" "));
-    let status = Command::new(program).args(args).current_dir(root()).status();
+    run_with(&[], program, args)
+}
+
+/// As [`run`], with more in its environment.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(environment: &[(&str, &str)], program: &str, args: &[&str]) -> Outcome {
+    let shown: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+    println!("$ {shown}{program} {}", args.join(" "));
+    let environment = environment.iter().copied();
+    let status = Command::new(program).args(args).envs(environment).current_dir(root()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{program} {}: {status}", args.join(" "))),

@@ -12,15 +12,6 @@ use model::Timestamp;
 use model::replication::SyncPolicy;
 use model::work::Delegation;
 
-/// What a release lets the control plane ask for.
-#[derive(Clone, Debug, Default)]
-pub struct Permissions {
-    /// All but operations on objects.
-    pub delegations: Vec<Delegation>,
-    /// Operations on objects.
-    pub sync: Option<SyncPolicy>,
-}
-
 /// What the release that is held lets the control plane ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Delegations {
@@ -40,10 +31,8 @@ pub struct DelegationGate(Mutex<Delegations>);
 
 impl DelegationGate {
     /// What is held at the start.
-    pub fn new(permissions: Permissions, newest: Timestamp) -> DelegationGate {
-        let Permissions { delegations, sync } = permissions;
-        let (delegations, sync) = (delegations.into(), sync.map(Arc::new));
-        DelegationGate(Mutex::new(Delegations { number: 0, delegations, sync, newest }))
+    pub fn new(held: Delegations) -> DelegationGate {
+        DelegationGate(Mutex::new(held))
     }
 
     /// What is held, for as long as the answer is kept. It is kept for moments only.
@@ -52,24 +41,23 @@ impl DelegationGate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adopts a release by `durable`; `says` gives what it permits. What was held before is
-    /// held still when `durable` fails.
+    /// Adopts a release by `durable`; `says` gives what it delegates, its number left out. What was
+    /// held before is held still when `durable` fails.
     ///
     /// # Errors
     /// Those of `durable`.
     pub fn adopt<T, E>(
         &self,
         durable: impl FnOnce() -> Result<T, E>,
-        says: impl FnOnce() -> (Permissions, Timestamp),
+        says: impl FnOnce() -> Delegations,
     ) -> Result<T, E> {
         let mut held = self.held();
         let before = (std::mem::take(&mut held.delegations), held.sync.take());
         match durable() {
             Ok(adopted) => {
+                // Also when it cannot be said what.
                 held.number += 1;
-                let (permissions, newest) = says();
-                held.delegations = permissions.delegations.into();
-                (held.sync, held.newest) = (permissions.sync.map(Arc::new), newest);
+                *held = Delegations { number: held.number, ..says() };
                 Ok(adopted)
             }
             Err(error) => {
@@ -86,13 +74,17 @@ mod tests {
 
     use super::*;
 
-    fn one() -> Permissions {
-        Permissions { delegations: vec![Delegation::default()], sync: None }
+    fn one() -> Delegations {
+        Delegations {
+            delegations: [Delegation::default()].into(),
+            newest: Timestamp(1),
+            ..Delegations::default()
+        }
     }
 
     #[test]
     fn nothing_is_judged_while_a_release_is_adopted() {
-        let gate = DelegationGate::new(one(), Timestamp(1));
+        let gate = DelegationGate::new(one());
         let adopted: Result<(), ()> = gate.adopt(
             || {
                 assert!(gate.0.try_lock().is_err(), "judged by the release before");
@@ -100,7 +92,7 @@ mod tests {
             },
             || {
                 assert!(gate.0.try_lock().is_err(), "judged before the new one counts");
-                (Permissions::default(), Timestamp(2))
+                Delegations { newest: Timestamp(2), ..Delegations::default() }
             },
         );
         adopted.unwrap();
@@ -110,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_fails_changes_nothing_and_what_panics_allows_nothing() {
-        let gate = DelegationGate::new(one(), Timestamp(1));
+        let gate = DelegationGate::new(one());
         let failed: Result<(), ()> = gate.adopt(|| Err(()), || unreachable!());
         failed.unwrap_err();
         let held = gate.held().clone();

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use model::Hostname;
 use net::client::{ClientError, Http1};
 use streams::open::{self, StreamDialer};
@@ -17,7 +16,8 @@ use wire::cloudevents::Origin;
 use wire::signature::Target;
 use wire::sse::cursor_text;
 
-use crate::session::{CallError, LINK, Session};
+use crate::session::{CallError, Session};
+use crate::sync::posts::Poster;
 
 /// Why a transport could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -86,14 +86,9 @@ impl TransportDialer {
         TransportDialer { session, hostname }
     }
 
-    /// Where a link's frames say to come from.
-    pub fn origin(&self, link: &str) -> Origin {
-        Origin::agent(&self.hostname, link)
-    }
-
-    /// A session with a connection of its own.
-    pub fn beside(&self) -> Session {
-        self.session.beside()
+    /// Posts frames over the connection that calls go over too.
+    pub fn poster(&self, link: &str) -> Poster {
+        Poster::new(self.session.clone(), Origin::agent(&self.hostname, link))
     }
 
     /// The control planes in turn: the next try goes to the next one.
@@ -129,8 +124,7 @@ impl TransportDialer {
         })
     }
 
-    /// Server-sent events over a connection of its own; gives what comes down, the link's name
-    /// and the session that frames are posted with. `instance`: the instance of this process; `have`:
+    /// Server-sent events over a connection of its own. `instance`: the instance of this process; `have`:
     /// the replica's durable cursor.
     ///
     /// # Errors
@@ -140,8 +134,8 @@ impl TransportDialer {
         link: &str,
         instance: &str,
         have: Option<&sync::FeedCursor>,
-    ) -> Result<(SseReader, HeaderValue, Session), DialError> {
-        let session = self.beside();
+    ) -> Result<SseReader, DialError> {
+        let session = self.session.beside();
         let signer = session.signer().clone();
         let mut client = session.client().await?;
         let last = have.map(cursor_text);
@@ -155,9 +149,6 @@ impl TransportDialer {
             }
             opened => opened,
         };
-        let (incoming, headers) = opened?;
-        let name = headers.get(LINK).cloned();
-        let name = name.ok_or_else(|| DialError::Transport("the link has no name".to_owned()))?;
-        Ok((incoming, name, session))
+        Ok(opened?)
     }
 }

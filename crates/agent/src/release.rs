@@ -12,13 +12,12 @@
 
 use std::sync::Arc;
 
-use model::Timestamp;
 use model::policy::Policy;
 use model::replication::SyncPolicy;
 use node::Adoption;
 use tokio::sync::watch;
 
-use crate::delegated::{DelegationGate, Permissions};
+use crate::delegated::{DelegationGate, Delegations};
 use crate::render::chain;
 use crate::state::{Durable, StateError};
 
@@ -48,13 +47,12 @@ impl HeldRelease {
     /// When the state cannot be read.
     pub fn open(durable: &Durable) -> Result<HeldRelease, StateError> {
         let mut terms = ReleaseTerms::default();
-        let mut granted = (Permissions::default(), Timestamp::default());
+        let mut delegations = Delegations::default();
         if let Some(adoption) = durable.adoption()? {
             terms.policy = durable.policy(&adoption)?;
-            granted = terms.read(durable, &adoption);
+            delegations = terms.read(durable, &adoption);
         }
-        let (permissions, newest) = granted;
-        let delegations = Arc::new(DelegationGate::new(permissions, newest));
+        let delegations = Arc::new(DelegationGate::new(delegations));
         Ok(HeldRelease { terms: watch::Sender::new(terms), delegations })
     }
 
@@ -83,9 +81,8 @@ impl HeldRelease {
 }
 
 impl ReleaseTerms {
-    /// Reads all but the channel's settings; gives what the control plane may ask for, and
-    /// the newest signature that was verified.
-    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> (Permissions, Timestamp) {
+    /// Reads all but the channel's settings; gives what the control plane may ask for.
+    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> Delegations {
         match durable.sync_policy(adoption) {
             Ok(sync) => self.sync = sync,
             Err(error) => self.sync_problem = Some(unread(&error, "nothing is synchronized")),
@@ -94,7 +91,12 @@ impl ReleaseTerms {
             self.delegations_problem = Some(unread(&error, "nothing is delegated"));
             Vec::new()
         });
-        (Permissions { delegations, sync: self.sync.clone() }, adoption.floor.newest_signature)
+        Delegations {
+            number: 0,
+            delegations: delegations.into(),
+            sync: self.sync.clone().map(Arc::new),
+            newest: adoption.floor.newest_signature,
+        }
     }
 }
 

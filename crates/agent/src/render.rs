@@ -3,22 +3,8 @@
 use std::fmt::Write;
 
 use model::delta::render_edit;
+pub use model::text::chain;
 use model::{Action, RunReport};
-
-/// An error with its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = next.source();
-    }
-    text
-}
 
 /// A run or a plan, for people.
 pub fn report(report: &RunReport) -> String {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::canonical::CanonicalError;
 use model::exchange::Signed;
@@ -39,9 +39,6 @@ use crate::clock::now;
 
 /// How long an answer may take, a long poll's wait apart.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Names the link that posted frames are for.
-pub(crate) const LINK: HeaderName = HeaderName::from_static("muster-link");
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -212,18 +209,13 @@ struct Call<'a> {
     coding: Option<&'static str>,
     /// From which byte on.
     from: Option<u64>,
-    /// A header of its own.
-    extra: Option<(HeaderName, HeaderValue)>,
-    /// How long the answer may take.
-    within: Duration,
     /// The longest answer, in bytes.
     limit: usize,
 }
 
 impl<'a> Call<'a> {
     fn new(method: Method, path: &'a str, bytes: Bytes, coding: Option<&'static str>) -> Call<'a> {
-        let (within, limit) = (ANSWER_TIMEOUT, MAX_ANSWER);
-        Call { method, path, bytes, coding, from: None, extra: None, within, limit }
+        Call { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
     }
 }
 
@@ -283,27 +275,15 @@ impl Session {
         Ok(body::decode(&unpack(response, MAX_ANSWER)?)?)
     }
 
-    /// Posts frames to a link, the one of this name if it has one already; gives the answer's
-    /// bytes and the link's name. `wait`: how long an answer with nothing in it may be held
-    /// back.
+    /// Posts frames; gives the answer's bytes.
     ///
     /// # Errors
     /// [`CallError`] says what failed.
-    pub async fn post_frames(
-        &self,
-        frames: Vec<u8>,
-        link: Option<&HeaderValue>,
-        wait: Duration,
-    ) -> Result<(Vec<u8>, Option<HeaderValue>), CallError> {
-        let path = format!("{}?wait={}", route::EVENTS, wait.as_secs());
+    pub async fn post_frames(&self, frames: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let (bytes, coding) = packed(frames);
-        let mut call = Call::new(Method::POST, &path, bytes, coding);
-        call.extra = link.map(|link| (LINK, link.clone()));
-        call.within = ANSWER_TIMEOUT + wait;
+        let mut call = Call::new(Method::POST, route::EVENTS, bytes, coding);
         call.limit = batch::MAX_ANSWER;
-        let response = self.call(call).await?;
-        let name = response.headers().get(LINK).cloned();
-        Ok((unpack(response, batch::MAX_ANSWER)?, name))
+        Ok(unpack(self.call(call).await?, batch::MAX_ANSWER)?)
     }
 
     /// Gets bytes, from an offset on; the second value is the whole length.
@@ -327,7 +307,7 @@ impl Session {
         loop {
             let Connection { mut client, number, reused } = self.connection().await?;
             let request = self.signed(&call, client.url())?;
-            let response = match client.call(request, call.limit, call.within).await {
+            let response = match client.call(request, call.limit, ANSWER_TIMEOUT).await {
                 Ok(response) => response,
                 // A kept connection may have been closed just now; that is no outage.
                 Err(ClientError::Exchange { .. }) if reused && !redialled => {
@@ -374,9 +354,6 @@ impl Session {
                 header::RANGE,
                 HeaderValue::from_str(&format!("bytes={from}-")).map_err(http::Error::from)?,
             );
-        }
-        if let Some((name, value)) = &call.extra {
-            request = request.header(name, value);
         }
         let mut request = request.body(Full::new(call.bytes.clone()))?;
         signature::keep_out_of_table(request.headers_mut());

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
-use model::log::{Cursor, Fact, FactBody};
+use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, PathState, Timestamp};
@@ -107,15 +107,29 @@ pub enum StateError {
     Append(String),
 }
 
-/// Where the log of facts stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogCursors {
-    /// Its incarnation.
+/// The first facts that wait to be delivered: as many as one check-in carries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FactsWaiting {
+    /// The incarnation of the log.
     pub incarnation: Incarnation,
     /// Everything up to this number was acknowledged.
     pub acked: u64,
     /// The number of the newest fact.
     pub last: u64,
+    /// The facts, from the first that was not acknowledged.
+    pub facts: Vec<Fact>,
+}
+
+impl FactsWaiting {
+    /// How many facts wait, those that one check-in cannot carry included.
+    pub fn count(&self) -> u64 {
+        self.last.saturating_sub(self.acked)
+    }
+
+    /// A fact after those that are here is one of the next check-in's.
+    pub(crate) fn has_room(&self) -> bool {
+        self.facts.last().map_or(self.acked, |fact| fact.seq) == self.last
+    }
 }
 
 fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
@@ -415,10 +429,20 @@ impl Durable {
         log.last().saturating_sub(log.acked())
     }
 
-    /// Where the log of facts stands.
-    pub fn log_cursors(&self) -> LogCursors {
+    /// The number of the newest fact.
+    pub fn last_fact(&self) -> u64 {
+        locked(&self.log).last()
+    }
+
+    /// The first facts that wait, as many as one check-in carries.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn first_facts(&self) -> Result<FactsWaiting, StateError> {
         let log = locked(&self.log);
-        LogCursors { incarnation: log.incarnation().clone(), acked: log.acked(), last: log.last() }
+        let facts = log.pending(MAX_FACTS, MAX_FACT_BYTES).map_err(spool("read the log"))?;
+        let (incarnation, acked, last) = (log.incarnation().clone(), log.acked(), log.last());
+        Ok(FactsWaiting { incarnation, acked, last, facts })
     }
 
     /// Facts up to a cursor are durable at the control plane; says whether more wait.

@@ -20,13 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use converge::Record;
-use model::Incarnation;
-use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
+use model::log::{Cursor, FactBody};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::now;
 use crate::render::chain;
-use crate::state::{Durable, StateError};
+use crate::state::{Durable, FactsWaiting, StateError};
 
 /// The most commands that wait.
 const DEPTH: usize = 256;
@@ -38,31 +37,6 @@ enum Command {
     Append { fact: FactBody, answer: Answer<()> },
     Persist { record: Record, answer: Answer<()> },
     Other(Operation),
-}
-
-/// The first facts that wait to be delivered: as many as one check-in carries.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FactsWaiting {
-    /// The incarnation of the log.
-    pub incarnation: Incarnation,
-    /// Everything up to this number was acknowledged.
-    pub acked: u64,
-    /// The number of the newest fact.
-    pub last: u64,
-    /// The facts, from the first that was not acknowledged.
-    pub facts: Vec<Fact>,
-}
-
-impl FactsWaiting {
-    /// How many facts wait, those that one check-in cannot carry included.
-    pub fn count(&self) -> u64 {
-        self.last.saturating_sub(self.acked)
-    }
-
-    /// A fact after those that are here is one of the next check-in's.
-    fn has_room(&self) -> bool {
-        self.facts.last().map_or(self.acked, |fact| fact.seq) == self.last
-    }
 }
 
 /// The way to the storage thread, which ends with the last of them. Cheap to clone.
@@ -96,7 +70,7 @@ impl Storage {
     /// When there is none to be had, or the log of facts cannot be read.
     pub fn start(durable: Arc<Durable>) -> Result<Storage, StateError> {
         let (commands, inbox) = mpsc::channel(DEPTH);
-        let facts = Arc::new(Mutex::new(waiting(&durable)?));
+        let facts = Arc::new(Mutex::new(durable.first_facts()?));
         let worker =
             Worker { durable: durable.clone(), facts: facts.clone(), inbox, queue: Queue::default() };
         let builder = std::thread::Builder::new().name("muster storage".to_owned());
@@ -197,15 +171,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the facts that wait.
-fn waiting(durable: &Durable) -> Result<FactsWaiting, StateError> {
-    let facts = durable.facts(MAX_FACTS, MAX_FACT_BYTES)?;
-    let cursors = durable.log_cursors();
-    Ok(FactsWaiting { incarnation: cursors.incarnation, acked: cursors.acked, last: cursors.last, facts })
-}
-
 fn refresh(durable: &Durable, facts: &Mutex<FactsWaiting>) {
-    match waiting(durable) {
+    match durable.first_facts() {
         Ok(waiting) => *locked(facts) = waiting,
         Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
     }
@@ -281,7 +248,7 @@ impl Worker {
         if has_room {
             refresh(&self.durable, &self.facts);
         } else {
-            locked(&self.facts).last = self.durable.log_cursors().last;
+            locked(&self.facts).last = self.durable.last_fact();
         }
         answer(answers, done);
     }

@@ -477,7 +477,7 @@ impl Worker {
             let _ = events.send(event);
         };
         let command = Command::new(Program::Argv(argv), timeout, 0);
-        self.host.run_streaming(command, listener).map_err(|error| host::describe(&error))
+        self.host.run_streaming(command, listener).map_err(|error| chain(&error))
     }
 
     fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
@@ -531,6 +531,6 @@ fn outcome(end: Result<End, RunError>) -> Outcome {
         Ok(End::Signaled(signal)) => Outcome::Signalled { signal },
         Ok(End::TimedOut) => Outcome::TimedOut,
         Ok(End::Cancelled) => Outcome::Cancelled,
-        Err(error) => Outcome::Failed { message: host::describe(&error) },
+        Err(error) => Outcome::Failed { message: chain(&error) },
     }
 }

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::delegated::Permissions;
+use agent::delegated::Delegations;
 use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
@@ -130,7 +130,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
                 durable.send(()).unwrap();
                 may_go_on.recv().map_err(drop)
             };
-            delegated.adopt(adopt, || (Permissions::default(), Timestamp::default())).unwrap();
+            delegated.adopt(adopt, Delegations::default).unwrap();
         });
         is_durable.recv().unwrap();
         // The release that takes the delegation away is durable, and the action comes.

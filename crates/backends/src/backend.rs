@@ -133,64 +133,50 @@ pub enum Deleted {
     Pending,
 }
 
-/// Why a call failed, by what helps (SYN-12).
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BackendError {
+#[error("{message}")]
+pub struct BackendError {
+    /// What helps.
+    pub class: ErrorClass,
+    /// A stable code.
+    pub code: &'static str,
+    /// What happened and, where it stays, what to do, for people.
+    pub message: String,
+}
+
+/// What helps against an error (SYN-12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
     /// It may work later as it is: try again after a while.
-    #[error("{message}")]
-    Temporary {
-        /// A stable code.
-        code: &'static str,
-        /// What happened, for people.
-        message: String,
-    },
+    Temporary,
     /// What is known of the object is stale: get it, and try again.
-    #[error("{message}")]
-    Recoverable {
-        /// A stable code.
-        code: &'static str,
-        /// What happened, for people.
-        message: String,
-    },
+    Recoverable,
     /// It will never work: stop, and tell the source of truth.
-    #[error("{message}")]
-    Permanent {
-        /// A stable code.
-        code: &'static str,
-        /// What is wrong and what to do, for people.
-        message: String,
-    },
+    Permanent,
 }
 
 impl BackendError {
     /// Something that may pass.
     pub fn temporary(code: &'static str, message: impl Into<String>) -> BackendError {
-        BackendError::Temporary { code, message: message.into() }
+        BackendError { class: ErrorClass::Temporary, code, message: message.into() }
     }
 
     /// The object is not as expected.
     pub fn conflict(key: &ObjectKey) -> BackendError {
         let message = format!("{key} is not as expected; somebody changed it");
-        BackendError::Recoverable { code: "conflict", message }
+        BackendError { class: ErrorClass::Recoverable, code: "conflict", message }
     }
 
     /// There is no such object.
     pub fn absent(key: &ObjectKey) -> BackendError {
-        BackendError::Recoverable { code: "absent", message: format!("there is no {key}") }
+        let message = format!("there is no {key}");
+        BackendError { class: ErrorClass::Recoverable, code: "absent", message }
     }
 
     /// Something that stays.
     pub fn permanent(code: &'static str, message: impl Into<String>) -> BackendError {
-        BackendError::Permanent { code, message: message.into() }
-    }
-
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            BackendError::Temporary { code, .. }
-            | BackendError::Recoverable { code, .. }
-            | BackendError::Permanent { code, .. } => code,
-        }
+        BackendError { class: ErrorClass::Permanent, code, message: message.into() }
     }
 }
 

@@ -13,8 +13,8 @@ pub mod manifest;
 pub mod reconcile;
 
 pub use backend::{
-    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
-    Problem,
+    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, ErrorClass, Expect, Found, Listing,
+    OperationRequest, Problem,
 };
 pub use embedded::Embedded;
 pub use folder::Folder;

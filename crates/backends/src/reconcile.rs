@@ -33,37 +33,22 @@ pub struct LastApplied {
 }
 
 /// One correction in managed mode. Where none is named, nothing is to be done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Correction {
     /// It was never put, or the source has changed it since: put it.
-    Apply(ObjectKey),
+    Apply,
     /// A user's own object stands under its name: put it and mark it, the source decides.
-    Adopt(ObjectKey),
+    Adopt,
     /// What is here is of another uid of the source: the mismatch policy decides (SYN-7).
-    OtherUid(ObjectKey),
+    OtherUid,
     /// Somebody edited it: put it again.
-    Revert(ObjectKey),
+    Revert,
     /// Somebody deleted it: put it again.
-    Recreate(ObjectKey),
+    Recreate,
     /// Synchronization put it here, and the source has it no more: delete it.
-    Remove(ObjectKey),
+    Remove,
     /// It is as wanted under another version than the recorded one: record this version.
-    Record(ObjectKey),
-}
-
-impl Correction {
-    /// The object that it is about.
-    pub fn key(&self) -> &ObjectKey {
-        match self {
-            Correction::Apply(key)
-            | Correction::Adopt(key)
-            | Correction::OtherUid(key)
-            | Correction::Revert(key)
-            | Correction::Recreate(key)
-            | Correction::Remove(key)
-            | Correction::Record(key) => key,
-        }
-    }
+    Record,
 }
 
 /// The corrections in managed mode, by key. `same` says whether what is found is what the
@@ -74,47 +59,45 @@ pub fn managed(
     applied: &BTreeMap<ObjectKey, LastApplied>,
     listing: &Listing,
     mut same: impl FnMut(&Found) -> bool,
-) -> Vec<Correction> {
+) -> BTreeMap<ObjectKey, Correction> {
     let found: BTreeMap<&ObjectKey, &Found> = listing.objects.iter().map(|it| (&it.key, it)).collect();
     let damaged: BTreeSet<&ObjectKey> = listing.problems.iter().flat_map(|problem| &problem.kept).collect();
-    let mut corrections = Vec::new();
+    let mut corrections = BTreeMap::new();
     for (key, wanted) in wanted {
         let last = applied.get(key);
-        corrections.extend(match found.get(key) {
+        let correction = match found.get(key) {
             // What it was is known, but what stands there is an edit that says nothing.
             Some(found) if damaged.contains(key) && found.source_uid.as_ref() == Some(&wanted.uid) => {
-                Some(Correction::Revert(key.clone()))
+                Some(Correction::Revert)
             }
-            Some(found) => present(key, wanted, last, found, &mut same),
-            None => absent(key, last, listing.complete),
-        });
+            Some(found) => present(wanted, last, found, &mut same),
+            None => absent(last, listing.complete),
+        };
+        corrections.extend(correction.map(|correction| (key.clone(), correction)));
     }
     for (key, found) in found {
         if !wanted.contains_key(key) && found.source_uid.is_some() && !found.deleting {
-            corrections.push(Correction::Remove(key.clone()));
+            corrections.insert(key.clone(), Correction::Remove);
         }
     }
-    corrections.sort_by(|a, b| a.key().cmp(b.key()));
     corrections
 }
 
 fn present(
-    key: &ObjectKey,
     wanted: &Wanted,
     last: Option<&LastApplied>,
     found: &Found,
     same: &mut impl FnMut(&Found) -> bool,
 ) -> Option<Correction> {
-    let key = key.clone();
     if found.deleting {
         // It can be made anew when it is gone; the backend will tell.
         return None;
     }
     match &found.source_uid {
         // The mark was edited away; the object is ours all the same.
-        None if last.is_some_and(|last| last.uid == wanted.uid) => return Some(Correction::Revert(key)),
-        None => return Some(Correction::Adopt(key)),
-        Some(uid) if *uid != wanted.uid => return Some(Correction::OtherUid(key)),
+        None if last.is_some_and(|last| last.uid == wanted.uid) => return Some(Correction::Revert),
+        None => return Some(Correction::Adopt),
+        Some(uid) if *uid != wanted.uid => return Some(Correction::OtherUid),
         Some(_) => {}
     }
     match last {
@@ -122,22 +105,22 @@ fn present(
             if last.version == found.version {
                 None
             } else if same(found) {
-                Some(Correction::Record(key))
+                Some(Correction::Record)
             } else {
-                Some(Correction::Revert(key))
+                Some(Correction::Revert)
             }
         }
-        _ if same(found) => Some(Correction::Record(key)),
-        _ => Some(Correction::Apply(key)),
+        _ if same(found) => Some(Correction::Record),
+        _ => Some(Correction::Apply),
     }
 }
 
-fn absent(key: &ObjectKey, last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
+fn absent(last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
     // What could not be looked at may well be there.
     match (complete, last) {
         (false, _) => None,
-        (true, Some(_)) => Some(Correction::Recreate(key.clone())),
-        (true, None) => Some(Correction::Apply(key.clone())),
+        (true, Some(_)) => Some(Correction::Recreate),
+        (true, None) => Some(Correction::Apply),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Stage, app};
-use backends::{Apply, Backend as _, BackendError, Expect, Folder};
+use backends::{Apply, Backend as _, BackendError, ErrorClass, Expect, Folder};
 
 fn base() -> (tempfile::TempDir, std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();
@@ -38,7 +38,10 @@ fn nothing_is_made_through_a_link_or_a_file() {
     std::fs::write(base.join("file"), "").unwrap();
     for place in ["link/folder", "link", "file/folder", "file", "x/../folder"] {
         let refused = Folder::make(&base.join(place)).unwrap_err();
-        assert!(matches!(refused, BackendError::Temporary { code: "folder-gone", .. }), "{refused:?}");
+        assert!(
+            matches!(refused, BackendError { class: ErrorClass::Temporary, code: "folder-gone", .. }),
+            "{refused:?}"
+        );
         assert!(refused.to_string().contains(base.join(place).to_str().unwrap()), "{refused}");
     }
     assert_eq!(std::fs::read_dir(base.join("outside")).unwrap().count(), 0);

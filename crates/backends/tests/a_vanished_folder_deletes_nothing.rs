@@ -1,7 +1,7 @@
 //! SYN-9: a folder that is unmounted, renamed, unreadable or replaced says nothing.
 
 use crate::support::{Stage, app, changed, yaml};
-use backends::{Apply, Backend as _, BackendError, Expect};
+use backends::{Apply, Backend as _, BackendError, ErrorClass, Expect};
 
 fn filled() -> Stage {
     let mut stage = Stage::new();
@@ -36,7 +36,10 @@ fn renamed_and_back() {
     let spec = br#"{"kind":"App","metadata":{"name":"e"}}"#;
     let apply = Apply { key: &key, spec, source_uid: None, expect: Expect::Anything };
     let refused = stage.folder.apply(apply);
-    assert!(matches!(refused, Err(BackendError::Temporary { code: "folder-gone", .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(BackendError { class: ErrorClass::Temporary, code: "folder-gone", .. })),
+        "{refused:?}"
+    );
     assert!(!stage.root().exists(), "nothing is made in its place");
     std::fs::rename(stage.outside("away"), stage.root()).unwrap();
     stage.settle();

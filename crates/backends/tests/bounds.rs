@@ -62,7 +62,7 @@ fn more_bytes_than_are_kept() {
     let key = app("new");
     let spec = format!(r#"{{"kind":"App","metadata":{{"name":"new"}},"spec":"{filler}"}}"#);
     let apply = Apply { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
-    assert_eq!(stage.folder.apply(apply).unwrap_err().code(), "too-large");
+    assert_eq!(stage.folder.apply(apply).unwrap_err().code, "too-large");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
 
 #[test]
 fn objects_in_memory_are_bounded_by_their_bytes() {
-    use backends::{Apply, Backend as _, BackendError, Embedded, Expect};
+    use backends::{Apply, Backend as _, BackendError, Embedded, ErrorClass, Expect};
     let large = bytes::Bytes::from(vec![b'x'; 1 << 20]);
     let most = backends::embedded::MAX_BYTES >> 20;
     let mut full = Embedded::default();
@@ -108,12 +108,15 @@ fn objects_in_memory_are_bounded_by_their_bytes() {
         full.restore(&key(n), None, None, large.clone()).unwrap();
     }
     let over = full.restore(&key(most), None, None, large).unwrap_err();
-    assert!(matches!(over, BackendError::Permanent { code: "too-many", .. }), "{over:?}");
+    assert!(matches!(over, BackendError { class: ErrorClass::Permanent, code: "too-many", .. }), "{over:?}");
     let (more, spec) = (crate::support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
     let put = |full: &mut Embedded| {
         full.apply(Apply { key: &more, spec, source_uid: None, expect: Expect::Anything })
     };
-    assert!(matches!(put(&mut full), Err(BackendError::Permanent { code: "too-many", .. })));
+    assert!(matches!(
+        put(&mut full),
+        Err(BackendError { class: ErrorClass::Permanent, code: "too-many", .. })
+    ));
     full.restore(&key(1), None, None, bytes::Bytes::new()).unwrap();
     put(&mut full).unwrap();
 }

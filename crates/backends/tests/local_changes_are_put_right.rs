@@ -36,7 +36,7 @@ struct Case {
     found: Option<Found>,
     complete: bool,
     same: bool,
-    expect: Option<fn(ObjectKey) -> Correction>,
+    expect: Option<Correction>,
 }
 
 fn case(says: &'static str) -> Case {
@@ -138,7 +138,8 @@ fn managed() {
             &listing,
             |_| case.same,
         );
-        let expected: Vec<_> = case.expect.map(|it| it(key("a"))).into_iter().collect();
+        let expected: BTreeMap<_, _> =
+            case.expect.map(|correction| (key("a"), correction)).into_iter().collect();
         assert_eq!(got, expected, "{}", case.says);
     }
 }
@@ -157,7 +158,7 @@ fn a_damaged_manifest_of_the_source_is_put_again() {
     let objects = vec![found("a", "v1", Some("u1")), found("mine", "v1", None)];
     let listing = Listing { objects, problems: vec![problem], complete: true };
     let got = reconcile::managed(&wanted, &BTreeMap::from([(key("a"), last)]), &listing, |_| true);
-    assert_eq!(got, [Correction::Revert(key("a"))]);
+    assert_eq!(got, BTreeMap::from([(key("a"), Correction::Revert)]));
 }
 
 fn feed(count: usize) -> BTreeMap<ObjectKey, Fed> {

@@ -62,9 +62,9 @@ fn an_absent_object_takes_none() {
     stage.write("a.yaml", yaml("a", 1));
     stage.list();
     let asked = request(ObjectOperation::Sync, "t-1.n");
-    assert_eq!(stage.folder.request_operation(&app("b"), &asked).unwrap_err().code(), "absent");
+    assert_eq!(stage.folder.request_operation(&app("b"), &asked).unwrap_err().code, "absent");
     // Gone, and not yet seen to be.
     stage.remove("a.yaml");
-    assert_eq!(stage.folder.request_operation(&app("a"), &asked).unwrap_err().code(), "absent");
+    assert_eq!(stage.folder.request_operation(&app("a"), &asked).unwrap_err().code, "absent");
     assert!(!stage.path("a.yaml.operation.json").exists());
 }

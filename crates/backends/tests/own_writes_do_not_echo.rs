@@ -69,9 +69,9 @@ fn an_edit_that_has_not_settled_is_not_lost_to_an_expectation() {
     let (key, new) = (app("a"), spec("a", 2));
     let with = |expect| Apply { key: &key, spec: &new, source_uid: Some("u-1"), expect };
     let error = stage.folder.apply(with(Expect::Version(version.clone()))).unwrap_err();
-    assert_eq!(error.code(), "unsettled");
+    assert_eq!(error.code, "unsettled");
     let gone = stage.folder.delete(&key, &Expect::Version(version));
-    assert_eq!(gone.unwrap_err().code(), "unsettled");
+    assert_eq!(gone.unwrap_err().code, "unsettled");
     stage.settle();
     assert_eq!(stage.said(), ["a=55"]);
 }

@@ -10,7 +10,7 @@ use crate::fleet::{self, BenchNode};
 use crate::load::{self, Caller, Measured};
 use crate::process::Server;
 use crate::table::{Row, print};
-use crate::{BenchError, Load, floor};
+use crate::{BenchError, Load, floor, wait_for};
 
 /// An unchanged check-in may cost this much of the floor's CPU.
 const CPU_RATIO: f64 = 1.5;
@@ -143,9 +143,7 @@ async fn open_keeping(nodes: &[BenchNode], url: &ServerUrl) -> Result<Vec<Client
                 Ok::<_, BenchError>(client)
             });
         }
-        while let Some(done) = tasks.join_next().await {
-            held.push(done??);
-        }
+        held.extend(wait_for(&mut tasks, 0).await?);
     }
     Ok(held)
 }

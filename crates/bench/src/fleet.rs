@@ -17,7 +17,7 @@ use server::posture;
 use store::{FleetMeta, NewNode, Release, SqliteStore, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
 
-use crate::BenchError;
+use crate::{BenchError, wait_for};
 
 /// Contact intervals: one at which connections are kept, one at which they are closed.
 pub(super) const NEAR_SECS: u64 = 30;
@@ -86,9 +86,7 @@ pub(super) async fn fill_synced(
             let store = store.clone();
             tasks.spawn(async move { store.enroll(node, token, now()).await });
         }
-        while let Some(done) = tasks.join_next().await {
-            done??;
-        }
+        wait_for(&mut tasks, 0).await?;
     }
     let release_key = founded.release_key.as_ref().ok_or("no release key")?;
     let held = release(&*store, &founded.trust.fleet, release_key, (count, near, modes)).await?;

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tokio::task::JoinSet;
 
 use cli::exit::Exit;
 use cli::failure::{Failure, UserError};
@@ -72,6 +73,22 @@ pub struct PublishArgs {
 
 /// Why a measurement could not be made.
 pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Waits until at most `most` tasks are under way, and gives what those that ended gave.
+async fn wait_for<T, E>(tasks: &mut JoinSet<Result<T, E>>, most: usize) -> Result<Vec<T>, BenchError>
+where
+    T: 'static,
+    E: 'static,
+    BenchError: From<E>,
+{
+    let mut ended = Vec::new();
+    while tasks.len() > most {
+        if let Some(done) = tasks.join_next().await {
+            ended.push(done??);
+        }
+    }
+    Ok(ended)
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("the measurement could not be made: {0}")]

@@ -20,9 +20,9 @@ use wire::headers::{
 use wire::signature::{self, Target};
 use wire::{body, route};
 
-use crate::BenchError;
 use crate::fleet::{BenchNode, now};
 use crate::process::Server;
+use crate::{BenchError, wait_for};
 
 /// How long one check-in may take under load.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -187,10 +187,7 @@ where
     for caller in callers {
         tasks.spawn(work(caller, started + time));
     }
-    let mut times = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        times.extend(done??);
-    }
+    let mut times = wait_for(&mut tasks, 0).await?.concat();
     let elapsed = started.elapsed();
     let cpu = server.cpu()?.saturating_sub(cpu);
     times.sort_unstable();

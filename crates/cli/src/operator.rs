@@ -207,7 +207,8 @@ impl Operator {
     {
         let mut path = operation.uri(request).map_err(unmade(operation.path))?;
         if let Some(from) = from {
-            path.push_str(&format!("&from={}", encode_component(from)));
+            let sign = if path.contains('?') { '&' } else { '?' };
+            path.push_str(&format!("{sign}from={}", encode_component(from)));
         }
         let body = operation.body(request).map_err(unmade(&path))?;
         let request = self.request(operation.method.clone(), &path, JSON, body.into())?;

@@ -172,6 +172,11 @@ pub fn tally(counts: impl IntoIterator<Item = (usize, &'static str)>) -> String 
     said.collect::<Vec<_>>().join(", ")
 }
 
+/// The name of a value without fields, as JSON has it.
+pub fn name_of(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 /// `1 node`, `2 nodes`.
 pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }

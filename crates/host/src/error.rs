@@ -1,6 +1,5 @@
 //! What can go wrong on a host, in words that say what to do about it.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
@@ -235,16 +234,4 @@ fn start_text(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "it is not executable for the agent's user".to_owned(),
         _ => error.to_string(),
     }
-}
-
-/// An error with all its causes on one line.
-pub fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Writing to a String cannot fail.
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -39,7 +39,7 @@ use rustix::fs::{Mode, OFlags};
 
 pub use accounts::{Accounts, User};
 pub use command::{Cancel, Command, Program, Script};
-pub use error::{HostError, HostOperation, OpenHostError, Problem, RunError, describe};
+pub use error::{HostError, HostOperation, OpenHostError, Problem, RunError};
 pub use process::{End, Finished, Output};
 pub use real::Real;
 pub use streaming::{Event, Streaming};

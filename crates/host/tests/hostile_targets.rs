@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::text::chain;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use host::{Host, HostError, Options, Write, describe};
+use host::{Host, HostError, Options, Write};
 use model::Digest;
 use model::{PathOwnership, PathState};
 
@@ -26,7 +27,7 @@ fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
 }
 
 fn refusal(host: &Host, path: &str) -> String {
-    describe(&write(host, path, b"new").unwrap_err())
+    chain(&write(host, path, b"new").unwrap_err())
 }
 
 fn ok(program: &str, args: &[&str]) -> bool {
@@ -139,7 +140,7 @@ fn a_file_over_the_bound_is_not_read() {
     let file = fs::File::create(dir.path().join("huge")).unwrap();
     file.set_len(host::MAX_FILE + 1).unwrap();
     let host = host(dir.path());
-    assert!(describe(&host.look("/huge").unwrap_err()).contains("it is larger than"));
+    assert!(chain(&host.look("/huge").unwrap_err()).contains("it is larger than"));
     assert!(host.read("/huge", 1000).is_err());
 }
 
@@ -148,7 +149,7 @@ fn a_full_disk_keeps_the_old_file() {
     let Some(small) = Small::mount() else { return };
     let host = host(small.path());
     write(&host, "/file", b"old").unwrap();
-    let full = describe(&write(&host, "/file", &vec![b'n'; 4_000_000]).unwrap_err());
+    let full = chain(&write(&host, "/file", &vec![b'n'; 4_000_000]).unwrap_err());
     assert_eq!(
         full,
         "cannot write /file: no space is left on the file system; free some, the next run tries again"
@@ -166,10 +167,10 @@ fn a_read_only_file_system_says_so() {
     small.read_only();
     let read_only = "the file system is read-only; remount it writable";
     assert!(refusal(&host, "/file").ends_with(read_only));
-    assert!(describe(&host.remove_file("/file").unwrap_err()).ends_with(read_only));
-    assert!(describe(&host.make_symlink("/link", "x").unwrap_err()).ends_with(read_only));
+    assert!(chain(&host.remove_file("/file").unwrap_err()).ends_with(read_only));
+    assert!(chain(&host.make_symlink("/link", "x").unwrap_err()).ends_with(read_only));
     let mode = PathOwnership { mode: Some(0o600), ..PathOwnership::default() };
-    assert!(describe(&host.set_ownership("/file", &mode).unwrap_err()).ends_with(read_only));
+    assert!(chain(&host.set_ownership("/file", &mode).unwrap_err()).ends_with(read_only));
     assert_eq!(fs::read(small.path().join("file")).unwrap(), b"old");
 }
 
@@ -185,7 +186,7 @@ fn a_mount_inside_a_tree_stops_its_removal_before_it_starts() {
     let refused = host(tree.path()).remove_directory("/tree", true);
     assert!(ok("umount", &[below.to_str().unwrap()]));
     assert_eq!(
-        describe(&refused.unwrap_err()),
+        chain(&refused.unwrap_err()),
         "cannot remove /tree: /tree/mounted is a mount point; unmount it first"
     );
     assert!(tree.path().join("tree/file").exists());

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::text::chain;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 
-use host::{Host, HostError, HostOperation, Options, Problem, Write, describe};
+use host::{Host, HostError, HostOperation, Options, Problem, Write};
 use model::Digest;
 use model::{PathOwnership, PathState};
 
@@ -104,7 +105,7 @@ fn a_link_that_others_could_have_made_is_not_followed() {
     let host = host(dir.path());
     let refused = write(&host, "/open/link/file", b"x").unwrap_err();
     assert_eq!(
-        describe(&refused),
+        chain(&refused),
         "cannot write /open/link/file: the symlink /open/link on the way is not followed: it lies in a \
          directory that others can write"
     );
@@ -116,7 +117,7 @@ fn a_link_that_others_could_have_made_is_not_followed() {
         write(&host, "/open/link/file", b"x").unwrap();
         lchown(open.join("link"), Some(12345), Some(12345)).unwrap();
         let refused = write(&host, "/open/link/file", b"y").unwrap_err();
-        assert!(describe(&refused).contains("it belongs to another user"), "{refused:?}");
+        assert!(chain(&refused).contains("it belongs to another user"), "{refused:?}");
         lchown(open.join("link"), Some(0), Some(0)).unwrap();
         std::os::unix::fs::chown(&open, Some(12345), None).unwrap();
         assert!(write(&host, "/open/link/file", b"y").is_err(), "the directory's owner can swap the link");

@@ -198,7 +198,7 @@ fn validation_sees_the_finished_file_and_can_refuse_it() {
         Err("line 3: no".to_owned())
     };
     let refused = write_validated(&host, "/file", b"new", Some(0o640), Some(&refuse));
-    let text = host::describe(&refused.unwrap_err());
+    let text = model::text::chain(&refused.unwrap_err());
     assert_eq!(text, "cannot write /file: validation failed, nothing was written: line 3: no");
     assert_eq!(fs::read(root.path().join("file")).unwrap(), b"old");
     write_validated(&host, "/file", b"new", Some(0o640), Some(&|_| Ok(()))).unwrap();

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
@@ -66,7 +67,7 @@ pub struct SectionChunk {
 }
 
 /// An object of a chunk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeafChunk {
     /// Its name.
     pub name: Arc<str>,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Named attributes of a thing as text; what a renderer shows.
@@ -18,7 +19,7 @@ pub const MAX_FIELD: usize = 16 * 1024;
 const MAX_LINES: usize = 40;
 
 /// One edit: from nothing, to nothing, or from one state to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Edit<V> {
     /// It was not there.
@@ -68,7 +69,7 @@ impl<V> Edit<V> {
 }
 
 /// What differs between two keyed states; empty when they are equal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Delta<K: Ord, V> {
     /// The edits, by key.

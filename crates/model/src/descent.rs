@@ -105,7 +105,7 @@ pub fn read_set<E: From<DescentError>>(
 }
 
 /// How a source's set differs from the known one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Objects of the source that are not known, or otherwise.
     pub differing: Vec<(SectionKey, Leaf)>,
@@ -127,7 +127,7 @@ struct NeededNode {
 }
 
 /// A descent under way; the default has nothing to compare.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Descent {
     roots: BTreeMap<SectionKey, Digest>,
     known: ObjectSet,
@@ -220,6 +220,31 @@ impl Descent {
         node: TrieNode,
     ) -> Result<(), DescentError> {
         self.take(section, Some(path), node)
+    }
+
+    /// The same of a source whose set goes on changing: the node is the one that is there now, whatever
+    /// its parent named. What did not change meanwhile is found all the same.
+    ///
+    /// # Errors
+    /// As [`Descent::supply`].
+    pub fn supply_now_at(
+        &mut self,
+        section: &SectionKey,
+        path: &[u8],
+        node: TrieNode,
+    ) -> Result<(), DescentError> {
+        let now = match self.supply_at(section, path, node.clone()) {
+            Err(DescentError::Unwanted(now)) => now,
+            done => return done,
+        };
+        let open = &mut self.frontier.open;
+        let is_here = |place: &NeededNode| place.path == path && place.section == *section;
+        let named = open.iter().find(|(_, place)| is_here(place)).map(|(hash, _)| *hash);
+        if let Some(place) = named.filter(|_| !open.contains_key(&now)).and_then(|named| open.remove(&named))
+        {
+            open.insert(now, place);
+        }
+        self.supply_at(section, path, node)
     }
 
     fn take(

@@ -1,5 +1,6 @@
 //! The one exchange: what goes up in a check-in, what comes down.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::Channel;
@@ -8,7 +9,7 @@ use crate::selection::{Proof, SelectionEntry};
 use crate::{Digest, Incarnation, SetDelta, Timestamp};
 
 /// Up: what the node holds and what happened since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckIn {
     /// The release that the node adopted; absent before the first.
@@ -37,7 +38,7 @@ pub struct CheckIn {
 }
 
 /// A release as held by a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldRelease {
     /// Its channel.
     pub channel: Channel,
@@ -50,7 +51,7 @@ pub struct HeldRelease {
 }
 
 /// A run in short: an unchanged run is no fact, only this.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunNote {
     /// When it ended.
     pub at: Timestamp,
@@ -59,7 +60,7 @@ pub struct RunNote {
 }
 
 /// Observed traits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraitReport {
     /// The digest of the canonical bytes.
     pub digest: Digest,
@@ -68,7 +69,7 @@ pub struct TraitReport {
 }
 
 /// Down: what differs, and when to call next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     /// Seconds until the next contact is expected.
@@ -94,7 +95,7 @@ pub struct Answer {
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Signed {
     /// The document's bytes, as text (canonical JSON).
     pub payload: String,
@@ -103,7 +104,7 @@ pub struct Signed {
 }
 
 /// One signature over a [`Signed`] document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Signature {
     /// The key's id.
     pub key: String,
@@ -112,7 +113,7 @@ pub struct Signature {
 }
 
 /// A release for one node, with all that the node needs to verify it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offer {
     /// The signed header.
     pub header: Signed,
@@ -129,7 +130,7 @@ pub struct Offer {
 }
 
 /// A difference of sets with the small contents that come with it (DLT-3).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetOffer {
     /// The root that the difference starts from; absent when it starts from nothing, so
     /// that every object is named and the node fetches what it lacks.
@@ -143,14 +144,14 @@ pub struct SetOffer {
 }
 
 /// The acknowledgement of facts that came in a report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acked {
     /// How far the node's log is durable here.
     pub acked: Cursor,
 }
 
 /// Facts alone (`POST /v1/agent/report`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// The life of the node's log.
     pub incarnation: Incarnation,

@@ -17,6 +17,7 @@ pub mod path;
 pub mod policy;
 pub mod replication;
 pub mod report;
+mod schema;
 pub mod selection;
 pub mod set;
 pub mod status;

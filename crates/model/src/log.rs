@@ -1,5 +1,6 @@
 //! Logs: facts as `(node, incarnation, seq)`, appended, acknowledged by cursor, never coalesced.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::work::ActionFact;
@@ -11,7 +12,7 @@ pub const MAX_FACTS: usize = 200;
 pub const MAX_FACT_BYTES: usize = 512 * 1024;
 
 /// One fact of a node's log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
     /// Its number: 1, 2, 3 and so on within the incarnation.
     pub seq: u64,
@@ -22,7 +23,7 @@ pub struct Fact {
 }
 
 /// What a fact says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum FactBody {
     /// A run that differed from the one before it.
@@ -80,7 +81,7 @@ impl FactBody {
 }
 
 /// How far a log has been accepted: everything up to `seq` is durable at the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cursor {
     /// The life of the log that is meant.
     pub incarnation: Incarnation,

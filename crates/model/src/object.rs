@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Digest;
@@ -17,7 +18,7 @@ pub const MAX_INLINE: u64 = 4 * 1024;
 pub const MAX_BLOB: u64 = 64 * 1024 * 1024;
 
 /// What sort of thing an object is. Open: a kind is a name, not an enum to edit.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Kind(Arc<str>);
 
@@ -114,7 +115,7 @@ impl fmt::Debug for Kind {
 }
 
 /// A section: the objects of one kind in one namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct SectionKey {
     /// The kind.
     pub kind: Kind,
@@ -199,7 +200,7 @@ impl<'de> Deserialize<'de> for ObjectKey {
 }
 
 /// An object without its content: what sets hold and what travels as a difference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stub {
     /// Distinguishes two lives of one name; empty for kinds that have only one.
     #[serde(default, skip_serializing_if = "str::is_empty")]

@@ -1,10 +1,11 @@
 //! What a release says of synchronization: content of the object of kind `Sync` named
 //! `sync`, and the transport in [`crate::policy::Policy`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who is the source of truth for the objects of a node (SYN-5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// No objects at all: only work (actions) comes down.
@@ -18,7 +19,7 @@ pub enum Mode {
 
 /// What an operator may ask of an object whose source of truth is its node (SYN-5). It reaches
 /// whoever owns the object there, and never changes the object itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectOperation {
     /// Make the world so as the object says.

@@ -1,5 +1,6 @@
 //! Reports: what a run did, resource by resource (CNV-2).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::delta::{Edit, Fields};
@@ -11,7 +12,7 @@ pub const MAX_ITEMS: usize = 500;
 pub const MAX_TEXT: usize = 4 * 1024;
 
 /// What a run, or a plan, came to. Resources that were already right are only counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
     /// When it began.
@@ -32,7 +33,7 @@ pub struct RunReport {
 }
 
 /// Totals of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Modules in the set.
@@ -50,7 +51,7 @@ pub struct Counts {
 }
 
 /// What became of one resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceReport {
     /// `module/type:name`.
@@ -69,7 +70,7 @@ pub struct ResourceReport {
 }
 
 /// What was done about a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// It was as declared.

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use data_encoding::BASE64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Digest;
@@ -24,7 +25,7 @@ pub const MAX_PATTERNS: usize = 1000;
 const MAX_PATH: usize = 64;
 
 /// What a release gives to a node, or to the nodes that match a pattern.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SelectionEntry {
     /// The node's channel.
     pub channel: Channel,
@@ -33,7 +34,7 @@ pub struct SelectionEntry {
 }
 
 /// A pattern with its entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PatternEntry {
     /// The pattern, as `lang` reads it.
     pub pattern: String,
@@ -155,7 +156,7 @@ fn walk(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
 }
 
 /// The proof of one node's entry in a selection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Proof {
     /// Four sibling hashes for each branch from the top down.
@@ -171,7 +172,7 @@ pub struct Proof {
 }
 
 /// The proof of the entry of the first pattern that matches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct PatternsProof {
     /// All patterns in order, each with its exceptions after it, so that the verifier sees
     /// which one is the first to match.
@@ -340,7 +341,7 @@ fn siblings(patterns: &[PatternEntry], at: usize) -> Vec<Digest> {
 
 /// Digests on the wire: one base64 text of all their bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Hashes(Vec<Digest>);
+pub(crate) struct Hashes(Vec<Digest>);
 
 impl Serialize for Hashes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

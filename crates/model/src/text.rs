@@ -1,6 +1,23 @@
-//! Text from elsewhere, made safe to show on a terminal.
+//! Text for people: errors with their causes; what comes from elsewhere, made safe to show.
 
 use std::borrow::Cow;
+use std::error::Error;
+
+/// An error with all its causes on one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        // Some errors say what their cause says.
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = next.source();
+    }
+    text
+}
 
 /// A text without control characters, which could move a terminal's cursor, rewrite what it
 /// shows or answer for its user. Newlines and tabs stay, and so do colours (`ESC [ digits m`),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
@@ -19,7 +20,7 @@ pub const BUCKET: usize = 8;
 const EMPTY: &[Arc<Leaf>] = &[];
 
 /// An object in a trie.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// `H(name)`: where the leaf hangs.
     pub place: Digest,
@@ -50,7 +51,7 @@ enum Shape {
 
 /// What stands at one place of a trie, without what is below it: as it is stored, and as the
 /// source of a resync answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrieNode {
     /// The hashes of sixteen subtrees; zero where there is none.

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::replication::ObjectOperation;
@@ -77,7 +78,7 @@ pub enum QuerySpec {
 }
 
 /// The content of an object of kind `Action`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
     /// The task that it belongs to.
@@ -94,7 +95,7 @@ pub struct Order {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Work {
     /// Run a command.
@@ -128,7 +129,7 @@ pub enum Work {
 }
 
 /// The object that an operation is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationTarget {
     /// Its kind.
@@ -156,7 +157,7 @@ impl std::fmt::Display for OperationTarget {
 }
 
 /// Why an action is refused: for programs, as the message beside it is for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalCode {
     /// No release that counts delegates it.
@@ -190,7 +191,7 @@ impl From<ActionRefusal> for Outcome {
 }
 
 /// What became of an action: facts in the node's log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionFact {
     /// The action's id.
@@ -200,7 +201,7 @@ pub struct ActionFact {
 }
 
 /// One thing that happened to an action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub enum ActionEvent {
     /// It begins; durable before the command is.
@@ -230,7 +231,7 @@ fn is_zero(value: &u64) -> bool {
 }
 
 /// Which stream of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
     /// Standard output.
@@ -240,7 +241,7 @@ pub enum Stream {
 }
 
 /// How an action ended: its terminal fact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum Outcome {
     /// The command exited with this code; 0 is success.

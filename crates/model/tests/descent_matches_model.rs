@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::chunk::{self, Chunk, LeafChunk};
 use model::descent::{self, Descent, DescentError, Found, Frontier, MAX_DEPTH};
 use model::object::SectionKey;
-use model::trie::{Leaf, Top, Trie, TrieNode};
+use model::set::leaf;
+use model::trie::{BUCKET, Leaf, Top, Trie, TrieNode, bucket_hash};
 use model::{Digest, ObjectKey, ObjectSet, Stub};
 use proptest::prelude::*;
 
@@ -191,14 +192,15 @@ fn endless_branches_are_bounded() {
         hash = TrieNode::branch_hash(&children);
         branches.push(Chunk::Branch { children });
     }
-    let refused = |most| {
-        let mut descent = Descent::new([(section(0), hash)], ObjectSet::new(), most).unwrap();
-        let refused = branches.iter().rev().find_map(|branch| descent.supply(branch.clone()).err());
-        (refused, descent.needs().count())
-    };
-    let (deep, open) = refused(2000);
-    assert!(matches!(deep, Some(DescentError::Chunk(_))), "{deep:?}");
-    assert!(open <= 16 * (MAX_DEPTH + 1));
+    let mut descent = Descent::new([(section(0), hash)], ObjectSet::new(), 2000).unwrap();
+    let mut supplied = branches.iter().rev().map(|branch| descent.supply(branch.clone()));
+    assert_eq!(
+        supplied.by_ref().take_while(Result::is_ok).count(),
+        MAX_DEPTH,
+        "paths of 64 nibbles are the longest"
+    );
+    drop(supplied);
+    assert_eq!(descent.needs().count(), 15 * MAX_DEPTH);
     // Of so few objects there are not so many sections and nodes.
     let wide: Vec<_> = (0..5000_u16).map(|n| (SectionKey::of(&format!("K{n}")), hash)).collect();
     assert_eq!(Descent::new(wide.clone(), ObjectSet::new(), 10).err(), None, "one hash is one node");
@@ -209,7 +211,7 @@ fn endless_branches_are_bounded() {
 #[test]
 fn a_leaf_hangs_only_where_its_name_puts_it() {
     let section = section(0);
-    let bucket = Trie::build([model::set::leaf(&section, "stray".into(), Stub::of(b"1"))]);
+    let bucket = Trie::build([leaf(&section, "stray".into(), Stub::of(b"1"))]);
     let right = model::trie::nibble_at(&Digest::of(b"stray"), 0);
     for at in 0..16 {
         let mut children = Box::new([Digest::ZERO; 16]);
@@ -220,11 +222,28 @@ fn a_leaf_hangs_only_where_its_name_puts_it() {
         let supplied = descent.supply_at(&section, &[at as u8], TrieNode::of(&bucket));
         assert_eq!(supplied.is_ok(), at == right, "{at}");
         let leaves = |names: &[&str]| {
-            let leaf = |name: &&str| LeafChunk { name: (*name).into(), stub: Stub::of(b"1") };
-            TrieNode::Bucket(names.iter().map(leaf).collect())
+            let one = |name: &&str| LeafChunk { name: (*name).into(), stub: Stub::of(b"1") };
+            TrieNode::Bucket(names.iter().map(one).collect())
         };
         let twice = leaves(&["stray", "stray"]);
         assert!(matches!(descent.supply_at(&section, &[at as u8], twice), Err(DescentError::Chunk(_))));
+    }
+}
+
+#[test]
+fn a_bucket_has_only_so_many_leaves() {
+    let section = section(0);
+    let bucket = |count: usize| {
+        let mut leaves: Vec<LeafChunk> =
+            (0..count).map(|n| LeafChunk { name: format!("n{n}").into(), stub: Stub::of(b"1") }).collect();
+        leaves.sort_by_key(|leaf| Digest::of(leaf.name.as_bytes()));
+        let hashed = leaves.iter().map(|one| leaf(&section, one.name.clone(), one.stub.clone()));
+        (bucket_hash(hashed.map(|leaf| (leaf.place, leaf.hash))), TrieNode::Bucket(leaves))
+    };
+    for (count, fits) in [(BUCKET, true), (BUCKET + 1, false)] {
+        let (root, node) = bucket(count);
+        let mut descent = Descent::new([(section.clone(), root)], ObjectSet::new(), 10).unwrap();
+        assert_eq!(descent.supply_at(&section, &[], node).is_ok(), fits, "{count} leaves");
     }
 }
 

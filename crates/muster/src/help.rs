@@ -1,7 +1,6 @@
 //! `muster help`: verbs, topics, and every code that an error can carry.
 
-mod conditions;
-mod objects;
+use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory};
 use serde::Serialize;
@@ -11,9 +10,6 @@ use crate::args::Cli;
 use cli::exit::{EXITS, Exit};
 use cli::failure::{Failure, UserError};
 use cli::screen::Screen;
-
-pub use conditions::CONDITIONS;
-pub use objects::{MANIFESTS, OBJECTS};
 
 /// The most topics that are named for one that is unknown.
 const MAX_NEAR: usize = 3;
@@ -54,74 +50,27 @@ pub struct Explanation {
     pub text: String,
 }
 
-/// What a node says when it refuses what it is pointed to, and what to do about it.
-pub const REFUSALS: &[(&str, &str, &str)] = &[
-    (
-        "release_unsigned",
-        "the release carries no signature",
-        "A node believes only what the release key signed. Publish with `muster publish`; if this stays, something between publisher and node drops signatures.",
-    ),
-    (
-        "release_signature",
-        "no trusted key signed the release",
-        "The header was changed on its way, or signed with a key that is not in this fleet's trust document. Publish with the fleet's release key.",
-    ),
-    (
-        "beacon_signature",
-        "the proof of freshness is not believed",
-        "The beacon is not signed by the release key, or speaks of another release. `muster publish --beacon` signs a new one.",
-    ),
-    (
-        "release_requires",
-        "the release requires a feature that the node's agent does not have",
-        "Install a newer muster-agent on the node; the message names what it lacks. Until then it converges on the release that it holds.",
-    ),
-    (
-        "release_other_fleet",
-        "the release is of another fleet",
-        "The node joined another fleet than the one that was published to. Look which control plane it calls: `muster-agent status`.",
-    ),
-    (
-        "release_other_channel",
-        "the header is of another channel than the node's entry",
-        "The control plane points the node to a header of a channel that the release does not give it. Publish again; if it stays, do not trust that control plane.",
-    ),
-    (
-        "release_older",
-        "the release is older than one that the node accepted before",
-        "Release numbers only rise; going back is a new release with old content. This happens after a control plane's database was restored: publish once more, so that the number rises past what the nodes know.",
-    ),
-    (
-        "release_two_headers",
-        "two different headers bear one number",
-        "Somebody with the release key signed two releases of one number, or a restored database numbered one anew. Publish again with a higher number, and find out who signs.",
-    ),
-    (
-        "release_stale",
-        "the release is past its freshness",
-        "The channel's freshness says for how long a signature may be adopted. `muster publish --beacon`, or publish again. Nodes go on with what they hold.",
-    ),
-    (
-        "release_future",
-        "the release is dated in the future of the node's clock",
-        "Check the clock of the node and of the machine that signed. The node tries again by itself.",
-    ),
-    (
-        "release_proof",
-        "the proof does not show that the release gives this entry to this node",
-        "The control plane claims for the node what the release does not say. Publish again; if it stays, do not trust that control plane.",
-    ),
-    (
-        "release_other_root",
-        "the set is not the one that the release gives to the node",
-        "What was sent was changed on its way, or the control plane's store is damaged. The node keeps what it held and tries again.",
-    ),
-    (
-        "release_malformed",
-        "the offer cannot be read",
-        "Agent and control plane may be of versions too far apart; upgrade the older one.",
-    ),
-];
+/// What a node says when it refuses what it is pointed to.
+pub const REFUSALS: &str = "a node's refusal of what it is pointed to; nothing changes on it";
+/// How synchronization of a node stands: the reasons of [`model::condition::SyncCause`].
+pub const CONDITIONS: &str = "how synchronization of a node stands";
+
+/// The codes that are no mistake in a fleet repo and no refusal of the control plane: in the file
+/// a line with `#` says what the codes below it are of, then each has a line with code and title
+/// and one with the text.
+pub static CODES: LazyLock<Vec<Explanation>> = LazyLock::new(|| {
+    let (mut lines, mut of) = (include_str!("help/codes.txt").lines(), "");
+    let code = || {
+        let mut line = lines.next()?;
+        if let Some(heading) = line.strip_prefix("# ") {
+            (of, line) = (heading, lines.next()?);
+        }
+        let (code, title) = line.split_once(' ')?;
+        let text = lines.next()?.trim_start();
+        Some(Explanation { code: code.to_owned(), of, title: title.to_owned(), text: text.to_owned() })
+    };
+    std::iter::from_fn(code).collect()
+});
 
 /// Nothing is known of the topic.
 #[derive(Debug, thiserror::Error)]
@@ -176,18 +125,8 @@ pub fn explain(topic: &str) -> Option<Explanation> {
     if let Some(code) = Code::ALL.iter().find(|code| code.as_str().eq_ignore_ascii_case(topic)) {
         return made(code.as_str(), "a refusal of the control plane", code.title(), code.help());
     }
-    if let Some((code, title, text)) = REFUSALS.iter().find(|(code, ..)| code.eq_ignore_ascii_case(topic)) {
-        return made(code, "a node's refusal of what it is pointed to; nothing changes on it", title, text);
-    }
-    let of_lists = [
-        (MANIFESTS, "a mistake in a manifest; nothing was sent"),
-        (OBJECTS, "why an object is not taken; the others are not held up by it"),
-        (CONDITIONS, "how synchronization of a node stands"),
-    ];
-    for (codes, of) in of_lists {
-        if let Some((code, title, text)) = codes.iter().find(|(code, ..)| code.eq_ignore_ascii_case(topic)) {
-            return made(code, of, title, text);
-        }
+    if let Some(found) = CODES.iter().find(|known| known.code.eq_ignore_ascii_case(topic)) {
+        return Some(found.clone());
     }
     match topic {
         "exit" => made("exit", "a topic", "exit codes", &exits()),
@@ -218,12 +157,11 @@ fn exits() -> String {
 fn unknown(topic: &str) -> UnknownTopic {
     let verbs: Vec<String> =
         Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let told = [REFUSALS, MANIFESTS, OBJECTS, CONDITIONS].into_iter().flatten().map(|(code, ..)| *code);
     let all: Vec<&str> = resolve::codes::CODES
         .iter()
         .map(|known| known.code)
         .chain(Code::ALL.iter().map(|code| code.as_str()))
-        .chain(told)
+        .chain(CODES.iter().map(|known| known.code.as_str()))
         .chain(["exit", "posture", "selectors"])
         .chain(verbs.iter().map(String::as_str))
         .collect();

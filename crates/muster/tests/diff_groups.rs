@@ -88,12 +88,12 @@ async fn nodes_that_change_alike_are_one_group_and_observers_are_marked() {
     let groups: Vec<(usize, &str, bool, bool)> = compared
         .groups
         .iter()
-        .map(|group| (group.count, &*group.nodes[0], group.observe, group.pattern))
+        .map(|group| (group.count, &*group.nodes[0], group.first.observe, group.pattern))
         .collect();
     assert_eq!(groups[0], (4, "db-1.test", false, false));
     assert!(groups.contains(&(1, "lab-1.test", true, false)), "{groups:?}");
     assert!(groups.contains(&(1, "edge-*.test", false, true)), "{groups:?}");
-    let text = render(&compared.groups[0].resources);
+    let text = render(&compared.groups[0].first.resources);
     assert_eq!(text, "- base/file:/etc/old.conf  no longer declared -> DELETE (on_remove: delete)\n");
 }
 
@@ -107,7 +107,7 @@ async fn a_var_changes_only_the_nodes_that_it_reaches() {
     });
     let compared = compare(&control, &files, None).await;
     assert_eq!((compared.same, compared.change, compared.groups.len()), (4, 1, 1));
-    let (line, edit) = compared.groups[0].resources.edits.iter().next().unwrap();
+    let (line, edit) = compared.groups[0].first.resources.edits.iter().next().unwrap();
     assert_eq!(line.to_string(), "base/file:/etc/motd");
     assert!(
         matches!(edit, Edit::Change { from, to } if from["content"] == "database" && to["content"] == "two\nlines")
@@ -140,7 +140,7 @@ async fn what_becomes_allowed_is_said_and_grouped() {
     let compared = compare(&control, &granting(OPS), None).await;
     assert_eq!((compared.same, compared.change, compared.groups.len()), (2, 3, 1), "the web nodes alone");
     assert_eq!(
-        render(&compared.groups[0].granted),
+        render(&compared.groups[0].first.granted),
         "+ delegation ops: action restart  the control plane MAY NOW ask for it\n    \
          command: /usr/bin/systemctl restart {unit}\n    timeout: 1m\n    {unit}: web-*\n\
          + delegation ops: run /usr/bin/uptime  the control plane MAY NOW ask for it\n"
@@ -150,12 +150,12 @@ async fn what_becomes_allowed_is_said_and_grouped() {
     let wider = OPS.replace("uptime]", "uptime, /usr/bin/id]").replace("unit: \"web-*\"", "unit: \"*\"");
     let compared = compare(&control, &granting(&wider), Some("web-1.test")).await;
     assert_eq!(
-        render(&compared.groups[0].granted),
+        render(&compared.groups[0].first.granted),
         "~ delegation ops: action restart  MAY NOW be asked for otherwise\n    {unit}: web-* -> *\n\
          + delegation ops: run /usr/bin/id  the control plane MAY NOW ask for it\n"
     );
     let compared = compare(&control, &repo(), None).await;
-    let text = render(&compared.groups[0].granted);
+    let text = render(&compared.groups[0].first.granted);
     assert!(text.contains("- delegation ops: run /usr/bin/uptime  may no longer be asked for\n"), "{text}");
 }
 
@@ -174,14 +174,14 @@ async fn synchronization_and_settings_are_said_beside_resources() {
     let compared = compare(&control, &files, None).await;
     let web = compared.groups.iter().find(|group| &*group.nodes[0] == "web-1.test").unwrap();
     assert_eq!(
-        render(&web.granted),
+        render(&web.first.granted),
         "~ settings of the channel\n    transport: auto -> stream\n\
          + synchronization  BEGINS: objects come and go by what the other side says\n    folder: /srv/m\n    \
          kinds: App\n    max_delete: 25%\n    mismatch: recreate\n    mode: managed\n"
     );
-    assert!(render(&web.resources).contains("hello -> goodbye"));
+    assert!(render(&web.first.resources).contains("hello -> goodbye"));
     let db = compared.groups.iter().find(|group| &*group.nodes[0] == "db-1.test").unwrap();
-    assert!(db.resources.is_empty() && !db.granted.is_empty(), "only what is granted differs");
+    assert!(db.first.resources.is_empty() && !db.first.granted.is_empty(), "only what is granted differs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,8 +252,11 @@ async fn what_is_sensitive_differs_and_is_not_shown() {
     publish(&mut control.publisher().await, changes(&repo())).await;
     let files = edited(|_, text| text.replace("first-secret", "second-secret"));
     let compared = compare(&control, &files, Some("web-1.test")).await;
-    let shown =
-        format!("{} {}", render(&compared.groups[0].resources), serde_json::to_string(&compared).unwrap());
+    let shown = format!(
+        "{} {}",
+        render(&compared.groups[0].first.resources),
+        serde_json::to_string(&compared).unwrap()
+    );
     assert!(shown.contains("base/file:/etc/shadowed") && shown.contains("differs"), "{shown}");
     assert!(!shown.contains("first-secret") && !shown.contains("second-secret"), "{shown}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, StatusCode, response};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -158,7 +158,7 @@ impl Client {
         let exchange = async {
             let broke = |source| ClientError::Exchange { url: url.clone(), source };
             self.send.ready().await.map_err(broke)?;
-            let request = request.map(RequestBody::Whole);
+            let request = request.map(Either::Left);
             let response = self.send.send_request(request).await.map_err(broke)?;
             let (parts, body) = response.into_parts();
             Ok(Response::from_parts(parts, read(&url, body, limit).await?))
@@ -198,7 +198,7 @@ impl Client {
         request: Request<()>,
         timeout: Duration,
     ) -> Result<(response::Parts, Receiver), ClientError> {
-        self.open(request.map(|()| RequestBody::Whole(Full::default())), timeout).await
+        self.open(request.map(|()| Either::Left(Full::default())), timeout).await
     }
 
     async fn open(
@@ -279,7 +279,7 @@ impl Http1 {
         }
         let exchange = async {
             let broke = |source| ClientError::Exchange { url: url.clone(), source };
-            let request = request.map(|()| RequestBody::Whole(Full::default()));
+            let request = request.map(|()| Either::Left(Full::default()));
             let response = self.send.send_request(request).await.map_err(broke)?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 let (parts, body) = response.into_parts();

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Incoming};
 use tokio::sync::mpsc;
 
@@ -103,13 +103,11 @@ impl Receiver {
 }
 
 /// A request's body: whole, or still being written.
+pub(crate) type RequestBody = Either<Full<Bytes>, ChannelBody>;
+
+/// A body that comes through a channel.
 #[derive(Debug)]
-pub(crate) enum RequestBody {
-    /// All of it.
-    Whole(Full<Bytes>),
-    /// What comes through a channel.
-    Channel(mpsc::Receiver<Bytes>),
-}
+pub(crate) struct ChannelBody(mpsc::Receiver<Bytes>);
 
 /// A body that goes on, beginning with `first`.
 pub(crate) fn channel(first: Bytes) -> (Sender, RequestBody) {
@@ -118,10 +116,10 @@ pub(crate) fn channel(first: Bytes) -> (Sender, RequestBody) {
         // There is room: nothing was sent yet.
         let _ = sender.try_send(first);
     }
-    (Sender(sender), RequestBody::Channel(receiver))
+    (Sender(sender), Either::Right(ChannelBody(receiver)))
 }
 
-impl Body for RequestBody {
+impl Body for ChannelBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -129,25 +127,10 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            RequestBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            RequestBody::Channel(channel) => {
-                channel.poll_recv(cx).map(|next| next.map(|c| Ok(Frame::data(c))))
-            }
-        }
+        self.0.poll_recv(cx).map(|next| next.map(|chunk| Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            RequestBody::Whole(whole) => whole.is_end_stream(),
-            RequestBody::Channel(channel) => channel.is_closed() && channel.is_empty(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            RequestBody::Whole(whole) => whole.size_hint(),
-            RequestBody::Channel(_) => SizeHint::default(),
-        }
+        self.0.is_closed() && self.0.is_empty()
     }
 }

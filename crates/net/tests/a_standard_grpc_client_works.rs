@@ -26,7 +26,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use wire::cloudevents::{MAX_UP, Origin, PREFIX, protobuf};
 use wire::grpc::{self, Decoder, Status};
-use wire::rpc::{self, PushSummary, Spoken};
+use wire::rpc;
 use wire::{Code, Problem, route};
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<BodyFrame<Bytes>, Infallible>> + Send>>;
@@ -74,18 +74,21 @@ async fn unary(path: &str, body: Incoming, mut decoder: Decoder) -> Result<Vec<u
         messages.push(message);
     }
     match path {
-        route::PING => Ok(rpc::pong_reply(rpc::read_ping_request(&messages[0])?)),
+        route::PING => {
+            let rpc::PingRequest { number } = rpc::read(&messages[0])?;
+            Ok(rpc::write(&rpc::PongReply { number }))
+        }
         route::VERSION => {
-            let spoken = Spoken::own("1.2.3");
-            let asked = rpc::read_version_request(&messages[0])?;
+            let spoken = rpc::VersionResponse::own("1.2.3");
+            let asked: rpc::VersionRequest = rpc::read(&messages[0])?;
             spoken.common(asked).ok_or_else(|| Problem::new(Code::ProtocolVersion, "50 % too new"))?;
-            Ok(rpc::version_response(&spoken))
+            Ok(rpc::write(&spoken))
         }
         route::PUSH => {
             let read = messages.iter().map(|message| protobuf::decode(message, Some("web-1"), MAX_UP));
             let frames: Vec<Frame> = read.collect::<Result<_, _>>()?;
             let received = frames.len() as u64;
-            Ok(rpc::push_summary(&PushSummary { result: "ok".to_owned(), received, processed: received }))
+            Ok(rpc::write(&rpc::PushSummary { result: "ok".to_owned(), received, processed: received }))
         }
         _ => Err(Code::MethodNotAllowed.into()),
     }

@@ -1,5 +1,6 @@
 //! `custom` on a host: a script that speaks JSON, pinned by its hash (EXE-2).
 
+use model::text::chain;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script};
 use converge::kinds::{Applied, Checked, custom};
-use host::{End, Finished, Host, Program, describe};
+use host::{End, Finished, Host, Program};
 use model::{Digest, PathState};
 
 use crate::Kinds;
@@ -167,7 +168,7 @@ fn run(
     let limit = custom::MAX_REPLY + 1;
     let command =
         host::Command { stdin: request, ..host::Command::new(Program::Script(script), timeout, limit) };
-    host.run(&command).map_err(|error| format!("the script {path}: {}", describe(&error)))
+    host.run(&command).map_err(|error| format!("the script {path}: {}", chain(&error)))
 }
 
 /// Reads the reply of a script that ended by itself; its exit code does not matter.

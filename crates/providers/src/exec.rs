@@ -1,12 +1,13 @@
 //! `exec` and `shell` on a host.
 
 use model::PathState;
+use model::text::chain;
 use std::time::Duration;
 
 use catalog::module::Command;
 use catalog::spec::ExecSpec;
 use converge::kinds::{Applied, Checked, exec};
-use host::{End, Finished, describe};
+use host::{End, Finished};
 
 use crate::Kinds;
 use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
@@ -71,5 +72,5 @@ fn run(kinds: &Kinds, spec: &ExecSpec, command: &Command, timeout: Duration) -> 
         user: spec.user.clone(),
         ..host::Command::new(program(command), timeout, MAX_OUTPUT)
     };
-    kinds.host.run(&command).map_err(|error| describe(&error))
+    kinds.host.run(&command).map_err(|error| chain(&error))
 }

@@ -1,5 +1,6 @@
 //! `file` on a host.
 
+use model::text::chain;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use catalog::module::Command;
 use catalog::spec::{Content, Ensure, FileSpec};
 use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, file};
 use converge::{Done, Outcome};
-use host::{Program, Write, describe};
+use host::{Program, Write};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::kinds::{MAX_OUTPUT, applied, succeeded, text, unchanged};
@@ -110,6 +111,6 @@ fn run_validate(kinds: &Kinds, command: &Command, path: &Path, timeout: Duration
         }
     };
     let command = host::Command::new(program, timeout, MAX_OUTPUT);
-    let finished = kinds.host.run(&command).map_err(|error| describe(&error))?;
+    let finished = kinds.host.run(&command).map_err(|error| chain(&error))?;
     succeeded(&finished, timeout)
 }

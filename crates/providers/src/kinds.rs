@@ -8,10 +8,11 @@ use catalog::module::Command;
 use catalog::spec::{Ownership, Spec};
 use converge::kinds::{Applied, Checked, Names};
 use converge::{Done, Outcome};
-use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program, describe};
+use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
+use model::text::chain;
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::{Blobs, custom, directory, exec, file, line, symlink};
@@ -98,7 +99,7 @@ impl Kinds {
             return Ok(());
         }
         let command = host::Command::new(program(command), timeout, MAX_OUTPUT);
-        let finished = self.host.run(&command).map_err(|error| describe(&error))?;
+        let finished = self.host.run(&command).map_err(|error| chain(&error))?;
         succeeded(&finished, timeout)
     }
 
@@ -108,7 +109,7 @@ impl Kinds {
     /// In words, when the host cannot tell.
     pub fn probe(&self, probe: &Probe) -> Result<bool, String> {
         match probe {
-            Probe::FileExists(path) => self.host.exists(path).map_err(|error| describe(&error)),
+            Probe::FileExists(path) => self.host.exists(path).map_err(|error| chain(&error)),
             Probe::Changed(_) => Err(format!("`{probe}` is not a question about the host")),
         }
     }
@@ -201,7 +202,7 @@ impl Names for AccountNames {
 
 /// A host's error as one line.
 pub(crate) fn text(error: HostError) -> String {
-    describe(&error)
+    chain(&error)
 }
 
 /// What an apply that made `edit` tells.

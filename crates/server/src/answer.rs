@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+pub(crate) use model::text::chain;
 use serde::Serialize;
 use store::StoreError;
 use wire::body::{self, GZIP, JSON};
@@ -64,16 +65,4 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
             Problem::new(Code::StoreUnavailable, other.to_string())
         }
     }
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

@@ -1,4 +1,4 @@
-//! Bodies of responses: whole, or going on while a stream incarnations.
+//! Bodies of responses: whole, or going on while a stream lives.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use streams::body::{Part, Parts};
+use streams::body::{BodyPart, Parts};
 
 /// A response's body.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Body for ReplyBody {
             ReplyBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
             ReplyBody::Parts(parts) => match parts.poll_part(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Part::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Poll::Ready(Some(Part::End(trailers))) => {
+                Poll::Ready(Some(BodyPart::Data(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(BodyPart::End(trailers))) => {
                     Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(*trailers))))
                 }
                 Poll::Ready(None) => Poll::Ready(None),

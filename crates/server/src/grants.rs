@@ -143,7 +143,7 @@ impl Grants {
         let Ok(mut descent) = descent else { return Ok(Vec::new()) };
         while let Some(hash) = descent.need() {
             let chunk = self.store.chunk(&hash).await?;
-            if !chunk.is_some_and(|chunk| descent.supply(chunk).is_ok()) {
+            if chunk.is_none_or(|chunk| descent.supply(chunk).is_err()) {
                 return Ok(Vec::new());
             }
         }

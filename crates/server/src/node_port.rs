@@ -186,7 +186,7 @@ async fn exchange(
         route::BLOB => blob::blob(plane, &caller, matched, &parts).await,
         route::EVENTS => {
             checkin::ready(plane)?;
-            streams::events(plane, caller, connection, &parts, &body, wait(&parts)?).await
+            streams::events(plane, caller, connection, &parts, &body).await
         }
         _ => Err(Code::NotFound.into()),
     }

@@ -1,11 +1,10 @@
 //! Starting and stopping a control plane.
 
-use model::replication::TransportKind;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::ServerUrl;
@@ -125,7 +124,6 @@ pub struct Running {
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     closed: Closed,
-    plane: Weak<ControlPlane>,
 }
 
 impl Running {
@@ -133,16 +131,6 @@ impl Running {
     /// of the database.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        if let Some(plane) = self.plane.upgrade() {
-            // A link whose frames are posted has no connection that would tell it.
-            let posted = plane
-                .hub
-                .sync_index()
-                .links()
-                .into_iter()
-                .filter(|link| link.transport == TransportKind::Poll);
-            posted.for_each(|link| link.end("shutdown", "the control plane stops"));
-        }
         for task in self.tasks {
             let _ = task.await;
         }
@@ -181,7 +169,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (node_tls, operator_tls) = server_tls(&plane, &names, &operator_ca)?;
     let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
     let stop = watch::Sender::new(false);
-    let held = Arc::downgrade(&plane);
     let limits = Limits { connections: config.connections, ..Limits::default() };
     let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
     let (for_nodes, for_operators) = (plane.clone(), plane.clone());
@@ -200,18 +187,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some((listener, _)) = scrapers {
         tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
     }
-    Ok(Running {
-        node_urls,
-        operator_url,
-        fleet,
-        posture,
-        new,
-        metrics_address,
-        stop,
-        tasks,
-        closed,
-        plane: held,
-    })
+    Ok(Running { node_urls, operator_url, fleet, posture, new, metrics_address, stop, tasks, closed })
 }
 
 /// Where a client of this machine reaches a listener: its address, or loopback when it

@@ -15,6 +15,7 @@ mod metrics_are_bounded;
 mod no_acknowledged_fact_is_lost;
 mod objects_are_durable_before_accepted;
 mod one_uid_is_one_object;
+mod polls_keep_no_session;
 mod readiness;
 mod refusals_name_their_reason;
 mod releases_are_verified;

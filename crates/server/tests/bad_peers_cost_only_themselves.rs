@@ -12,7 +12,6 @@ use streams::LinkCommand;
 use streams::task::{LinkTransport, orders, run_link};
 use sync::FeedCursor;
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
-use sync::link::Link;
 use sync::{Frame, Role};
 use test_support::fleet::link::{config, grpc, handler, item, linked, publish_mode, running};
 use test_support::fleet::{Fleet, Member, now};
@@ -41,8 +40,7 @@ fn hello(mode: Mode, instance: &str) -> Hello {
 
 /// Says frames by hand, and gives what is heard until the link ends or is quiet.
 async fn say(node: &Member, frames: Vec<Frame>, until: impl Fn(&Frame) -> bool) -> Vec<Frame> {
-    let LinkTransport { reader, writer } = grpc(node, &mut node.dial().await).await.unwrap();
-    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    let LinkTransport { mut reader, mut writer } = grpc(node, &mut node.dial().await).await.unwrap();
     writer.send(frames).await.unwrap();
     let mut heard = Vec::new();
     let listen = async {
@@ -125,14 +123,12 @@ async fn content_under_another_digest_is_refused_and_the_next_is_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_uid_is_no_object() {
     let (_fleet, node) = fleet(Mode::Autonomous).await;
-    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let mut writer = writer.unwrap();
+    let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
     let hello = Frame::Hello(Box::new(hello(Mode::Autonomous, "l1")));
     writer.send(vec![hello]).await.unwrap();
     // Not every coding can even say it; what can be said is refused.
     let nameless = event(1, "a", "", b"{}", Digest::of(b"{}"));
     if writer.send(vec![nameless]).await.is_ok() {
-        let mut reader = reader.unwrap();
         let refused = async {
             while let Ok(Some(frames)) = reader.next().await {
                 if frames.iter().any(|f| matches!(f, Frame::Refused(_) | Frame::GoAway(_))) {
@@ -216,8 +212,7 @@ async fn who_never_acknowledges_is_held_back() {
         trace: None,
     };
     let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
-    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
     writer.send(vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1")))]).await.unwrap();
     let mut events = 0;
     // It sends its window, then nothing more.
@@ -232,8 +227,7 @@ async fn who_never_acknowledges_is_held_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_says_nothing_is_let_go() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let LinkTransport { reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
-    let mut reader = reader.unwrap();
+    let LinkTransport { mut reader, writer } = grpc(&node, &mut node.dial().await).await.unwrap();
     let ended = async { while let Ok(Some(_)) = reader.next().await {} };
     tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream ends");
     drop(writer);
@@ -259,8 +253,8 @@ async fn a_source_from_an_old_backup_begins_a_new_life() {
     while ended < 3 {
         let ends = grpc(&node, &mut node.dial().await).await.unwrap();
         let (_orders, taken) = orders();
-        let link = Box::new(Link::new(config(Mode::Autonomous, "l2"), model::Timestamp(0)));
-        let running = run_link(link, old.clone(), ends, Vec::new(), old.watch(), taken);
+        let running =
+            run_link(config(Mode::Autonomous, "l2"), old.clone(), ends, Vec::new(), old.watch(), taken);
         // The first links end with the new incarnation; the last one stays.
         match tokio::time::timeout(Duration::from_secs(3), running).await {
             Ok(_) => ended += 1,

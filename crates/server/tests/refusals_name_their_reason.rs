@@ -195,7 +195,7 @@ async fn a_push_is_ok_only_when_all_was_taken() {
     }
     let (messages, status) = push(&node, [greeting(), ping].concat()).await;
     assert_eq!(status.code, StatusCode::OK, "{status}");
-    let summary = wire::rpc::read_push_summary(&messages[0]).unwrap();
+    let summary: wire::rpc::PushSummary = wire::rpc::read(&messages[0]).unwrap();
     assert_eq!((summary.result.as_str(), summary.received, summary.processed), ("ok", 2, 0));
 }
 

@@ -25,7 +25,6 @@ use test_support::fleet::link::{Sse, grpc, handler, hello, item, linked, post, p
 use test_support::fleet::{Fleet, Member, now, quiet};
 use test_support::wait::until;
 use wire::Code;
-use wire::cloudevents::PRINCIPAL;
 
 async fn fleet(mode: Mode) -> (Fleet, Member) {
     let fleet = Fleet::start().await;
@@ -49,8 +48,7 @@ fn said(hello: Hello) -> Frame {
 
 /// Says hello by hand over gRPC; gives the control plane's, and why the link went away.
 async fn ended(node: &Member, hello: Hello) -> (Option<Hello>, GoAway) {
-    let LinkTransport { reader, writer } = grpc(node, &mut node.dial().await).await.unwrap();
-    let (mut reader, mut writer) = (reader.unwrap(), writer.unwrap());
+    let LinkTransport { mut reader, mut writer } = grpc(node, &mut node.dial().await).await.unwrap();
     writer.send(vec![said(hello)]).await.unwrap();
     let mut theirs = None;
     let listen = async {
@@ -79,9 +77,7 @@ async fn a_second_agent_is_refused_over_events_and_posts_too() {
         matches!(&away, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str()),
         "{away:?}"
     );
-    let answer = post(&node, None, vec![said(hello(Mode::Managed, "two"))]).await;
-    let answered =
-        wire::batch::decode(answer.body(), Some(PRINCIPAL), usize::MAX).expect("a batch, no refusal");
+    let answered = post(&node, vec![said(hello(Mode::Managed, "two"))]).await.expect("a batch, no refusal");
     let duplicate =
         |frame: &Frame| matches!(frame, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str());
     assert!(answered.frames.iter().any(duplicate), "{answered:?}");
@@ -97,7 +93,7 @@ async fn one_agent_goes_from_stream_to_events_and_back() {
     let mut events = Sse::open(&node, "one").await.unwrap();
     events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
     assert_eq!(stream.ended.await.unwrap().code, "went-away");
-    events.post(&node, vec![said(hello(Mode::Managed, "one"))]).await;
+    post(&node, vec![said(hello(Mode::Managed, "one"))]).await.unwrap();
     let handler = handler("n1");
     handler.put(item("a"), "u1", "{}".into(), now().0);
     let again = linked(&node, Mode::Managed, "one", &handler).await;
@@ -108,12 +104,38 @@ async fn one_agent_goes_from_stream_to_events_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hello_of_another_process_than_the_openings_ends_the_link() {
+async fn a_second_agent_that_polls_is_refused_when_the_first_comes_back() {
     let (_fleet, node) = fleet(Mode::Managed).await;
     let mut events = Sse::open(&node, "one").await.unwrap();
     events.hears(|frame| matches!(frame, Frame::Hello(_))).await;
-    events.post(&node, vec![said(hello(Mode::Managed, "two"))]).await;
-    events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "instance")).await;
+    let posts = async |instance: &str| {
+        let batch = post(&node, vec![said(hello(Mode::Managed, instance))]).await.unwrap();
+        batch.frames.iter().any(
+            |frame| matches!(frame, Frame::GoAway(away) if away.code == Code::DuplicateIdentity.as_str()),
+        )
+    };
+    assert!(!posts("one").await, "the way up of its own stream");
+    assert!(!posts("two").await, "another process takes its place");
+    events.hears(|frame| matches!(frame, Frame::GoAway(away) if away.code == "replaced")).await;
+    assert!(posts("one").await, "a process does not come back: there are two");
+    assert!(!posts("two").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_post_of_a_node_is_answered_at_a_time() {
+    let (_fleet, node) = fleet(Mode::Managed).await;
+    let posts = (0..4).map(|_| post(&node, vec![said(hello(Mode::Managed, "one"))]));
+    let mut answered = 0;
+    for answer in futures_util::future::join_all(posts).await {
+        match answer {
+            Ok(_) => answered += 1,
+            Err(problem) => {
+                assert_eq!(problem.code, Code::Busy.as_str());
+                assert!(problem.retry_after_secs.is_some());
+            }
+        }
+    }
+    assert!(answered > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,10 +147,12 @@ async fn what_is_asked_before_the_hello_is_said_after_it() {
     let asked = json!({"nodes": ["edge-1"], "approveDeletions": true});
     let told: Resynced = operator.post("/v1/resyncs", &asked).await.unwrap();
     assert_eq!(told.now, 0, "nobody could hear it");
-    events.post(&node, vec![said(hello(Mode::Managed, "one"))]).await;
+    // What is asked brings something down, which a post answers.
+    events.hears(|frame| matches!(frame, Frame::StateUpdated)).await;
+    let answer = post(&node, vec![said(hello(Mode::Managed, "one"))]).await.unwrap();
     let resync = |frame: &Frame| matches!(frame, Frame::Interop(i) if **i == Interop::RequestResync);
-    events.hears(|frame| resync(frame)).await;
-    events.hears(|frame| matches!(frame, Frame::Approve)).await;
+    assert!(answer.frames.iter().any(resync), "{answer:?}");
+    assert!(answer.frames.contains(&Frame::Approve), "{answer:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -186,8 +186,8 @@ impl ControlPlane {
             return Ok(None);
         }
         let stored = self.stored(id);
-        let of_log = stored.facts.iter().filter(|(of, _)| *of == incarnation);
-        let after = of_log.last().map_or(0, |(_, fact)| fact.seq);
+        let last = stored.facts.iter().rfind(|(of, _)| *of == incarnation);
+        let after = last.map_or(0, |(_, fact)| fact.seq);
         let new = contiguous(after, std::mem::take(&mut step.facts));
         let cursor =
             Cursor { incarnation: incarnation.clone(), seq: new.last().map_or(after, |fact| fact.seq) };

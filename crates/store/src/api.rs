@@ -214,8 +214,6 @@ pub trait Store: Send + Sync {
     /// Asks these nodes to converge now and to confirm with this number (DLT-5); a node's
     /// earlier push is replaced. Nodes that are not active are left out.
     async fn set_push(&self, nodes: Vec<NodeId>, push: u64, now: Timestamp) -> Result<()>;
-    /// Pushes that were not confirmed, in the order of the nodes' ids.
-    async fn pushes(&self) -> Result<Vec<(NodeId, u64)>>;
     /// The node confirmed a push: this one and earlier ones are done.
     async fn clear_push(&self, node: &NodeId, push: u64) -> Result<()>;
 

@@ -171,10 +171,6 @@ pub struct Accepted {
     pub cursor: Cursor,
     /// The facts that were not known before, in order.
     pub new: Vec<Fact>,
-    /// Corrective runs in a row after them.
-    pub streak: u32,
-    /// The newest run that was a fact.
-    pub last_run: Option<RunSummary>,
 }
 
 /// A release, as it is committed and kept.

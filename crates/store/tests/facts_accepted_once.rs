@@ -73,7 +73,8 @@ async fn hold_against_model(store: &dyn Store, batches: &[Batch]) -> Result<(), 
         let new: Vec<u64> = accepted.new.iter().map(|fact| fact.seq).collect();
         prop_assert_eq!(&new, &expected);
         prop_assert_eq!(accepted.cursor.seq, model.logs[&(batch.node, batch.incarnation)]);
-        prop_assert_eq!(accepted.streak, model.streaks.get(&batch.node).copied().unwrap_or(0));
+        let streak = store.node(node).await.unwrap().unwrap().streak;
+        prop_assert_eq!(streak, model.streaks.get(&batch.node).copied().unwrap_or(0));
     }
     for (n, node) in (0u32..).zip(&nodes) {
         let mut there = Vec::new();

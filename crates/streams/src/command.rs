@@ -1,11 +1,11 @@
 //! What a link is told from outside, and what is known of it at its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_channel::mpsc;
 use futures_util::{SinkExt, StreamExt};
 use sync::Frame;
+use sync::frame::CloseReason;
 use sync::link::Counters;
 use tokio::sync::oneshot;
 
@@ -22,26 +22,12 @@ pub enum LinkCommand {
     Resync,
     /// Say this.
     Say(Box<Frame>),
-    /// Frames that came by a request; what the link has to say by then goes back, unless the
-    /// transport has a way of its own for that.
-    Post(Box<Post>),
     /// Is anybody there? `true` as soon as something is heard, `false` after a while.
     Probe(oneshot::Sender<bool>),
     /// End in order: what came is processed first.
     Shutdown,
     /// Say why, and close.
     GoAway(Box<GoAwayReason>),
-}
-
-/// Frames that came by a request.
-#[derive(Debug)]
-pub struct Post {
-    /// The frames.
-    pub frames: Vec<Frame>,
-    /// How long an answer with nothing in it is held back.
-    pub wait: Duration,
-    /// Takes the answer.
-    pub answer: oneshot::Sender<Posted>,
 }
 
 /// Why a link is to end.
@@ -53,17 +39,6 @@ pub struct GoAwayReason {
     pub message: String,
     /// Not to come back sooner than after as many seconds.
     pub retry_after: Option<u64>,
-}
-
-/// The answer to posted frames.
-#[derive(Debug, Default, PartialEq)]
-pub struct Posted {
-    /// What the link has to say.
-    pub frames: Vec<Frame>,
-    /// There is more.
-    pub more: bool,
-    /// The frames were not taken: those before them are still worked on.
-    pub busy: bool,
 }
 
 /// The way to a link.
@@ -107,6 +82,17 @@ impl LinkCommands {
     }
 }
 
+/// Which side ended a link, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// Nobody: its transport is gone.
+    Nobody,
+    /// This side.
+    Us(CloseReason),
+    /// The other side, with a go-away.
+    Them(CloseReason),
+}
+
 /// How a link ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -118,18 +104,36 @@ pub struct Ended {
     pub retry_after: Option<u64>,
     /// What was counted.
     pub counters: Box<Counters>,
-    /// The code with which the other side went away, when that is why it ended.
-    pub away: Option<String>,
+    /// Which side ended it.
+    pub how: EndedBy,
     /// The other side said hello.
     pub met: bool,
     /// Why the transport was given up, when that is what ended it.
     pub error: Option<TransportError>,
 }
 
+impl Ended {
+    /// The connection is gone, and nobody said why.
+    pub fn lost(error: Option<TransportError>) -> Ended {
+        Ended {
+            code: LOST.to_owned(),
+            message: "the connection is gone".to_owned(),
+            retry_after: None,
+            counters: Box::default(),
+            how: EndedBy::Nobody,
+            met: true,
+            error,
+        }
+    }
+}
+
+/// The code of a link whose connection is gone, nobody said why.
+pub(crate) const LOST: &str = "lost";
+
 /// The ways in and out of a link.
 pub struct LinkTransport {
-    /// Where frames come from; absent when they are posted.
-    pub reader: Option<Box<dyn FrameReader>>,
-    /// Where frames go; absent when they go back as answers to what is posted.
-    pub writer: Option<Box<dyn FrameWriter>>,
+    /// Where frames come from.
+    pub reader: Box<dyn FrameReader>,
+    /// Where frames go.
+    pub writer: Box<dyn FrameWriter>,
 }

@@ -18,5 +18,5 @@ mod weight;
 
 pub use handler::LinkHandler;
 pub use memory::MemoryLinkHandler;
-pub use task::{Ended, LinkCommand, LinkCommands, LinkHandle, run_link};
+pub use task::{Ended, Exchange, LinkCommand, LinkCommands, LinkHandle, run_link};
 pub use transport::{FrameReader, FrameWriter, TransportError};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
-use sync::frame::Hello;
-use sync::link::{Batch, Counters, ItemChange, Link, Note, Outcome};
+use sync::frame::{Hello, Op};
+use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -171,8 +171,8 @@ impl LinkHandler for MemoryLinkHandler {
                 continue;
             }
             match &item.change {
-                ItemChange::Put { content, .. } => state.theirs.insert(item.key.clone(), content.clone()),
-                ItemChange::Delete { .. } => state.theirs.remove(&item.key),
+                Op::Put { content, .. } => state.theirs.insert(item.key.clone(), content.clone()),
+                Op::Delete { .. } => state.theirs.remove(&item.key),
             };
             outcomes.push(Outcome::Done);
         }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, response};
+use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use model::Hostname;
 use net::client::{Client, ClientError, Http1, Upgraded};
 use net::stream::{Receiver, Stream};
@@ -91,7 +91,7 @@ impl StreamDialer<'_> {
         let chunks = ResponseChunks(receiver);
         let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
         let writer = GrpcWriter::new(RequestPipe(Some(sender)), self.origin(), agreed.outgoing_gzip);
-        Ok(LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) })
+        Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
     }
 
     /// Opens a link over a WebSocket.
@@ -110,12 +110,11 @@ impl StreamDialer<'_> {
     fn websocket_ends(&self, socket: WebSocket) -> LinkTransport {
         let source = PRINCIPAL.to_owned();
         let (reader, writer) = crate::websocket::ends(socket, self.origin(), true, MAX_DOWN, source);
-        LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
+        LinkTransport { reader: Box::new(reader), writer: Box::new(writer) }
     }
 
-    /// Opens a link whose frames come down as server-sent events; gives the headers of the
-    /// response too, which name the link that frames up are posted to. The way up is the
-    /// caller's. `instance` names the instance of this process, in letters, digits and `-`;
+    /// Opens server-sent events: what the control plane would answer a post with, as soon as there is
+    /// something (SYN-11). `last_event` is the replica's durable cursor. `instance` names the instance of this process, in letters, digits and `-`;
     /// `sign` signs the request.
     ///
     /// # Errors
@@ -126,7 +125,7 @@ impl StreamDialer<'_> {
         instance: &str,
         last_event: Option<&str>,
         sign: impl FnOnce(Target<'_>) -> SignatureHeaders,
-    ) -> Result<(SseReader, HeaderMap), OpenError> {
+    ) -> Result<SseReader, OpenError> {
         let query = format!("{INSTANCE}={instance}");
         let uri = format!("https://{}{}?{query}", client.url().authority(), route::STREAM);
         let signed = sign(Target { method: "GET", path: route::STREAM, query: &query, body: &[] });
@@ -145,7 +144,7 @@ impl StreamDialer<'_> {
         if response.status != StatusCode::OK {
             return Err(refusal(response, receiver).await);
         }
-        Ok((SseReader::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()), response.headers))
+        Ok(SseReader::new(receiver, MAX_DOWN, PRINCIPAL.to_owned()))
     }
 }
 

@@ -7,24 +7,27 @@
 //! is not heard any further, nor is anything loaded for it.
 //!
 //! Nothing that waits is ever dropped: who sends is held back instead (SYN-3).
+//!
+//! [`Exchange`] runs a link without a transport: frames of a request in, frames of an answer out.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
-use sync::Frame;
-use sync::frame::{GoAway, Ping};
-use sync::link::{Input, Link, Output, may_overtake};
+use sync::frame::{CloseReason, GoAway, Ping};
+use sync::link::{Input, Link, LinkConfig, Output, Span, may_overtake};
+use sync::{FeedCursor, Frame};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
+use wire::batch::Batch;
 
 pub use crate::command::{
-    Ended, GoAwayReason, LinkCommand, LinkCommands, LinkHandle, LinkTransport, Post, Posted, orders,
+    Ended, EndedBy, GoAwayReason, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders,
 };
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
@@ -36,14 +39,12 @@ const GROUP: usize = 64 * 1024;
 const MAX_QUEUED: usize = 24 * 1024 * 1024;
 /// The most frames for the handler (check-ins) that are worked on at once.
 const MAX_RECEIVED: usize = 2;
-/// The most who wait for a sign of incarnation at once; others are told that there is one.
+/// The most who wait for a sign of life at once; others are told that there is one.
 const MAX_PROBES: usize = 32;
 /// How long a transport may take to accept one group: a peer that reads slower is cut.
 const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// The code of a link whose connection is gone, nobody said why.
-const LOST: &str = "lost";
 /// How long is still listened to a peer that takes nothing any more: it may have said why.
 const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
@@ -52,15 +53,25 @@ const JOBS_END: Duration = Duration::from_secs(60);
 const PROBE: Duration = Duration::from_secs(5);
 /// How much too early the timer of a link may come.
 const EARLY: Duration = Duration::from_secs(1);
-/// An answer to posted frames holds about so many bytes at the most.
-const ANSWER: usize = wire::batch::FULL;
+/// One side's frames of an exchange have about so many bytes at the most.
+const EXCHANGED: usize = wire::batch::FULL;
+/// One side has at most so many events under way in an exchange: its other frames fit beside them.
+const EXCHANGED_EVENTS: usize = wire::cloudevents::json::MAX_FRAMES - 24;
+
+/// Where the time of links begins: what a resync left for later keeps its time from link to link.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The time of all links: it only goes forward, whatever the host's clock does.
+pub fn link_time() -> Timestamp {
+    Timestamp(i64::try_from(BEGAN.elapsed().as_millis()).unwrap_or(i64::MAX))
+}
 
 /// Runs a link to its end. `first` are frames that were read already.
 ///
 /// The link lies in a box: a task that held it would have room for it in every future that it
 /// goes through.
 pub fn run_link<S: LinkHandler>(
-    link: Box<Link>,
+    config: LinkConfig,
     handler: Arc<S>,
     ends: LinkTransport,
     first: Vec<Frame>,
@@ -68,14 +79,70 @@ pub fn run_link<S: LinkHandler>(
     orders: LinkCommands,
 ) -> impl Future<Output = Ended> + Send {
     let LinkTransport { reader, writer } = ends;
-    let mut task = Box::new(LinkTask::new(link, handler, writer));
-    task.hears = reader.is_some();
+    let link = Box::new(Link::new(config, link_time()));
+    let task = Box::new(LinkTask::new(link, handler, Some(writer), MAX_QUEUED));
     run(task, reader, first, feed, orders)
+}
+
+/// A link of one request and its answer, at either end: made from what is durable, run while there is
+/// something to do, dropped.
+///
+/// ```text
+/// agent          say([]) --> request --> say(request) --> answer --> say(answer)   control plane
+/// ```
+pub struct Exchange<S: LinkHandler>(Box<LinkTask<S>>);
+
+impl<S: LinkHandler> Exchange<S> {
+    /// Opens the link; `after` as in [`Span::Exchange`]; `asked` is what operators want of it.
+    pub fn open(
+        mut config: LinkConfig,
+        after: Option<FeedCursor>,
+        handler: Arc<S>,
+        asked: impl IntoIterator<Item = Input>,
+    ) -> Exchange<S> {
+        config.limits = config.limits.of_exchange(EXCHANGED_EVENTS, EXCHANGED);
+        config.span = Span::Exchange { after };
+        let link = Box::new(Link::new(config, link_time()));
+        let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGED));
+        task.take(Input::Open);
+        asked.into_iter().for_each(|input| task.take(input));
+        Exchange(task)
+    }
+
+    /// Works on frames until nothing is under way, or there is enough to say.
+    pub async fn say(&mut self, frames: Vec<Frame>) -> Batch {
+        let task = &mut self.0;
+        task.frames(frames);
+        while let Some(done) = task.jobs.next().await {
+            task.done(done);
+            task.work();
+        }
+        task.handler.progress(&task.link);
+        let frames = task.group(EXCHANGED);
+        // What was sent is to be acknowledged, at least.
+        let more = task.queued > 0 || !task.loads.is_empty() || task.link.in_flight() > 0;
+        Batch { frames, more }
+    }
+
+    /// The link, for how it stands.
+    pub fn link(&self) -> &Link {
+        &self.0.link
+    }
+
+    /// A side ended it: with a go-away.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.is_some()
+    }
+
+    /// Ends it: what came is durable.
+    pub async fn end(self) -> Ended {
+        self.0.end().await
+    }
 }
 
 async fn run<S: LinkHandler>(
     mut task: Box<LinkTask<S>>,
-    mut reader: Option<Box<dyn FrameReader>>,
+    mut reader: Box<dyn FrameReader>,
     first: Vec<Frame>,
     mut feed: watch::Receiver<u64>,
     mut orders: LinkCommands,
@@ -90,7 +157,6 @@ async fn run<S: LinkHandler>(
             task.handler.progress(&task.link);
         }
         task.send();
-        task.answer();
         task.probed(false);
         // A busy link's deadlines move away a little with each frame: the timer comes too early
         // then, once, and is set anew.
@@ -99,10 +165,10 @@ async fn run<S: LinkHandler>(
         {
             alarm.as_mut().reset(at);
         }
-        let read = reader.is_some() && task.backlog.is_empty() && task.wants_input();
+        let read = task.backlog.is_empty() && task.wants_input();
         let timed = !alarm.is_elapsed();
         tokio::select! {
-            came = next(&mut reader), if read => task.came(came),
+            came = reader.next(), if read => task.came(came),
             Some(done) = task.jobs.next(), if !task.jobs.is_empty() => task.done(done),
             sent = sent(&mut task.sending), if task.sending.is_some() => {
                 task.sent(sent);
@@ -122,13 +188,6 @@ async fn run<S: LinkHandler>(
     task.end().await
 }
 
-async fn next(reader: &mut Option<Box<dyn FrameReader>>) -> Result<Option<Vec<Frame>>, TransportError> {
-    match reader {
-        Some(reader) => reader.next().await,
-        None => std::future::pending().await,
-    }
-}
-
 type Sending = Pin<Box<dyn Future<Output = (Box<dyn FrameWriter>, Result<(), TransportError>)> + Send>>;
 
 async fn sent(sending: &mut Option<Sending>) -> (Box<dyn FrameWriter>, Result<(), TransportError>) {
@@ -136,12 +195,6 @@ async fn sent(sending: &mut Option<Sending>) -> (Box<dyn FrameWriter>, Result<()
         Some(sending) => sending.await,
         None => std::future::pending().await,
     }
-}
-
-/// Someone who posted frames and waits.
-struct Asker {
-    until: Instant,
-    answer: oneshot::Sender<Posted>,
 }
 
 /// What a job came to.
@@ -155,12 +208,10 @@ enum Done {
 struct LinkTask<S> {
     link: Box<Link>,
     handler: Arc<S>,
-    began: Instant,
+    /// Absent while a group is sent, and in an exchange.
     writer: Option<Box<dyn FrameWriter>>,
-    /// Frames leave by a transport, and not as answers.
-    streams: bool,
-    /// Frames come by a transport, and not by posts.
-    hears: bool,
+    /// Nothing is loaded while so many bytes wait to be sent, nor read from a transport.
+    most_queued: usize,
     /// Nothing can be sent any more; until when the other side's last words are waited for.
     listens: Option<Instant>,
     sending: Option<Sending>,
@@ -174,11 +225,10 @@ struct LinkTask<S> {
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Frames of the handler's that are worked on.
     received: usize,
-    asker: Option<Asker>,
     probes: Vec<(Instant, oneshot::Sender<bool>)>,
     closed: Option<(String, String, Option<u64>)>,
-    /// The code with which the other side went away.
-    away: Option<String>,
+    /// With what the other side went away.
+    away: Option<CloseReason>,
     /// Until when the last words may be sent.
     words: Option<Instant>,
     gone: bool,
@@ -186,13 +236,16 @@ struct LinkTask<S> {
 }
 
 impl<S: LinkHandler> LinkTask<S> {
-    fn new(link: Box<Link>, handler: Arc<S>, writer: Option<Box<dyn FrameWriter>>) -> LinkTask<S> {
+    fn new(
+        link: Box<Link>,
+        handler: Arc<S>,
+        writer: Option<Box<dyn FrameWriter>>,
+        most_queued: usize,
+    ) -> LinkTask<S> {
         LinkTask {
             link,
             handler,
-            began: Instant::now(),
-            streams: writer.is_some(),
-            hears: false,
+            most_queued,
             listens: None,
             writer,
             sending: None,
@@ -203,7 +256,6 @@ impl<S: LinkHandler> LinkTask<S> {
             loads: VecDeque::new(),
             jobs: FuturesUnordered::new(),
             received: 0,
-            asker: None,
             probes: Vec::new(),
             closed: None,
             away: None,
@@ -213,18 +265,11 @@ impl<S: LinkHandler> LinkTask<S> {
         }
     }
 
-    /// The link's time: it only goes forward, whatever the host's clock does.
-    fn now(&self) -> Timestamp {
-        Timestamp(i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX))
-    }
-
     fn deadline(&self) -> Option<Instant> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
-        let link = self.link.next_deadline().map(|at| self.began + since(at));
-        // Once its time has passed, only the end of what is under way matters.
-        let asker = self.asker.as_ref().map(|asker| asker.until).filter(|until| *until > Instant::now());
+        let link = self.link.next_deadline().map(|at| *BEGAN + since(at));
         let probe = self.probes.first().map(|(until, _)| *until);
-        link.into_iter().chain(asker).chain(probe).chain(self.words).chain(self.listens).min()
+        link.into_iter().chain(probe).chain(self.words).chain(self.listens).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -274,7 +319,7 @@ impl<S: LinkHandler> LinkTask<S> {
             self.backlog.clear();
             self.loads.clear();
         }
-        while self.queued < MAX_QUEUED
+        while self.queued < self.most_queued
             && let Some((id, wants)) = self.loads.pop_front()
         {
             let handler = self.handler.clone();
@@ -297,7 +342,7 @@ impl<S: LinkHandler> LinkTask<S> {
     }
 
     fn take(&mut self, input: Input) {
-        let now = self.now();
+        let now = link_time();
         let outputs = self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, now));
         self.perform(outputs);
     }
@@ -320,18 +365,6 @@ impl<S: LinkHandler> LinkTask<S> {
             LinkCommand::GoAway(parting) => {
                 let GoAwayReason { code, message, retry_after } = *parting;
                 self.go_away(code, message, retry_after);
-            }
-            LinkCommand::Post(post) => {
-                let Post { frames, wait, answer } = *post;
-                // What is not taken waits here, but not that of two posts.
-                if !self.backlog.is_empty() && !frames.is_empty() {
-                    let _ = answer.send(Posted { busy: true, ..Posted::default() });
-                    return;
-                }
-                self.frames(frames);
-                // Of two who wait the older is answered: it was given up, likely.
-                self.reply(true);
-                self.asker = Some(Asker { until: Instant::now() + wait, answer });
             }
         }
     }
@@ -357,27 +390,6 @@ impl<S: LinkHandler> LinkTask<S> {
         for (_, answer) in self.probes.drain(..due) {
             // Who asked may have given up.
             let _ = answer.send(heard);
-        }
-    }
-
-    /// Answers the one who posted, once all is done that follows from what was posted.
-    fn answer(&mut self) {
-        let Some(asker) = &self.asker else { return };
-        let quiet =
-            self.jobs.is_empty() && self.loads.is_empty() && self.backlog.is_empty() && self.link.is_quiet();
-        let something = self.queued > 0 || self.streams || self.closed.is_some();
-        if quiet && (something || Instant::now() >= asker.until) || self.queued >= ANSWER {
-            self.reply(false);
-        }
-    }
-
-    fn reply(&mut self, empty: bool) {
-        let Some(asker) = self.asker.take() else { return };
-        let frames = if empty || self.streams { Vec::new() } else { self.group(ANSWER) };
-        let more = !self.streams && self.queued > 0;
-        if let Err(lost) = asker.answer.send(Posted { frames, more, busy: false }) {
-            // Nobody heard it. The link's numbers show the gap, and its resends close it.
-            tracing::debug!(frames = lost.frames.len(), "an answer to posted frames was not taken");
         }
     }
 
@@ -440,7 +452,7 @@ impl<S: LinkHandler> LinkTask<S> {
 
     /// Gives the transport the next group, if it is free.
     fn send(&mut self) {
-        if self.sending.is_some() || self.queued == 0 || !self.streams {
+        if self.sending.is_some() || self.queued == 0 {
             return;
         }
         let Some(mut writer) = self.writer.take() else { return };
@@ -463,7 +475,6 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(()) => self.writer = Some(writer),
             Err(error) => {
                 self.error = Some(error);
-                self.gone |= !self.hears;
                 self.listens = Some(Instant::now() + LISTEN);
             }
         }
@@ -487,20 +498,21 @@ impl<S: LinkHandler> LinkTask<S> {
         if let (Some(mut writer), None) = (self.writer.take(), &self.error) {
             let _ = tokio::time::timeout(LAST_WORDS, writer.finish()).await;
         }
-        self.reply(false);
         self.take(Input::Disconnected);
         let until = Instant::now() + JOBS_END;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.jobs.next()).await {
             self.done(done);
         }
         self.handler.progress(&self.link);
-        let lost = || (LOST.to_owned(), "the connection is gone".to_owned(), None);
-        let (code, message, retry_after) = self.closed.take().unwrap_or_else(lost);
-        let met = self.link.peer().is_some();
+        let (met, counters) = (self.link.peer().is_some(), Box::new(*self.link.counters()));
         // Where it is known why the link ended, that what was sent meanwhile did not arrive says
         // nothing more.
-        let error = self.error.filter(|_| code == LOST);
-        let (away, counters) = (self.away, Box::new(*self.link.counters()));
-        Ended { code, message, retry_after, counters, away, met, error }
+        match self.closed.take() {
+            None => Ended { met, counters, ..Ended::lost(self.error) },
+            Some((code, message, retry_after)) => {
+                let how = self.away.map_or(EndedBy::Us(CloseReason::of(&code)), EndedBy::Them);
+                Ended { code, message, retry_after, counters, how, met, error: None }
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! SYN-4, SCL-3: a peer that asks without reading, checks in without end, or posts over a full
-//! link costs a bounded amount: what waits to be sent holds back what is heard and loaded.
+//! SYN-4, SCL-3: a peer that asks without reading, or checks in without end
+//! costs a bounded amount: what waits to be sent holds back what is heard and loaded.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::{Kind, ObjectKey, Timestamp};
-use streams::task::Post;
+use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler, MemoryLinkHandler, TransportError};
+use streams::{
+    Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, MemoryLinkHandler, TransportError,
+};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
 use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
@@ -98,20 +99,23 @@ fn hello(instance: &str) -> Frame {
     }))
 }
 
-fn start(streams: bool) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
+fn handler() -> Arc<Counting> {
     let under = MemoryLinkHandler::new("p".parse().unwrap());
     let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
-    let handler = Arc::new(Counting { under, loads, received, let_go });
+    Arc::new(Counting { under, loads, received, let_go })
+}
+
+fn config() -> LinkConfig {
+    LinkConfig::new(Role::Principal, Mode::Managed, "p", vec![Kind::new("Item")])
+}
+
+fn start() -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
+    let handler = handler();
     let (frames, taken) = mpsc::channel(1);
-    let ends = LinkTransport {
-        reader: streams.then(|| Box::new(Pipe(taken)) as Box<dyn FrameReader>),
-        writer: streams.then(|| Box::new(Stuck) as Box<dyn FrameWriter>),
-    };
-    let config = LinkConfig::new(Role::Principal, Mode::Managed, "p", vec![Kind::new("Item")]);
+    let ends = LinkTransport { reader: Box::new(Pipe(taken)), writer: Box::new(Stuck) };
     let (to, told) = orders();
     let watch = handler.under.watch();
-    let link = Box::new(Link::new(config, Timestamp(0)));
-    tokio::spawn(run_link(link, handler.clone(), ends, vec![hello("a")], watch, told));
+    tokio::spawn(run_link(config(), handler.clone(), ends, vec![hello("a")], watch, told));
     (handler, frames, to)
 }
 
@@ -148,7 +152,7 @@ fn check_in() -> Frame {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_loaded_only_while_little_waits() {
-    let (handler, frames, _orders) = start(true);
+    let (handler, frames, _orders) = start();
     handler.under.put("Item/web/big".parse().unwrap(), "u", Bytes::from(vec![b'x'; 1024 * 1024]), 0);
     for _ in 0..10 {
         let asked = frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await;
@@ -164,7 +168,7 @@ async fn answers_are_loaded_only_while_little_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_heard_only_while_few_answers_wait() {
-    let (_shore, frames, _orders) = start(true);
+    let (_shore, frames, _orders) = start();
     // What is not there is answered without a look at any content.
     let mut heard = 0;
     while frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await.is_ok() {
@@ -177,7 +181,7 @@ async fn questions_are_heard_only_while_few_answers_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn check_ins_are_worked_on_two_at_a_time() {
-    let (handler, frames, _orders) = start(true);
+    let (handler, frames, _orders) = start();
     frames.send(vec![check_in(); 100]).await.unwrap();
     settled().await;
     assert_eq!(handler.received.load(Ordering::SeqCst), 2);
@@ -187,29 +191,33 @@ async fn check_ins_are_worked_on_two_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_posted_over_what_waits_is_refused() {
-    let (handler, _frames, orders) = start(false);
-    let post = |frames: Vec<Frame>| {
-        let (answer, posted) = oneshot::channel();
-        let post = LinkCommand::Post(Box::new(Post { frames, wait: Duration::from_millis(1), answer }));
-        (orders.tell(post), posted)
-    };
-    let (taken, _first) = post(vec![check_in(); 10]);
+async fn an_exchange_ends_with_what_it_brought() {
+    let handler = handler();
+    for n in 0..40 {
+        let big = Bytes::from(vec![b'x'; 64 * 1024]);
+        handler.under.put(format!("Item/web/i{n}").parse().unwrap(), &format!("u{n}"), big, 0);
+    }
+    let mut frames = vec![hello("a")];
+    frames.extend(vec![check_in(); 10]);
+    let mut exchange = Exchange::open(config(), None, handler.clone(), []);
+    let waiting = tokio::spawn(async move {
+        let said = exchange.say(frames).await;
+        (said, exchange.end().await)
+    });
     settled().await;
-    let (again, second) = post(vec![check_in(); 10]);
-    assert!(taken && again);
-    let second = tokio::time::timeout(Duration::from_secs(1), second).await.unwrap();
-    assert!(second.unwrap().busy, "the first ten are worked on");
+    assert_eq!(handler.received.load(Ordering::SeqCst), 2, "two at a time");
     handler.let_go.add_permits(100);
-    settled().await;
-    let (_, third) = post(vec![check_in()]);
-    assert!(!third.await.unwrap().busy);
-    assert_eq!(handler.received.load(Ordering::SeqCst), 11);
+    let (said, _) = waiting.await.unwrap();
+    assert_eq!(handler.received.load(Ordering::SeqCst), 10);
+    let events = said.frames.iter().filter(|frame| matches!(frame, Frame::Event(_))).count();
+    assert!((4..=9).contains(&events) && said.more, "{events} events of 64 KiB fill an answer");
+    let loads = handler.loads.load(Ordering::SeqCst);
+    assert!(loads <= 9, "{loads} contents were loaded for it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_probe_is_answered() {
-    let (_shore, frames, orders) = start(true);
+    let (_shore, frames, orders) = start();
     let probe = || {
         let (answer, heard) = oneshot::channel();
         assert!(orders.tell(LinkCommand::Probe(answer)));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Kind, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, FrameWriter, LinkCommand, MemoryLinkHandler, TransportError};
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use sync::{Frame, Mode, Role};
 use tokio::sync::mpsc;
 
@@ -36,8 +36,7 @@ impl FrameWriter for Pipe<mpsc::Sender<Vec<Frame>>> {
 fn start(role: Role, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> LinkHandle {
     let (sender, taken) = orders();
     let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
-    let link = Box::new(Link::new(config, Timestamp(0)));
-    tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), handler.watch(), taken));
+    tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
     sender
 }
 
@@ -45,9 +44,8 @@ fn start(role: Role, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> L
 fn link(principal: &Arc<MemoryLinkHandler>, agent: &Arc<MemoryLinkHandler>) -> (LinkHandle, LinkHandle) {
     let (down, from_principal) = mpsc::channel(8);
     let (up, from_agent) = mpsc::channel(8);
-    let here = LinkTransport { reader: Some(Box::new(Pipe(from_agent))), writer: Some(Box::new(Pipe(down))) };
-    let there =
-        LinkTransport { reader: Some(Box::new(Pipe(from_principal))), writer: Some(Box::new(Pipe(up))) };
+    let here = LinkTransport { reader: Box::new(Pipe(from_agent)), writer: Box::new(Pipe(down)) };
+    let there = LinkTransport { reader: Box::new(Pipe(from_principal)), writer: Box::new(Pipe(up)) };
     (start(Role::Principal, principal, here), start(Role::Agent, agent, there))
 }
 

@@ -89,7 +89,7 @@ impl<Who: Clone + PartialEq> Admission<Who> {
 /// A bound on how often something happens: a bucket of tokens that fills evenly. For
 /// reconnect storms: a connection takes a token, or comes back when there will be one.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct RateLimiter {
     per_sec: u32,
     burst: u32,
     /// Tokens, in thousandths.
@@ -97,11 +97,11 @@ pub struct Pace {
     at: Timestamp,
 }
 
-impl Pace {
+impl RateLimiter {
     /// `per_sec` a second, and as many as `burst` at once after a rest; both at least 1.
-    pub fn new(per_sec: u32, burst: u32, now: Timestamp) -> Pace {
+    pub fn new(per_sec: u32, burst: u32, now: Timestamp) -> RateLimiter {
         let burst = burst.max(1);
-        Pace { per_sec: per_sec.max(1), burst, filled: u64::from(burst) * 1000, at: now }
+        RateLimiter { per_sec: per_sec.max(1), burst, filled: u64::from(burst) * 1000, at: now }
     }
 
     /// Takes a token.

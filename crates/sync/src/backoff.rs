@@ -10,8 +10,8 @@ pub const FIRST: Duration = Duration::from_secs(1);
 pub const LONGEST: Duration = Duration::from_secs(60);
 /// The longest wait that the other side can ask for.
 pub const LONGEST_ASKED: Duration = Duration::from_secs(3600);
-/// Who lost a connection that worked comes back within this: when a control plane starts anew,
-/// a whole fleet lost theirs at one instant.
+/// Who was sent away or refused comes back within this after the wait that was asked for: when a
+/// control plane starts anew, a whole fleet was sent away at one instant.
 pub const BACK_WITHIN: Duration = Duration::from_secs(12);
 /// Waits are moved either way by at most this, in percent.
 pub const JITTER_PERCENT: u64 = 25;
@@ -34,14 +34,6 @@ impl Backoff {
     /// A connection worked: the next failure is the first.
     pub fn succeeded(&mut self) {
         self.failures = 0;
-    }
-
-    /// The wait after a connection that worked was lost without a word: anything up to
-    /// [`BACK_WITHIN`], so that those who lost theirs together come back one by one (SYN-13).
-    /// What follows are failures.
-    pub fn lost(&mut self) -> Duration {
-        self.succeeded();
-        self.spread()
     }
 
     /// Anything up to [`BACK_WITHIN`].
@@ -69,6 +61,19 @@ impl Backoff {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// How a link ended, for who decides when to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// It broke, or could not be opened: this link alone, as far as it is known.
+    Lost,
+    /// Nobody was there.
+    Unreached,
+    /// The other side stops, and so sent all who had a link away.
+    SentAway,
+    /// The other side refused it, as it may refuse all others now.
+    Refused,
 }
 
 /// When a side that lost its link comes back.
@@ -108,18 +113,21 @@ impl ReconnectPolicy {
         self.not_before = now;
     }
 
-    /// A link failed, or could not be opened; `unreached`: nobody was there.
-    pub fn failed(&mut self, now: Timestamp, at_least: Option<Duration>, unreached: bool) {
-        self.unreached = unreached;
-        self.not_before = now.plus(self.backoff.failed(at_least));
-    }
-
-    /// A link that worked was lost, and with it maybe those of the whole fleet. What the other
-    /// side asked for comes before the spread.
-    pub fn lost(&mut self, now: Timestamp, at_least: Option<Duration>) {
-        self.unreached = false;
-        let asked = at_least.unwrap_or_default().min(LONGEST_ASKED - BACK_WITHIN);
-        self.not_before = now.plus(asked + self.backoff.lost());
+    /// A link ended, or could not be opened; the other side asked to stay away so long.
+    pub fn ended(&mut self, now: Timestamp, how: LinkEnd, at_least: Option<Duration>) {
+        self.unreached = how == LinkEnd::Unreached;
+        let wait = match how {
+            LinkEnd::Lost | LinkEnd::Unreached => self.backoff.failed(at_least),
+            LinkEnd::SentAway => {
+                let asked = at_least.unwrap_or_default().min(LONGEST_ASKED - BACK_WITHIN);
+                asked + self.backoff.spread()
+            }
+            LinkEnd::Refused => {
+                let wait = self.backoff.failed(at_least).min(LONGEST_ASKED - BACK_WITHIN);
+                wait + self.backoff.spread()
+            }
+        };
+        self.not_before = now.plus(wait);
     }
 
     /// The other side answered elsewhere. If nobody was there before, the wait for that is over,

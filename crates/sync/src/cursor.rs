@@ -17,12 +17,13 @@ use std::str::FromStr;
 
 use model::digest::Hasher;
 use model::{Incarnation, Kind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{Bounded, bounded};
 
 /// How far a replica has a feed. Facts have cursors of their own ([`model::log::Cursor`]).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeedCursor {
     /// The incarnation of the feed.
     pub incarnation: Incarnation,
@@ -31,6 +32,7 @@ pub struct FeedCursor {
     pub revision: u64,
     /// What is durable beyond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub pass: Option<PassPosition>,
 }
 

@@ -48,7 +48,7 @@ pub struct Content {
 }
 
 /// An object of the replica as it is put: stub, revision at the source, content.
-pub type Kept = (Stub, u64, Content);
+pub type ReplicaObject = (Stub, u64, Content);
 
 /// A batch of changes: durable as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,7 +60,7 @@ pub struct Write {
     /// Tombstones of the own feed up to this revision are forgotten.
     pub compacted: Option<u64>,
     /// Objects of the replica: put with stub, revision and content, or removed.
-    pub theirs: Vec<(ObjectKey, Option<Kept>)>,
+    pub theirs: Vec<(ObjectKey, Option<ReplicaObject>)>,
     /// The replica's cursor from now on.
     pub cursor: Option<FeedCursor>,
     /// Forget the whole replica first.

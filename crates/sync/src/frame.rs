@@ -10,6 +10,7 @@
 use bytes::Bytes;
 use model::exchange::{Answer, CheckIn};
 use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{bounded, checksum, named, shorter};
@@ -65,7 +66,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// Capabilities a side may have; the link uses those that both have. On the wire they are names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Capabilities {
     /// `trie-resync`; without it, resync by inventory as the source document describes.
@@ -106,7 +107,7 @@ impl From<Capabilities> for Vec<String> {
 }
 
 /// The first frame of each side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
     /// The lowest and highest version that the sender speaks.
@@ -133,7 +134,7 @@ pub struct Hello {
 }
 
 /// A replica, in short.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Have {
     /// Everything up to here is in it.
     pub cursor: FeedCursor,
@@ -181,7 +182,7 @@ pub struct Event {
 }
 
 /// What is durable at the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ack {
     /// All events of this link up to this number are durable here, or are kept for a retry
     /// after a temporary error; then the cursor stays below them.
@@ -197,7 +198,7 @@ pub struct Ack {
 }
 
 /// An event that will never be applied, or, with the code [`crate::refusal::FAILS`], is not for now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
     /// The change in the feed.
     #[serde(deserialize_with = "bounded")]
@@ -214,7 +215,7 @@ pub struct Refused {
 }
 
 /// Where a feed stands, and what its set is there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// The number of the last event before it on this link; 0 before the first.
     #[serde(deserialize_with = "bounded")]
@@ -226,7 +227,7 @@ pub struct Checkpoint {
 }
 
 /// Requests of the trie resync; the source answers them from one snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
@@ -250,7 +251,7 @@ pub enum ResyncRequest {
 }
 
 /// Responses of the trie resync.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ResyncResponse {
     /// The snapshot's place in the feed, and its sections with their roots.
@@ -292,7 +293,7 @@ pub enum Interop {
 }
 
 /// A resource as the source document names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resource {
     /// Its name.
     #[serde(deserialize_with = "named")]
@@ -308,11 +309,12 @@ pub struct Resource {
     pub kind: String,
     /// The checksum of its content; absent when the sender does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "checksum")]
+    #[schemars(with = "Option<String>")]
     pub checksum: Option<Digest>,
 }
 
 /// Asks for a pong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ping {
     /// Comes back with the pong.
     #[serde(default, deserialize_with = "bounded")]
@@ -332,7 +334,7 @@ impl PingOrder {
 }
 
 /// What a ping may overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PingOrder {
     /// Data that waits: it asks for a sign of life.
@@ -343,7 +345,7 @@ pub enum PingOrder {
 }
 
 /// Answers a ping. It overtakes nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pong {
     /// The number of the ping.
     #[serde(default, deserialize_with = "bounded")]
@@ -354,7 +356,7 @@ pub struct Pong {
 }
 
 /// A link ends in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GoAway {
     /// Why; a stable code.
@@ -366,4 +368,31 @@ pub struct GoAway {
     /// Come back after as many seconds; `None`: whenever there is need.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "shorter")]
     pub retry_after: Option<u64>,
+}
+
+/// A code of [`GoAway`], as far as somebody decides by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The side stops, or its connection does.
+    Shutdown,
+    /// The sides take the node to be in different modes.
+    Mode,
+    /// Every other one.
+    Other,
+}
+
+impl CloseReason {
+    /// The code of [`CloseReason::Shutdown`].
+    pub const SHUTDOWN: &str = "shutdown";
+    /// The code of [`CloseReason::Mode`].
+    pub const MODE: &str = "mode";
+
+    /// What a code says.
+    pub fn of(code: &str) -> CloseReason {
+        match code {
+            CloseReason::SHUTDOWN => CloseReason::Shutdown,
+            CloseReason::MODE => CloseReason::Mode,
+            _ => CloseReason::Other,
+        }
+    }
 }

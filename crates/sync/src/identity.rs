@@ -74,10 +74,11 @@ pub fn decide(
     }
 }
 
-/// Whether a delete is of the object that is here: not one for an older uid that comes late.
-/// `here_rev` and `delete_rev` are changes of one incarnation of the source's feed.
-pub fn delete_applies(here: Local<'_>, here_rev: u64, deleted_uid: &str, delete_rev: u64) -> bool {
-    here.source_uid == Some(deleted_uid) || delete_rev > here_rev
+/// Whether a delete is of the object that is here, which has this uid of the source: not one for an
+/// older uid that comes late. `here_rev` and `delete_rev` are changes of one incarnation of the
+/// source's feed.
+pub fn delete_applies(here_uid: Option<&str>, here_rev: u64, deleted_uid: &str, delete_rev: u64) -> bool {
+    here_uid == Some(deleted_uid) || delete_rev > here_rev
 }
 
 /// An annotation of a JSON manifest: the first of these names that it has.

@@ -28,8 +28,8 @@ pub fn source(mode: Mode) -> Option<Role> {
     }
 }
 
-/// What a side says first after a restart of `restarted`: the source of truth asks the other
-/// to begin, the replica begins by itself. `None` when nothing is synchronized.
+/// What a side that was restarted says first, to one without the trie resync: the source of truth asks
+/// the other to begin, the replica begins by itself. `None` when nothing is synchronized.
 pub fn first_word(mode: Mode, restarted: Role) -> Option<ResyncOpening> {
     let source = source(mode)?;
     Some(if restarted == source { ResyncOpening::AskToBegin } else { ResyncOpening::Begin })

@@ -18,6 +18,8 @@ pub const TOO_LARGE: &str = "too-large";
 pub const DIGEST: &str = "digest-mismatch";
 /// Another object of the kind has this uid.
 pub const UID_TWICE: &str = "uid-twice";
+/// A delete names another uid than the object here has, and is not newer than that object.
+pub const UID_MISMATCH: &str = "uid-mismatch";
 /// The replica has no room: its objects, their bytes or its sections are too many.
 pub const TOO_MANY: &str = "too-many";
 /// It fails again and again; it is still tried.
@@ -25,8 +27,19 @@ pub const FAILS: &str = "fails-for-now";
 /// Fetched anew as often as allowed, and it still does not fit.
 pub const RECOVERY_FAILED: &str = "recovery-failed";
 /// All of these codes. The place where objects live has others.
-pub const ALL: [&str; 10] =
-    [WRONG_SIDE, KIND, NO_UID, TOO_LARGE, DIGEST, UID_TWICE, TOO_MANY, FAILS, RECOVERY_FAILED, BAD_NAME];
+pub const ALL: [&str; 11] = [
+    WRONG_SIDE,
+    KIND,
+    NO_UID,
+    TOO_LARGE,
+    DIGEST,
+    UID_TWICE,
+    UID_MISMATCH,
+    TOO_MANY,
+    FAILS,
+    RECOVERY_FAILED,
+    BAD_NAME,
+];
 /// The longest name, namespace, kind or uid, in bytes.
 pub const MAX_TEXT: usize = 512;
 /// A name, namespace, kind or uid is empty where it may not be, or too long.

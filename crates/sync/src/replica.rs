@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cursor::FeedCursor;
+use crate::cursor::{FeedCursor, Position};
 use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
 use crate::durable::SavedReplica;
+use crate::link::Resync;
 
 /// The most objects of a replica: all that one side may author, and a status of each.
 pub const MAX_OBJECTS: usize = 200_000;
@@ -55,6 +56,8 @@ pub struct Replica {
     bytes: u64,
     set: ObjectSet,
     unsettled: Vec<ObjectKey>,
+    /// How far the resync came of which a link was cut, for the next link: in memory alone.
+    resync: Resync,
 }
 
 /// The most changes that wait to be worked into the set; then all are, in one go.
@@ -156,13 +159,32 @@ impl Replica {
         self.set().root()
     }
 
+    /// Whether changes after this cursor are what the replica lacks; of the very first it may have
+    /// nothing.
+    pub(crate) fn stands_at(&self, cursor: &FeedCursor) -> bool {
+        let nothing = cursor.position() == Position::default() && self.is_empty() && self.refused() == 0;
+        nothing || self.cursor.as_ref() == Some(cursor)
+    }
+
+    pub(crate) fn take_resync(&mut self) -> Resync {
+        std::mem::take(&mut self.resync)
+    }
+
+    pub(crate) fn keep_resync(&mut self, resync: Resync) {
+        self.resync = resync;
+    }
+
     /// Whether changes of this incarnation can be taken as they come.
     pub(crate) fn is_of(&self, incarnation: &Incarnation) -> bool {
         self.incarnation.as_ref() == Some(incarnation) || (self.objects.is_empty() && self.refused() == 0)
     }
 
-    /// Changes of this incarnation are taken from now on.
+    /// Changes of this incarnation are taken from now on; revisions of another one are older than all
+    /// of it.
     pub(crate) fn begin_incarnation(&mut self, incarnation: &Incarnation) {
+        if self.incarnation.as_ref() != Some(incarnation) {
+            self.objects.values_mut().for_each(|(_, rev)| *rev = 0);
+        }
         self.incarnation = Some(incarnation.clone());
     }
 

@@ -1,4 +1,4 @@
-//! SYN-3, SYN-12, OPS-2: "in sync" is said only of what was compared or reached, one object
+//! SYN-3, SYN-7, SYN-12, OPS-2: "in sync" is said only of what was compared or reached, one object
 //! that always fails hides no other difference, and what an operator asked for is passed on.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -8,9 +8,10 @@ mod pair;
 
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Frame, Interop};
+use sync::cursor::Position;
+use sync::frame::{Checkpoint, Event, Frame, Interop, Op};
 use sync::link::{Note, Outcome};
-use sync::{Input, Link, Mode};
+use sync::{FeedCursor, Input, Link, Mode, refusal};
 
 const APP: &str = "Application";
 
@@ -118,4 +119,55 @@ fn what_an_operator_asks_before_the_hello_is_passed_on_with_it() {
     let frames = &pair.sides[PRINCIPAL].frames;
     assert!(frames.contains(&Frame::Approve));
     assert!(frames.contains(&Frame::Interop(Box::new(Interop::RequestResync))));
+}
+
+/// The number of the last event that the control plane sent on this link.
+fn last_number(pair: &Pair) -> u64 {
+    let numbers = pair.sides[PRINCIPAL].frames.iter().map(|frame| match frame {
+        Frame::Event(event) => event.seq,
+        _ => 0,
+    });
+    numbers.max().unwrap_or(0)
+}
+
+#[test]
+fn a_checkpoint_beyond_what_was_sent_compares_nothing() {
+    let mut pair = filled(3);
+    pair.connect();
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+    let (root, seq) = (pair.sides[AGENT].replica.root(), last_number(&pair));
+    let cursor = FeedCursor::at("p".parse().unwrap(), 50);
+    let compared = |pair: &Pair| pair.sides[AGENT].notes.iter().filter(|n| **n == Note::InSync).count();
+    let before = compared(&pair);
+    pair.give(AGENT, Input::Frame(Frame::Checkpoint(Checkpoint { seq, cursor, root })));
+    assert_eq!(compared(&pair), before, "its root is right, and its changes were not sent");
+    assert_ne!(standing(&pair, AGENT), SetCondition::InSync);
+    pair.run();
+    assert_eq!(pair.sides[AGENT].replica.cursor().unwrap().revision, 3, "no change is skipped");
+}
+
+#[test]
+fn a_late_delete_of_another_uid_is_refused() {
+    let mut pair = filled(3);
+    pair.connect();
+    let delete = |pair: &Pair, uid: &str, rev: u64| {
+        let op = Op::Delete { uid: uid.into() };
+        let (seq, upto) = (last_number(pair) + 1, Position::at(3));
+        Event { seq, rev, upto, key: key(APP, "a2"), op, trace: None, at: 0 }
+    };
+    let late = delete(&pair, "older", 2);
+    pair.give(AGENT, Input::Frame(Frame::Event(Box::new(late))));
+    pair.run();
+    assert!(pair.sides[AGENT].replica.get(&key(APP, "a2")).is_some(), "it is another object's");
+    let told =
+        |frame: &Frame| matches!(frame, Frame::Refused(refused) if refused.code == refusal::UID_MISMATCH);
+    assert!(pair.sides[AGENT].frames.iter().any(told), "the source is told");
+    pair.reconnect();
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync, "the source has the object still");
+    let newer = Event { seq: last_number(&pair) + 1, ..delete(&pair, "unheard-of", 9) };
+    pair.give(AGENT, Input::Frame(Frame::Event(Box::new(newer))));
+    while let Some(input) = pair.sides[AGENT].held.pop_front() {
+        pair.give(AGENT, input);
+    }
+    assert!(pair.sides[AGENT].replica.get(&key(APP, "a2")).is_none(), "one that is newer counts");
 }

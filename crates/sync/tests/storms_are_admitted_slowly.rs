@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use model::Timestamp;
-use sync::admission::{Admission, PERMIT_KEPT, Pace, TURN_KEPT, Turn};
-use sync::backoff::{BACK_WITHIN, Backoff, LONGEST_ASKED, POLL_WITHOUT_STREAM, ReconnectPolicy, poll_at};
+use sync::admission::{Admission, PERMIT_KEPT, RateLimiter, TURN_KEPT, Turn};
+use sync::backoff::{
+    BACK_WITHIN, Backoff, LONGEST_ASKED, LinkEnd, POLL_WITHOUT_STREAM, ReconnectPolicy, poll_at,
+};
 
 #[test]
 fn permits_go_in_the_order_of_asking() {
@@ -52,7 +54,7 @@ fn nobody_is_kept_away_for_ever() {
 
 #[test]
 fn connections_take_tokens() {
-    let mut pace = Pace::new(100, 5, Timestamp(0));
+    let mut pace = RateLimiter::new(100, 5, Timestamp(0));
     let admitted = (0..20).filter(|_| pace.take(Timestamp(0)).is_ok()).count();
     assert_eq!(admitted, 5);
     assert_eq!(pace.take(Timestamp(0)), Err(Duration::from_millis(10)));
@@ -83,18 +85,38 @@ fn waits_double_from_one_second_to_sixty_with_a_quarter_of_jitter() {
 
 #[test]
 fn who_lost_theirs_together_come_back_one_by_one() {
-    let waits: Vec<Duration> = (0..9_000).map(|seed| Backoff::new(seed).lost()).collect();
+    let now = Timestamp(0);
+    let wait = |seed| {
+        let mut reconnect = ReconnectPolicy::new(seed);
+        reconnect.ended(now, LinkEnd::SentAway, None);
+        reconnect.not_before().since(now)
+    };
+    let waits: Vec<Duration> = (0..9_000).map(wait).collect();
     assert!(waits.iter().all(|wait| *wait <= BACK_WITHIN));
     // In each second about as many as in any other.
     for second in 0..BACK_WITHIN.as_secs() {
         let now = waits.iter().filter(|wait| wait.as_secs() == second).count();
         assert!((600..900).contains(&now), "{now} in second {second}");
     }
-    let mut backoff = Backoff::new(7);
-    backoff.failed(None);
-    backoff.failed(None);
-    backoff.lost();
-    assert!(backoff.failed(None) <= Duration::from_millis(1250), "what follows is the first failure");
+}
+
+#[test]
+fn who_lost_a_link_alone_comes_back_after_a_second() {
+    for seed in 0..1000 {
+        let (now, mut reconnect) = (Timestamp(0), ReconnectPolicy::new(seed));
+        let mut wait = |how| {
+            reconnect.ended(now, how, None);
+            reconnect.not_before().since(now)
+        };
+        let first = wait(LinkEnd::Lost);
+        assert!((Duration::from_millis(750)..=Duration::from_millis(1250)).contains(&first), "{first:?}");
+        assert!(wait(LinkEnd::Lost) >= Duration::from_millis(1500), "then twice as long");
+        reconnect.worked();
+        reconnect.ended(now, LinkEnd::Refused, Some(Duration::from_secs(5)));
+        let refused = reconnect.not_before().since(now);
+        let asked = Duration::from_secs(5);
+        assert!((asked..=asked + BACK_WITHIN).contains(&refused), "{refused:?}");
+    }
 }
 
 #[test]
@@ -104,10 +126,10 @@ fn who_was_away_long_comes_back_soon_after_the_other_side_is_there_again() {
         let mut reconnect = ReconnectPolicy::new(seed);
         let mut now = Timestamp(0);
         for _ in 0..10 {
-            reconnect.failed(now, None, true);
+            reconnect.ended(now, LinkEnd::Unreached, None);
             now = reconnect.not_before();
         }
-        reconnect.failed(now, None, true);
+        reconnect.ended(now, LinkEnd::Unreached, None);
         assert!(reconnect.not_before() >= now.plus(Duration::from_secs(45)), "it waits long by now");
         reconnect.reached(now);
         assert!(reconnect.not_before() <= now.plus(BACK_WITHIN), "a call came through");
@@ -115,21 +137,21 @@ fn who_was_away_long_comes_back_soon_after_the_other_side_is_there_again() {
         assert!(reconnect.not_before() <= now.plus(BACK_WITHIN), "that counts once");
 
         // Links alone may be what does not come through: then the waits stay long.
-        reconnect.failed(now, None, true);
+        reconnect.ended(now, LinkEnd::Unreached, None);
         reconnect.reached(now);
         assert!(reconnect.not_before() >= now.plus(Duration::from_secs(45)));
         reconnect.worked();
-        reconnect.failed(now, None, true);
+        reconnect.ended(now, LinkEnd::Unreached, None);
         reconnect.reached(now);
         assert!(reconnect.not_before() <= now.plus(BACK_WITHIN));
 
         // Who was asked to stay away, or does not come through, stays away.
-        reconnect.failed(now, hour, false);
+        reconnect.ended(now, LinkEnd::Lost, hour);
         reconnect.reached(now);
         assert!(reconnect.not_before() >= now.plus(Duration::from_secs(3600)));
-        reconnect.lost(now, hour);
+        reconnect.ended(now, LinkEnd::SentAway, hour);
         assert!(reconnect.not_before() >= now.plus(Duration::from_secs(3600) - BACK_WITHIN));
-        reconnect.lost(now, None);
+        reconnect.ended(now, LinkEnd::SentAway, None);
         assert!(reconnect.not_before() <= now.plus(BACK_WITHIN));
         reconnect.at_once(now);
         assert_eq!(reconnect.not_before(), now);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::delegated::{DelegationGate, Permissions};
+use agent::delegated::{DelegationGate, Delegations};
 use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
 use agent::state::{Durable, StateDir};
@@ -20,11 +20,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::work::Delegation;
-use model::{Kind, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey};
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::mpsc;
 use trust::SigningKey;
@@ -103,9 +103,10 @@ impl Node {
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
-        let permissions = Permissions { delegations, sync: Some(policy.clone()) };
+        let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));
+        let held = Delegations { delegations, sync, ..Delegations::default() };
         let operations = OperationQueue::default();
-        let delegations = Arc::new(DelegationGate::new(permissions, Timestamp::default()));
+        let delegations = Arc::new(DelegationGate::new(held));
         let storage = Storage::start(durable.clone()).unwrap();
         let work = work::start(WorkSetup {
             storage,
@@ -152,7 +153,7 @@ impl Node {
             config.max_delete_percent = 100;
             config.limits.retry_first = RETRY;
             config.limits.shown_after = 2;
-            Box::new(Link::new(config, Timestamp(0)))
+            config
         };
         let node = run_link(
             link(Role::Agent),
@@ -187,7 +188,7 @@ impl Linked {
 }
 
 fn ends(reader: mpsc::Receiver<Vec<Frame>>, writer: mpsc::Sender<Vec<Frame>>) -> LinkTransport {
-    LinkTransport { reader: Some(Box::new(In(reader))), writer: Some(Box::new(Out(Some(writer)))) }
+    LinkTransport { reader: Box::new(In(reader)), writer: Box::new(Out(Some(writer))) }
 }
 
 struct In(mpsc::Receiver<Vec<Frame>>);

@@ -2,18 +2,21 @@
 
 use model::canonical::{self, CanonicalError};
 use model::{Digest, FleetId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::key::PublicKey;
 
 /// The keys that may sign one sort of thing (IDN-8).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Slots {
     /// The key in use.
+    #[schemars(with = "String")]
     pub current: PublicKey,
     /// The key before it, still believed during a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub previous: Option<PublicKey>,
     /// Documents signed before this count no more, whoever signed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +37,7 @@ impl Slots {
 
 /// What a node needs to know in order to verify all else. A token names its digest, so
 /// that a node checks it before it believes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrustDocument {
     /// The fleet.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::{Channel, Digest, FleetId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::signed::Document;
@@ -11,7 +12,7 @@ use crate::signed::Document;
 pub const MAX_FALLBACKS: usize = 16;
 
 /// The signed header of a release in one channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
     /// The fleet.
@@ -41,7 +42,7 @@ pub struct Header {
 }
 
 /// An earlier release that a header allows to go back to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fallback {
     /// Its number.
     pub seq: u64,
@@ -65,7 +66,7 @@ impl Header {
 }
 
 /// Says, later than the header, that a release is still the one that counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Beacon {
     /// The fleet.
     pub fleet: FleetId,

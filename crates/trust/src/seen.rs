@@ -8,6 +8,7 @@ use model::canonical::CanonicalError;
 use model::exchange::Signed;
 use model::log::Cursor;
 use model::{Digest, NodeId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::Slots;
@@ -15,7 +16,7 @@ use crate::key::{PublicKey, SigningKey};
 use crate::signed::{self, Document, VerifyError};
 
 /// The newest release that a node has verified and the head of its log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
     /// The node.

@@ -1,10 +1,11 @@
 //! Enrollment messages (ENR-2).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trust::TrustDocument;
 
 /// `POST /v1/enroll`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnrollRequest {
     /// The bootstrap token, as minted.
@@ -16,7 +17,7 @@ pub struct EnrollRequest {
 }
 
 /// The answer to [`EnrollRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnrollAnswer {
     /// The node's id.

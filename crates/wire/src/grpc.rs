@@ -315,7 +315,7 @@ impl Status {
         map.insert(STATUS, HeaderValue::from(u16::from(self.code.0)));
         let mut put = |name: HeaderName, text: &str| {
             // Percent-encoded text is always a header's value.
-            if let Ok(value) = HeaderValue::try_from(percent_encoded(text)) {
+            if let Ok(value) = HeaderValue::try_from(percent::encode_message(text)) {
                 map.insert(name, value);
             }
         };
@@ -349,11 +349,6 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gRPC status {}: {}", self.code.0, self.message)
     }
-}
-
-/// Percent-encoding as gRPC has it: printable ASCII but the percent sign stays.
-fn percent_encoded(text: &str) -> String {
-    percent::encode(text, |byte| matches!(byte, b' '..=b'~') && byte != b'%')
 }
 
 /// What the headers of a request or response say.

@@ -1,5 +1,6 @@
 //! Problems: RFC 9457 with a stable code and a request id (WIR-2).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The content type of problems.
@@ -140,7 +141,7 @@ codes! {
 }
 
 /// A refusal, as it travels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// What it means.

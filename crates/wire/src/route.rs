@@ -52,7 +52,7 @@ pub const STREAM: &str = "/v1/agent/stream";
 pub const SUBSCRIBE: &str = "/muster.v1.EventStream/Subscribe";
 /// gRPC: frames up.
 pub const PUSH: &str = "/muster.v1.EventStream/Push";
-/// gRPC: a sign of incarnation.
+/// gRPC: a sign of life.
 pub const PING: &str = "/muster.v1.EventStream/Ping";
 /// gRPC: what the control plane speaks.
 pub const VERSION: &str = "/muster.v1.Version/Version";

@@ -10,7 +10,7 @@ use crate::generated::grpc_health_v1 as health;
 use crate::generated::grpc_reflection_v1 as reflection;
 use crate::generated::grpc_reflection_v1::server_reflection_request::MessageRequest;
 use crate::generated::grpc_reflection_v1::server_reflection_response::MessageResponse;
-use crate::{Code, Problem};
+use crate::{Problem, rpc};
 
 /// Every protobuf file that the services use, as a `FileDescriptorSet`.
 const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
@@ -31,7 +31,7 @@ pub enum Serving {
 /// # Errors
 /// A problem when it is not such a message.
 pub fn read_health_request(bytes: &[u8]) -> Result<String, Problem> {
-    health::HealthCheckRequest::decode(bytes).map(|request| request.service).map_err(unreadable)
+    rpc::read::<health::HealthCheckRequest>(bytes).map(|request| request.service)
 }
 
 /// Writes the answer to a health request.
@@ -43,10 +43,6 @@ pub fn health_response(serving: Serving) -> Vec<u8> {
         Serving::Unknown => ServingStatus::ServiceUnknown,
     };
     health::HealthCheckResponse { status: status.into() }.encode_to_vec()
-}
-
-fn unreadable(error: prost::DecodeError) -> Problem {
-    Problem::new(Code::BadBody, error.to_string())
 }
 
 /// The protobuf files, read, to answer reflection with.
@@ -64,7 +60,7 @@ impl Descriptors {
     /// # Errors
     /// A problem when they are damaged; a test holds that they are not.
     pub fn built_in() -> Result<Descriptors, Problem> {
-        FileDescriptorSet::decode(DESCRIPTORS).map(|set| Descriptors(set.file)).map_err(unreadable)
+        rpc::read::<FileDescriptorSet>(DESCRIPTORS).map(|set| Descriptors(set.file))
     }
 
     /// The full names of all services.
@@ -82,7 +78,7 @@ impl Descriptors {
     /// # Errors
     /// A problem when it is not such a message.
     pub fn answer(&self, request: &[u8]) -> Result<Vec<u8>, Problem> {
-        let request = reflection::ServerReflectionRequest::decode(request).map_err(unreadable)?;
+        let request: reflection::ServerReflectionRequest = rpc::read(request)?;
         let found = match &request.message_request {
             Some(MessageRequest::ListServices(_)) => {
                 let service = |name| reflection::ServiceResponse { name };

@@ -33,7 +33,7 @@ fn read_all(bytes: &Bytes) {
     let mut decoder = sse::Decoder::new(100);
     decoder.push(bytes.clone());
     while let Ok(Some(_)) = decoder.next() {}
-    let _ = wire::rpc::read_version_response(bytes);
+    let _ = wire::rpc::read::<wire::rpc::VersionResponse>(bytes);
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::condition::{Evidence, SetCondition};
+use model::condition::Evidence;
 use model::exchange::Answer;
 use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
@@ -92,12 +92,6 @@ impl AgentLinkHandler {
     pub fn acked(&self) -> Option<FeedCursor> {
         self.state().acked.clone()
     }
-
-    /// Nothing moves before somebody changes something: both sets are in sync, or differ and stay so.
-    fn is_settled(own: &SetCondition, theirs: &SetCondition) -> bool {
-        let differs = |set: &SetCondition| matches!(set, SetCondition::OutOfSync(_));
-        differs(own) || differs(theirs) || (own, theirs) == (&SetCondition::InSync, &SetCondition::InSync)
-    }
 }
 
 #[async_trait]
@@ -153,7 +147,7 @@ impl LinkHandler for AgentLinkHandler {
         state.peer.clone_from(&hello.instance);
         drop(state);
         tracing::debug!(instance = hello.instance, "the link is up");
-        if self.transport.is_stream() {
+        if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
             // A publish while there was no stream was announced to nobody (SYN-11).
             self.daemon.contact();
         }
@@ -196,8 +190,7 @@ impl LinkHandler for AgentLinkHandler {
                 state.evidence = Some(Evidence { at, instance: state.peer.clone(), down, up });
             }
             let cause = link.cause(feed, replica, state.evidence.clone());
-            let (ours, other) = (link.own_condition(feed), link.their_condition(replica));
-            let settled = AgentLinkHandler::is_settled(&ours, &other);
+            let settled = link.is_settled(feed, replica);
             let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
             let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.revision));
             (cause, settled, feed.len(), replica.len(), depth)
@@ -205,7 +198,7 @@ impl LinkHandler for AgentLinkHandler {
         state.acked = link.acked().cloned();
         let (moved, counters) = (moved(&state.counters, link.counters()), *link.counters());
         state.counters = counters;
-        if !settled || link.in_flight() > 0 || link.under_way() > 0 {
+        if !settled {
             state.quiet = None;
         } else if moved || state.quiet.is_none() {
             state.quiet = Some(Instant::now());

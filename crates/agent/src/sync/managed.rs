@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, Expect, Found, Listing};
+use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{Digest, ObjectKey};
+use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
-use sync::link::{Item, ItemChange, Outcome};
+use sync::link::{Item, Outcome};
 use sync::object::{self, MAX_CONTENT};
 use sync::{Content, Side};
 
@@ -36,11 +37,11 @@ impl Reconciler {
             return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
-            ItemChange::Put { stub, content, .. } => {
+            Op::Put { stub, content, .. } => {
                 let put = Put { key: &item.key, uid: &stub.uid, content, digest: stub.digest };
                 self.put(&mut *backend, &put)
             }
-            ItemChange::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
+            Op::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
         };
         self.backend = Some(backend);
         match done {
@@ -111,8 +112,7 @@ impl Reconciler {
             return Ok(());
         }
         let here_rev = self.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
-        let here = Local { source_uid: found.source_uid.as_deref(), same: false };
-        if identity::delete_applies(here, here_rev, uid, rev) {
+        if identity::delete_applies(found.source_uid.as_deref(), here_rev, uid, rev) {
             backend.delete(key, &Expect::Version(found.version))?;
         }
         Ok(())
@@ -128,6 +128,7 @@ impl Reconciler {
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
         };
         let corrections = reconcile::managed(&self.wanted, &self.applied, listing, same);
+        let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
         for group in corrections.chunks(CONTENTS) {
             well &= self.correct(&mut *backend, group, listing);
@@ -139,8 +140,13 @@ impl Reconciler {
         self.own(own) && well
     }
 
-    fn correct(&mut self, backend: &mut dyn Backend, group: &[Correction], listing: &Listing) -> bool {
-        let keys: Vec<ObjectKey> = group.iter().map(|correction| correction.key().clone()).collect();
+    fn correct(
+        &mut self,
+        backend: &mut dyn Backend,
+        group: &[(ObjectKey, Correction)],
+        listing: &Listing,
+    ) -> bool {
+        let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
         let contents = match self.sets.contents(Side::Theirs, &keys) {
             Ok(contents) => contents,
             Err(error) => {
@@ -149,10 +155,9 @@ impl Reconciler {
             }
         };
         let mut well = true;
-        for (correction, content) in group.iter().zip(contents) {
-            let key = correction.key();
+        for ((key, correction), content) in group.iter().zip(contents) {
             let place = format!("object {key}");
-            let done = self.correct_one(backend, correction, content, listing);
+            let done = self.correct_one(backend, key, *correction, content, listing);
             well &= done.is_ok();
             self.problem(&place, done.err().map(|error| error.to_string()));
         }
@@ -162,39 +167,39 @@ impl Reconciler {
     fn correct_one(
         &mut self,
         backend: &mut dyn Backend,
-        correction: &Correction,
+        key: &ObjectKey,
+        correction: Correction,
         content: Option<Content>,
         listing: &Listing,
     ) -> Result<(), BackendError> {
-        let key = correction.key().clone();
-        let found = || listing.objects.iter().find(|found| found.key == key);
-        if let Correction::Remove(_) = correction {
+        let found = || listing.objects.iter().find(|found| found.key == *key);
+        if correction == Correction::Remove {
             // Marked, but maybe by what came when the agent was killed: whether it is wanted is
             // known once both sides compared.
             let Some(found) = found().filter(|_| self.complete) else { return Ok(()) };
             tracing::info!(%key, "an object that the control plane has no more is removed");
-            return backend.delete(&key, &Expect::Version(found.version.clone())).map(drop);
+            return backend.delete(key, &Expect::Version(found.version.clone())).map(drop);
         }
-        let (Some(wanted), Some(content)) = (self.wanted.get(&key).cloned(), content) else { return Ok(()) };
-        let put = Put { key: &key, uid: &wanted.uid, content: &content.bytes, digest: wanted.digest };
+        let (Some(wanted), Some(content)) = (self.wanted.get(key).cloned(), content) else { return Ok(()) };
+        let put = Put { key, uid: &wanted.uid, content: &content.bytes, digest: wanted.digest };
         match correction {
-            Correction::Record(_) => {
+            Correction::Record => {
                 let version = found().map_or(String::new(), |found| found.version.clone());
                 let last = LastApplied { uid: wanted.uid, digest: wanted.digest, version };
                 self.applied.insert(key.clone(), last);
                 return Ok(());
             }
-            Correction::OtherUid(_) => return self.put(backend, &put),
-            Correction::Apply(_) | Correction::Adopt(_) => {}
-            Correction::Revert(_) => {
+            Correction::OtherUid => return self.put(backend, &put),
+            Correction::Apply | Correction::Adopt => {}
+            Correction::Revert => {
                 tracing::info!(%key, "a local edit is put back");
                 self.view.set(|view| view.counts.reverted += 1);
             }
-            Correction::Recreate(_) => {
+            Correction::Recreate => {
                 tracing::info!(%key, "a local deletion is made good");
                 self.view.set(|view| view.counts.recreated += 1);
             }
-            Correction::Remove(_) => return Ok(()),
+            Correction::Remove => return Ok(()),
         }
         let version = self.apply(backend, &put, Expect::Anything)?;
         let last = LastApplied { uid: wanted.uid.clone(), digest: wanted.digest, version };
@@ -233,9 +238,10 @@ impl Reconciler {
 
 /// What becomes of an item whose application failed (SYN-12).
 fn outcome(error: BackendError) -> Outcome {
-    match error {
-        BackendError::Temporary { message, .. } => Outcome::Temporary(message),
-        BackendError::Recoverable { message, .. } => Outcome::Recoverable(message),
-        BackendError::Permanent { code, message } => Outcome::Permanent { code: code.to_owned(), message },
+    let BackendError { class, code, message } = error;
+    match class {
+        ErrorClass::Temporary => Outcome::Temporary(message),
+        ErrorClass::Recoverable => Outcome::Recoverable(message),
+        ErrorClass::Permanent => Outcome::Permanent { code: code.to_owned(), message },
     }
 }

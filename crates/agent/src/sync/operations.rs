@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use backends::{BackendError, OperationRequest};
+use backends::{BackendError, ErrorClass, OperationRequest};
 use model::ObjectKey;
 use model::replication::Mode;
 use model::work::{Outcome, RefusalCode};
@@ -65,7 +65,7 @@ impl Reconciler {
         };
         match backend.request_operation(key, request) {
             Ok(()) => Outcome::HandedOver,
-            Err(BackendError::Recoverable { message, .. }) => {
+            Err(BackendError { class: ErrorClass::Recoverable, message, .. }) => {
                 Outcome::Refused { code: RefusalCode::ObjectAbsent, message }
             }
             Err(error) => Outcome::Failed { message: error.to_string() },

@@ -1,173 +1,117 @@
-//! Frames that are posted: a link by polling, and the way up of server-sent events (SYN-1).
+//! Exchanges with the control plane by requests: polls, and the way up of server-sent events (SYN-1).
 //!
-//! To the link this is a transport like others. A task posts what is to go, and gives what
-//! the answers hold; while there is nothing to say it asks again, and the control plane holds
-//! its answer back until there is something.
+//! ```text
+//! link from durable cursors --> its frames --post--> answer --> link --> gone
+//!                        ^                                       |
+//!                        +-- acknowledged cursor, answers -------+   what there was no room for
+//! ```
+//!
+//! Invariants: nothing is kept from one exchange to the next but what the other side said of its
+//! cursor and frames that have no number; so a request that was lost is made again from what is
+//! durable, and another control plane may answer the next one.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderValue;
-use streams::{FrameReader, FrameWriter, TransportError};
-use sync::Frame;
-use sync::frame::Op;
-use tokio::sync::mpsc;
+use streams::task::Ended;
+use streams::{Exchange, LinkHandler, TransportError};
+use sync::link::{LinkConfig, outlives_exchange};
+use sync::{FeedCursor, Frame};
 use wire::batch::{self, Batch, MAX_ANSWER};
 use wire::cloudevents::json::MAX_FRAMES;
 use wire::cloudevents::{Origin, PRINCIPAL};
 
+use super::handler::AgentLinkHandler;
 use crate::render::chain;
 use crate::session::{CallError, Session};
 
-/// How long an answer with nothing in it is held back.
-const WAIT: Duration = Duration::from_secs(1);
-/// How long frames that belong together may take to come, before a request goes.
-const GATHER: Duration = Duration::from_millis(20);
-/// Groups of frames that may wait here, each way.
-const DEPTH: usize = 4;
-
-/// The frames of answers.
-pub struct Answers(mpsc::Receiver<Result<Vec<Frame>, TransportError>>);
-
-/// What is to be posted.
-pub struct Posts(Option<mpsc::Sender<Vec<Frame>>>, Option<tokio::task::JoinHandle<()>>);
-
-/// Both ends of a link by polling.
-pub fn polled(session: Session, origin: Origin) -> (Answers, Posts) {
-    let (frames, to_post) = mpsc::channel(DEPTH);
-    let (answers, taken) = mpsc::channel(DEPTH);
-    let poster = Poster { session, origin, link: None, answers: Some(answers), to_post, left: None };
-    let task = tokio::spawn(poster.run());
-    (Answers(taken), Posts(Some(frames), Some(task)))
-}
-
-/// The way up of a link of this name, whose frames come down otherwise.
-pub fn beside(session: Session, origin: Origin, link: HeaderValue) -> Posts {
-    let (frames, to_post) = mpsc::channel(DEPTH);
-    let poster = Poster { session, origin, link: Some(link), answers: None, to_post, left: None };
-    let task = tokio::spawn(poster.run());
-    Posts(Some(frames), Some(task))
-}
-
-#[async_trait]
-impl FrameReader for Answers {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
-        self.0.recv().await.transpose()
-    }
-}
-
-#[async_trait]
-impl FrameWriter for Posts {
-    async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
-        let gone = || TransportError::Broke("frames are not posted any more".to_owned());
-        match &self.0 {
-            Some(sender) => sender.send(frames).await.map_err(|_| gone()),
-            None => Err(gone()),
-        }
-    }
-
-    async fn finish(&mut self) {
-        self.0 = None;
-        if let Some(task) = self.1.take() {
-            // The last words are posted; a panic was printed where it happened.
-            let _ = task.await;
-        }
-    }
-}
-
-impl Drop for Posts {
-    fn drop(&mut self) {
-        if let Some(task) = self.1.take() {
-            task.abort();
-        }
-    }
-}
-
-struct Poster {
-    session: Session,
+/// Posts frames.
+pub struct Poster {
+    session: Arc<Session>,
     origin: Origin,
-    link: Option<HeaderValue>,
-    /// Absent where frames come down otherwise, or nobody reads them any more.
-    answers: Option<mpsc::Sender<Result<Vec<Frame>, TransportError>>>,
-    to_post: mpsc::Receiver<Vec<Frame>>,
-    /// What did not fit into the last request.
-    left: Option<Vec<Frame>>,
+    /// What the last exchange had to say and no more room for.
+    left: Vec<Frame>,
+}
+
+/// How an exchange ended.
+pub struct Posted {
+    /// As a link that ends does.
+    pub ended: Ended,
+    /// It failed, or a side ended it with a go-away.
+    pub failed: bool,
+    /// The control plane's durable cursor in the own feed, if it is known.
+    pub acked: Option<FeedCursor>,
+    /// Something came, or is to go: another exchange brings more.
+    pub moved: bool,
 }
 
 impl Poster {
-    async fn run(mut self) {
-        // The first request begins with a hello, so it waits for one.
-        let mut asks = false;
-        while let Some(frames) = self.gather(asks && self.answers.is_some()).await {
-            let answers = self.answers.clone();
-            let posted = if frames.is_empty() {
-                tokio::select! {
-                    posted = self.post(frames, WAIT) => posted,
-                    // Nobody reads answers any more; what is left to say is said still.
-                    () = closed(answers.as_ref()) => {
-                        self.answers = None;
-                        continue;
-                    }
-                }
-            } else {
-                self.post(frames, Duration::ZERO).await
-            };
-            asks = true;
-            let given = match posted {
-                Ok((frames, _)) if frames.is_empty() => continue,
-                Ok((frames, _)) => Ok(frames),
-                Err(error) => Err(error),
-            };
-            let failed = given.as_ref().err().map(|error| chain(error));
-            if let Some(answers) = &self.answers
-                && answers.send(given).await.is_err()
-            {
-                self.answers = None;
-            }
-            if let Some(error) = failed {
-                tracing::debug!(error, "frames could not be posted");
-                return;
-            }
-        }
+    /// Posts over this session; frames say to come from `origin`.
+    pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
+        Poster { session, origin, left: Vec::new() }
     }
 
-    /// What is to go in one request; nothing when there is only to be asked. `None`: no more
-    /// comes.
-    async fn gather(&mut self, asks: bool) -> Option<Vec<Frame>> {
-        let mut frames = match self.left.take() {
-            Some(left) => left,
-            None if asks => match tokio::time::timeout(GATHER, self.to_post.recv()).await {
-                Ok(frames) => frames?,
-                Err(_) => return Some(Vec::new()),
-            },
-            None => self.to_post.recv().await?,
-        };
-        let mut bytes = weight(&frames);
-        while let Ok(Some(more)) = tokio::time::timeout(GATHER, self.to_post.recv()).await {
-            bytes += weight(&more);
-            if bytes > batch::FULL || frames.len() + more.len() > MAX_FRAMES {
-                self.left = Some(more);
-                break;
-            }
-            frames.extend(more);
-        }
-        Some(frames)
-    }
-
-    async fn post(
+    /// One request and its answer. `after` is the control plane's cursor, as it said last.
+    pub async fn post(
         &mut self,
+        config: LinkConfig,
+        after: Option<FeedCursor>,
+        handler: &Arc<AgentLinkHandler>,
+    ) -> Posted {
+        let mut exchange = Exchange::open(config, after, handler.clone(), []);
+        let mut frames = exchange.say(Vec::new()).await.frames;
+        let room = MAX_FRAMES.saturating_sub(frames.len());
+        // Behind the hello.
+        let at = frames.len().min(1);
+        frames.splice(at..at, self.left.drain(..).take(room));
+        let (error, more) = match self.exchanged(frames).await {
+            Ok(Batch { frames, more }) => {
+                let said = exchange.say(frames).await;
+                self.left = said.frames.into_iter().filter(outlives_exchange).collect();
+                (None, more)
+            }
+            Err(error) => (Some(error), false),
+        };
+        let moved = more || !self.left.is_empty();
+        self.end(exchange, handler, error, moved).await
+    }
+
+    /// Takes what the control plane pushed down.
+    pub async fn take(
+        &mut self,
+        config: LinkConfig,
         frames: Vec<Frame>,
-        wait: Duration,
-    ) -> Result<(Vec<Frame>, bool), TransportError> {
-        let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
-        let (answer, link) =
-            self.session.post_frames(body, self.link.as_ref(), wait).await.map_err(of_call)?;
-        if link.is_some() {
-            self.link = link;
+        handler: &Arc<AgentLinkHandler>,
+    ) -> Posted {
+        let mut exchange = Exchange::open(config, None, handler.clone(), []);
+        let said = exchange.say(frames).await;
+        self.left = said.frames.into_iter().filter(outlives_exchange).collect();
+        self.end(exchange, handler, None, true).await
+    }
+
+    async fn end(
+        &mut self,
+        exchange: Exchange<AgentLinkHandler>,
+        handler: &AgentLinkHandler,
+        error: Option<TransportError>,
+        moved: bool,
+    ) -> Posted {
+        let failed = error.is_some() || exchange.is_closed();
+        let acked = handler.with_sets(|feed, _| exchange.link().resumes_after(feed));
+        let mut ended = exchange.end().await;
+        if let Some(error) = &error {
+            tracing::debug!(error = chain(error), "frames could not be posted");
         }
-        let answer = batch::decode(&Bytes::from(answer), Some(PRINCIPAL), MAX_ANSWER)?;
-        Ok((answer.frames, answer.more))
+        let counters = &ended.counters;
+        let moved = moved || counters.received + counters.walk_frames + counters.refused_here > 0;
+        ended.error = ended.error.or(error);
+        Posted { ended, failed, acked, moved }
+    }
+
+    async fn exchanged(&mut self, frames: Vec<Frame>) -> Result<Batch, TransportError> {
+        let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
+        let answer = self.session.post_frames(body).await.map_err(of_call)?;
+        Ok(batch::decode(&Bytes::from(answer), Some(PRINCIPAL), MAX_ANSWER)?)
     }
 }
 
@@ -176,23 +120,4 @@ fn of_call(error: CallError) -> TransportError {
         CallError::Refused(problem) => TransportError::Problem(problem),
         other => TransportError::Broke(chain(&other)),
     }
-}
-
-async fn closed(answers: Option<&mpsc::Sender<Result<Vec<Frame>, TransportError>>>) {
-    match answers {
-        Some(answers) => answers.closed().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The bytes of contents in frames.
-fn weight(frames: &[Frame]) -> usize {
-    let content = |frame: &Frame| match frame {
-        Frame::Event(event) => match &event.op {
-            Op::Put { content, .. } => content.len(),
-            Op::Delete { .. } => 0,
-        },
-        _ => 0,
-    };
-    frames.iter().map(content).sum()
 }

@@ -21,7 +21,8 @@ use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
-use sync::link::{Batch, ItemChange, Outcome};
+use sync::frame::Op;
+use sync::link::{Batch, Outcome};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
@@ -351,15 +352,15 @@ impl Reconciler {
         self.problem(&format!("object {key}"), None);
         let action = key.section.kind.as_str() == Kind::ACTION;
         match (&item.change, action) {
-            (ItemChange::Put { content, .. }, true) => self.actions.put(&key.name, content.clone()),
-            (ItemChange::Delete { .. }, true) => self.actions.removed(&key.name),
-            (ItemChange::Put { stub, .. }, false) => {
+            (Op::Put { content, .. }, true) => self.actions.put(&key.name, content.clone()),
+            (Op::Delete { .. }, true) => self.actions.removed(&key.name),
+            (Op::Put { stub, .. }, false) => {
                 let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
                 if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {
                     self.reconcile_within(SOON);
                 }
             }
-            (ItemChange::Delete { .. }, false) => {
+            (Op::Delete { .. }, false) => {
                 self.wanted.remove(key);
                 self.applied.remove(key);
                 self.own(vec![Own::Remove(object::status_key(key))]);

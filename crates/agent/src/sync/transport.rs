@@ -12,18 +12,20 @@ use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
 use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
-use streams::task::{self, Ended, LinkCommand, LinkHandle, LinkTransport};
-use streams::{TransportError, run_link};
+use streams::sse::SseReader;
+use streams::task::{self, Ended, EndedBy, LinkCommand, LinkHandle, LinkTransport};
+use streams::{FrameReader, TransportError, run_link};
 use sync::FeedCursor;
-use sync::backoff::{ReconnectPolicy, poll_at};
-use sync::link::{Link, LinkConfig};
+use sync::backoff::{Backoff, LinkEnd, ReconnectPolicy, poll_at};
+use sync::frame::CloseReason;
+use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::handler::AgentLinkHandler;
-use super::posts;
+use super::posts::{Posted, Poster};
 use super::reconciler::{ObjectReconciler, Rules};
 use super::sets::Sets;
 use super::signals::{LinkSignal, LinkSignaller, LinkSignals};
@@ -40,14 +42,10 @@ use crate::render::chain;
 pub const IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a link rests.
 const LOOK: Duration = Duration::from_secs(5);
-/// The same for a poll, which ends as soon as all is said.
-const POLL_LOOK: Duration = Duration::from_millis(50);
-/// A poll is given up after this: it waits for something that is not its business.
+/// After so long polls that bring something all the time pause for what else there is to do.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
-/// With this code a control plane that stops goes away.
-const STOPS: &str = "shutdown";
-/// With this code a link ends whose sides take the node to be in different modes.
-const MODE: &str = "mode";
+/// Frames that are pushed down at once at most, before a ping ends them.
+const MAX_PUSHED: usize = 2 * wire::cloudevents::json::MAX_FRAMES;
 /// The longest sleep without a link.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A link that lived so long was a good one: the next failure is the first.
@@ -64,7 +62,6 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 struct Open {
     orders: LinkHandle,
     handler: Arc<AgentLinkHandler>,
-    transport_kind: TransportKind,
 }
 
 type Current = Arc<Mutex<Option<Open>>>;
@@ -107,6 +104,7 @@ impl Links {
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
+            poster: dialer.poster(&instance),
             dialer,
             sets,
             rules: reconciler.rules(),
@@ -154,7 +152,7 @@ impl Links {
 
     fn stream(&self) -> Option<Open> {
         let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        open.filter(|open| open.transport_kind.is_stream() && open.handler.takes_check_ins())
+        open.filter(|open| open.handler.takes_check_ins())
     }
 
     /// Checks in over the open stream; `None`: there is none, or no answer came.
@@ -185,6 +183,7 @@ impl Links {
 }
 
 struct Manager {
+    poster: Poster,
     dialer: TransportDialer,
     sets: Arc<Sets>,
     reconciler: ObjectReconciler,
@@ -207,6 +206,16 @@ struct Manager {
     /// How far the control plane has the own set.
     acked: Option<FeedCursor>,
     count: u64,
+}
+
+/// A transport that came through.
+enum Opened {
+    /// Frames go both ways.
+    Stream(LinkTransport),
+    /// Frames come down, and are posted up.
+    Events(SseReader),
+    /// Frames are posted.
+    Poll,
 }
 
 /// How a link was ended from this side.
@@ -247,7 +256,9 @@ impl Manager {
                 () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
                     tokio::select! {
                         opened = self.open(transport_kind) => match opened {
-                            Ok((ends, name)) => self.link(ends, transport_kind, &name).await,
+                            Ok(Opened::Stream(ends)) => self.link(ends, transport_kind).await,
+                            Ok(Opened::Events(reader)) => self.events(reader).await,
+                            Ok(Opened::Poll) => self.poll().await,
                             Err(error) => self.not_opened(transport_kind, &error),
                         },
                         () = net::accept::stopped(&mut stopped_open) => return,
@@ -316,26 +327,19 @@ impl Manager {
         poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
     }
 
-    async fn open(&mut self, transport_kind: TransportKind) -> Result<(LinkTransport, String), DialError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        let ends = match transport_kind {
-            TransportKind::Grpc => self.dialer.grpc(&name).await?,
-            TransportKind::Websocket => self.dialer.websocket(&name).await?,
+        self.poster = self.dialer.poster(&name);
+        Ok(match transport_kind {
+            TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
+            TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                let (reader, link, session) = self.dialer.sse(&name, &self.instance, have.as_ref()).await?;
-                let writer = posts::beside(session, self.dialer.origin(&name), link);
-                LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
+                Opened::Events(self.dialer.sse(&name, &self.instance, have.as_ref()).await?)
             }
-            TransportKind::Poll => {
-                self.last_poll = Some(Instant::now());
-                let session = self.dialer.beside();
-                let (reader, writer) = posts::polled(session, self.dialer.origin(&name));
-                LinkTransport { reader: Some(Box::new(reader)), writer: Some(Box::new(writer)) }
-            }
-        };
-        Ok((ends, name))
+            TransportKind::Poll => Opened::Poll,
+        })
     }
 
     fn not_opened(&mut self, transport_kind: TransportKind, error: &DialError) {
@@ -347,77 +351,52 @@ impl Manager {
             self.dialer.next_url();
         }
         let other = error.is_of_transport() && self.transports.failed(transport_kind, Instant::now());
-        self.wait(other && !self.policy.transport.names_one(), error.retry_after(), unreached);
+        let how = match error {
+            DialError::Reach(_) => LinkEnd::Unreached,
+            DialError::Refused(_) if !other => LinkEnd::Refused,
+            DialError::Refused(_) | DialError::Transport(_) => LinkEnd::Lost,
+        };
+        self.wait(other, how, error.retry_after());
     }
 
-    fn wait(&mut self, at_once: bool, at_least: Option<Duration>, unreached: bool) {
+    /// Waits before the next link; not when another transport is to be tried.
+    fn wait(&mut self, other: bool, how: LinkEnd, at_least: Option<Duration>) {
         let now = self.now();
-        match at_once {
+        match other && !self.policy.transport.names_one() {
             true => self.reconnect.at_once(now),
-            false => self.reconnect.failed(now, at_least, unreached),
+            false => self.reconnect.ended(now, how, at_least),
         }
     }
 
-    fn config(&self, transport_kind: TransportKind, rules: &Rules) -> LinkConfig {
-        let (policy, settings) = (Some(&rules.policy), self.policy.link);
-        let mut config = LinkConfig::under(policy, Role::Agent, &self.instance, settings);
-        if transport_kind == TransportKind::Poll {
-            config.assumed.clone_from(&self.acked);
-        }
-        config
+    /// A link over a transport, and what lies behind it.
+    fn end(&self, transport_kind: TransportKind, rules: &Rules) -> (LinkConfig, Arc<AgentLinkHandler>) {
+        let (sets, reconciler) = (self.sets.clone(), self.reconciler.clone());
+        let (view, daemon) = (self.view.clone(), self.daemon.clone());
+        let handler = AgentLinkHandler::new(sets, reconciler, view, daemon, transport_kind, rules.number);
+        let settings = self.policy.link;
+        (LinkConfig::under(Some(&rules.policy), Role::Agent, &self.instance, settings), Arc::new(handler))
     }
 
-    /// Runs a link to its end.
-    async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind, name: &str) {
+    /// Runs a link over a stream of two ways to its end.
+    async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind) {
         let rules = self.rules.borrow_and_update().clone();
-        let (sets, daemon) = (self.sets.clone(), self.daemon.clone());
-        let handler = AgentLinkHandler::new(
-            sets,
-            self.reconciler.clone(),
-            self.view.clone(),
-            daemon,
-            transport_kind,
-            rules.number,
-        );
-        let handler = Arc::new(handler);
-        let link = Box::new(Link::new(self.config(transport_kind, &rules), Timestamp(0)));
+        let (config, handler) = self.end(transport_kind, &rules);
         let (orders, taken) = task::orders();
-        let open = Open { orders: orders.clone(), handler: handler.clone(), transport_kind };
-        self.set_current(Some(open));
-        tracing::debug!(transport_kind = transport_kind.as_str(), name, "a link begins");
-        self.view.set(|view| {
-            view.link = Some(transport_kind.as_str().to_owned());
-            view.since = Some(now());
-            view.counts.links += 1;
-        });
+        self.set_current(Some(Open { orders: orders.clone(), handler: handler.clone() }));
+        self.begins(transport_kind);
         let began = Instant::now();
-        let running = run_link(link, handler.clone(), ends, Vec::new(), self.sets.watch(), taken);
+        let running = run_link(config, handler.clone(), ends, Vec::new(), self.sets.watch(), taken);
         tokio::pin!(running);
-        let mut closing = Closing::No;
-        let mut stopped = self.stopped.clone();
+        let (mut closing, mut stopped) = (Closing::No, self.stopped.clone());
         let ended = loop {
-            let rests = !self.policy.transport.keeps_open() || transport_kind == TransportKind::Poll;
-            let look = if transport_kind == TransportKind::Poll { POLL_LOOK } else { LOOK };
+            let rests = closing == Closing::No && !self.policy.transport.keeps_open();
             let asked = tokio::select! {
                 ended = &mut running => break ended,
-                signal = self.signals.next() => {
-                    self.take(signal);
-                    // Another transport than the channel now names is left at once.
-                    match closing != Closing::No || self.policy.transport.allows(transport_kind) {
-                        true => continue,
-                        false => Closing::Rules,
-                    }
-                }
-                Ok(()) = self.rules.changed() => match self.rules.borrow().number == rules.number {
-                    true => continue,
-                    false => Closing::Rules,
-                },
+                closing = self.closes(transport_kind, &rules), if closing == Closing::No => closing,
                 () = net::accept::stopped(&mut stopped), if closing != Closing::Stop => Closing::Stop,
-                () = tokio::time::sleep(look), if rests && closing == Closing::No => {
-                    match self.rests(&handler, transport_kind, began) {
-                        true => Closing::Idle,
-                        false => continue,
-                    }
+                () = tokio::time::sleep(LOOK), if rests => match self.is_at_rest(handler.quiet()) {
+                    true => Closing::Idle,
+                    false => continue,
                 }
             };
             closing = asked;
@@ -425,7 +404,143 @@ impl Manager {
             let _ = orders.tell(LinkCommand::Shutdown);
         };
         self.set_current(None);
-        self.ended(&ended, &handler, transport_kind, closing, began.elapsed());
+        self.acked = handler.acked().or(self.acked.take());
+        self.view.link_ended(&ended.counters);
+        self.ended(&ended, handler.quiet().is_some(), transport_kind, closing, began.elapsed());
+    }
+
+    /// One exchange; whether nothing is left to be said, and how it went.
+    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (bool, Posted) {
+        let rules = self.rules.borrow().clone();
+        let (mut config, handler) = self.end(transport_kind, &rules);
+        // Nobody waits here for a retry: the next exchange brings what failed.
+        config.limits.shown_after = 1;
+        let posted = match pushed.is_empty() {
+            true => self.poster.post(config, self.acked.clone(), &handler).await,
+            false => self.poster.take(config, pushed, &handler).await,
+        };
+        self.acked = posted.acked.clone().or(self.acked.take());
+        self.view.link_ended(&posted.ended.counters);
+        (handler.quiet().is_some() && !posted.moved && !posted.failed, posted)
+    }
+
+    /// Polls until nothing is left to be said, or nothing moves.
+    async fn poll(&mut self) {
+        let (transport_kind, began) = (TransportKind::Poll, Instant::now());
+        self.last_poll = Some(began);
+        self.rules.mark_unchanged();
+        self.begins(transport_kind);
+        let mut anew = true;
+        loop {
+            let mut stopped = self.stopped.clone();
+            let exchanged = tokio::select! {
+                exchanged = self.exchange(transport_kind, Vec::new()) => exchanged,
+                () = net::accept::stopped(&mut stopped) => return,
+            };
+            let (done, Posted { ended, failed, moved, .. }) = exchanged;
+            // Where the control plane stands elsewhere than it was taken to, it said so.
+            let anew = failed && ended.retry_after == Some(0) && std::mem::take(&mut anew);
+            if anew || moved && !failed && began.elapsed() < LONGEST_POLL {
+                continue;
+            }
+            let closing = if failed || !done && !moved { Closing::No } else { Closing::Idle };
+            self.ended(&ended, done, transport_kind, closing, began.elapsed());
+            self.requested |= !done;
+            return;
+        }
+    }
+
+    /// Takes what the control plane pushes down, and posts what there is to say, until the stream
+    /// ends.
+    async fn events(&mut self, mut reader: SseReader) {
+        let (transport_kind, began) = (TransportKind::Sse, Instant::now());
+        let rules = self.rules.borrow_and_update().clone();
+        self.begins(transport_kind);
+        // A publish while there was no stream was announced to nobody (SYN-11).
+        self.daemon.contact();
+        let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
+        let mut feed = self.sets.watch();
+        let (mut pushed, mut heard) = (Vec::new(), Instant::now());
+        let (mut due, mut quiet) = (Some(began), None::<Instant>);
+        let mut retry = Backoff::new(self.count);
+        let (ended, closing) = loop {
+            let rests = quiet.is_some() && !self.policy.transport.keeps_open();
+            let post = due.unwrap_or(heard + silence);
+            let mut stopped = self.stopped.clone();
+            tokio::select! {
+                came = reader.next() => {
+                    heard = Instant::now();
+                    match came {
+                        Ok(Some(frames)) if pushed.len() + frames.len() <= MAX_PUSHED => pushed.extend(frames),
+                        Ok(Some(_)) => break (Ended::lost(Some(TransportError::TooLarge { limit: MAX_PUSHED })), Closing::No),
+                        Ok(None) => break (Ended::lost(None), Closing::No),
+                        Err(error) => break (Ended::lost(Some(error)), Closing::No),
+                    }
+                    if !pushed.iter().any(|frame| matches!(frame, Frame::Ping(_) | Frame::GoAway(_))) {
+                        continue;
+                    }
+                    let posted = self.exchange(transport_kind, std::mem::take(&mut pushed)).await.1;
+                    if matches!(posted.ended.how, EndedBy::Them(_)) {
+                        break (posted.ended, Closing::No);
+                    }
+                    due = Some(heard);
+                }
+                () = sleep_until(post) => {
+                    if due.is_none() {
+                        break (Ended::lost(Some(TransportError::Slow)), Closing::No);
+                    }
+                    let (done, Posted { ended, failed, moved, .. }) = self.exchange(transport_kind, Vec::new()).await;
+                    if failed && ended.retry_after != Some(0) {
+                        break (ended, Closing::No);
+                    }
+                    let now = Instant::now();
+                    quiet = done.then(|| quiet.unwrap_or(now));
+                    if done || moved {
+                        retry.succeeded();
+                    }
+                    due = match (done, moved) {
+                        (true, _) => None,
+                        (false, true) => Some(now),
+                        (false, false) => Some(now + retry.failed(None)),
+                    };
+                }
+                Ok(()) = feed.changed() => due = Some(Instant::now()),
+                closing = self.closes(transport_kind, &rules) => break (Ended::lost(None), closing),
+                () = net::accept::stopped(&mut stopped) => break (Ended::lost(None), Closing::Stop),
+                () = tokio::time::sleep(LOOK), if rests => if self.is_at_rest(quiet) {
+                    break (Ended::lost(None), Closing::Idle);
+                }
+            }
+        };
+        self.ended(&ended, quiet.is_some(), transport_kind, closing, began.elapsed());
+    }
+
+    /// Waits for a reason to end a link that the release gives.
+    async fn closes(&mut self, transport_kind: TransportKind, rules: &Rules) -> Closing {
+        loop {
+            tokio::select! {
+                signal = self.signals.next() => {
+                    self.take(signal);
+                    // Another transport than the channel now names is left at once.
+                    if !self.policy.transport.allows(transport_kind) {
+                        return Closing::Rules;
+                    }
+                }
+                Ok(()) = self.rules.changed() => if self.rules.borrow().number != rules.number {
+                    return Closing::Rules;
+                }
+            }
+        }
+    }
+
+    /// A link is there from now on.
+    fn begins(&self, transport_kind: TransportKind) {
+        tracing::debug!(transport_kind = transport_kind.as_str(), "a link begins");
+        self.view.set(|view| {
+            view.link = Some(transport_kind.as_str().to_owned());
+            view.since = Some(now());
+            view.counts.links += 1;
+        });
     }
 
     fn set_current(&self, open: Option<Open>) {
@@ -433,18 +548,15 @@ impl Manager {
     }
 
     /// Nothing moves, and nobody needs the link.
-    fn rests(&self, handler: &AgentLinkHandler, transport_kind: TransportKind, began: Instant) -> bool {
-        if transport_kind == TransportKind::Poll {
-            return handler.quiet().is_some() || began.elapsed() >= LONGEST_POLL;
-        }
+    fn is_at_rest(&self, quiet: Option<Instant>) -> bool {
         let busy = self.view.shown().actions_running > 0;
-        !busy && handler.quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
+        !busy && quiet.is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
     }
 
     fn ended(
         &mut self,
         ended: &Ended,
-        handler: &AgentLinkHandler,
+        quiet: bool,
         transport_kind: TransportKind,
         closing: Closing,
         lived: Duration,
@@ -452,27 +564,23 @@ impl Manager {
         let error = ended.error.as_ref().map(|error| chain(error));
         let why = error.clone().unwrap_or_else(|| ended.message.clone());
         tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
-        self.view.link_ended(&ended.counters);
         self.view.set(|view| {
             (view.link, view.since) = (None, None);
             view.ended = (closing == Closing::No).then(|| format!("{}: {why}", ended.code));
             view.counts.reconnects += u64::from(closing == Closing::No);
         });
-        if let Some(acked) = handler.acked() {
-            self.acked = Some(acked);
-        }
         if transport_kind.is_stream() {
             self.lost = Instant::now();
         }
         if ended.met {
             self.view.problem(LINKS, None);
             self.transports.worked(transport_kind);
-            self.requested &= handler.quiet().is_none() && closing != Closing::Idle;
+            self.requested &= !quiet && closing != Closing::Idle;
         }
         if closing == Closing::Rules {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
-        if ended.code == MODE || ended.away.as_deref() == Some(MODE) {
+        if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
             // The control plane points to another release than the one held here.
             self.daemon.contact();
         }
@@ -490,22 +598,23 @@ impl Manager {
             self.reconnect.worked();
             return self.reconnect.at_once(self.now());
         }
-        let good = ended.met && lived >= GOOD;
-        if good {
+        if ended.met && lived >= GOOD {
             self.reconnect.worked();
         }
-        let told = ended.away.is_some() || matches!(ended.error, Some(TransportError::Problem(_)));
-        let other = !ended.met && !told && self.transports.failed(transport_kind, Instant::now());
         let problem = match &ended.error {
-            Some(TransportError::Problem(problem)) => problem.retry_after_secs,
+            Some(TransportError::Problem(problem)) => Some(problem.retry_after_secs),
             _ => None,
         };
-        let at_least = ended.retry_after.or(problem).map(Duration::from_secs);
-        if good && (!told || ended.away.as_deref() == Some(STOPS)) {
-            // The whole fleet may have lost its links with this one (SYN-13).
-            return self.reconnect.lost(self.now(), at_least);
-        }
-        self.wait(other && !self.policy.transport.names_one(), at_least, false);
+        let how = match ended.how {
+            // The whole fleet lost its links with this one (SYN-13).
+            EndedBy::Them(CloseReason::Shutdown) => LinkEnd::SentAway,
+            EndedBy::Them(_) if !ended.met => LinkEnd::Refused,
+            _ if problem.is_some() => LinkEnd::Refused,
+            _ => LinkEnd::Lost,
+        };
+        let told = how != LinkEnd::Lost || matches!(ended.how, EndedBy::Them(_));
+        let other = !ended.met && !told && self.transports.failed(transport_kind, Instant::now());
+        self.wait(other, how, ended.retry_after.or(problem.flatten()).map(Duration::from_secs));
     }
 }
 

@@ -106,6 +106,27 @@ impl Manifest {
 /// # Errors
 /// With the first thing that is wrong; nothing of the text counts then.
 pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestError> {
+    let mut seen = BTreeSet::new();
+    let mut manifests = Vec::new();
+    for document in documents(bytes, format)? {
+        let manifest = manifest(document)?;
+        if !seen.insert(manifest.key.clone()) {
+            return Err(Problem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
+        }
+        manifests.push(manifest);
+    }
+    Ok(manifests)
+}
+
+/// The values of a text's documents, which need not be manifests; empty ones are left out.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub fn values(bytes: &[u8], format: Format) -> Result<Vec<Value>, ReadManifestError> {
+    Ok(documents(bytes, format)?.into_iter().map(|document| document.value).collect())
+}
+
+fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifestError> {
     if bytes.len() > MAX_FILE {
         return Err(Problem::FileTooLarge.anywhere());
     }
@@ -116,20 +137,10 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestE
             return Err(Problem::NotText.at(1 + before.iter().filter(|byte| **byte == b'\n').count()));
         }
     };
-    let documents = match format {
-        Format::Yaml => yaml::read(text)?,
-        Format::Json => json::read(text)?,
-    };
-    let mut seen = BTreeSet::new();
-    let mut manifests = Vec::with_capacity(documents.len());
-    for document in documents {
-        let manifest = manifest(document)?;
-        if !seen.insert(manifest.key.clone()) {
-            return Err(Problem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
-        }
-        manifests.push(manifest);
+    match format {
+        Format::Yaml => yaml::read(text),
+        Format::Json => json::read(text),
     }
-    Ok(manifests)
 }
 
 /// Reads the manifest that a JSON value is, by the rules of a text.

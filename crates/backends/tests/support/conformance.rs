@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use model::ObjectKey;
 
-use backends::{Apply, Backend, BackendError, Deleted, Expect, Found};
+use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found};
 
 use super::{changed, watch};
 
@@ -67,7 +67,7 @@ fn found(subject: &mut dyn Subject, name: &str) -> Result<Found, String> {
 }
 
 fn said(error: BackendError) -> String {
-    format!("{}: {error}", error.code())
+    format!("{}: {error}", error.code)
 }
 
 fn ensure(holds: bool, what: &str) -> Outcome {
@@ -112,7 +112,7 @@ fn expectations_hold(subject: &mut dyn Subject) -> Outcome {
 }
 
 fn conflicts<T>(result: Result<T, BackendError>) -> bool {
-    matches!(result, Err(BackendError::Recoverable { code: "conflict", .. }))
+    matches!(result, Err(BackendError { class: ErrorClass::Recoverable, code: "conflict", .. }))
 }
 
 fn preconditions_hold(subject: &mut dyn Subject) -> Outcome {
@@ -204,13 +204,14 @@ fn foreign_content_is_refused(subject: &mut dyn Subject) -> Outcome {
     for spec in bodies {
         let key = key("a");
         let apply = Apply { key: &key, spec, source_uid: None, expect: Expect::Anything };
-        let refused = matches!(subject.backend().apply(apply), Err(BackendError::Permanent { .. }));
+        let refused =
+            matches!(subject.backend().apply(apply), Err(BackendError { class: ErrorClass::Permanent, .. }));
         ensure(refused, &format!("content is taken: {}", String::from_utf8_lossy(spec)))?;
     }
     let large = vec![b' '; sync::object::MAX_CONTENT + 1];
     let key = key("a");
     let apply = Apply { key: &key, spec: &large, source_uid: None, expect: Expect::Anything };
-    let error = subject.backend().apply(apply).err().map(|error| error.code());
+    let error = subject.backend().apply(apply).err().map(|error| error.code);
     ensure(error == Some("too-large"), "content beyond the bound is taken")?;
     let listing = subject.backend().list().map_err(said)?;
     ensure(listing.objects.is_empty(), "something was made")

@@ -8,15 +8,14 @@ use model::replication::Mode;
 use net::ServerUrl;
 use serde_json::Value;
 use server::api::objects::{APPLY, Apply, ApplyOutcome, Mapping};
-use streams::MemoryLinkHandler;
 use tokio::task::JoinSet;
 
 use super::SyncArgs;
-use super::link::{Linked, incarnation, link};
+use super::link::{Peer, peers};
 use super::stage::{Stage, content, micros_each, until};
 use super::updates::{SIZE, Updater, costs};
-use crate::BenchError;
 use crate::table::{Row, print};
+use crate::{BenchError, wait_for};
 use cli::operator::Operator;
 
 /// Server CPU for an update, in microseconds.
@@ -25,14 +24,10 @@ const CPU_MICROS: f64 = 15.0;
 const WINDOW: u64 = 128;
 /// How long it goes on before it is measured.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// Links opened at once.
-const DIALS: usize = 32;
 /// Objects in one request of an operator, all of one node.
 const POSTED: usize = 100;
 /// Requests of operators at once.
 const POSTS: usize = 4;
-
-type Peer = (Linked, Arc<MemoryLinkHandler>);
 
 pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let mut stage = Stage::fill(2 * args.agents, &[Mode::Autonomous, Mode::Managed]).await?;
@@ -41,26 +36,9 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     down(&stage, &url, args).await
 }
 
-/// Links of all nodes of a mode.
-async fn peers(stage: &Stage, url: &ServerUrl, mode: Mode) -> Result<Vec<Peer>, BenchError> {
-    let mut tasks: JoinSet<Result<Peer, BenchError>> = JoinSet::new();
-    let mut peers = Vec::new();
-    for number in (0..stage.nodes.len()).filter(|number| stage.mode(*number) == mode) {
-        let (node, url) = (stage.nodes[number].clone(), url.clone());
-        tasks.spawn(async move {
-            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
-            Ok((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
-        });
-        while tasks.len() >= DIALS {
-            if let Some(done) = tasks.join_next().await {
-                peers.push(done??);
-            }
-        }
-    }
-    while let Some(done) = tasks.join_next().await {
-        peers.push(done??);
-    }
-    Ok(peers)
+/// All nodes of a mode, by number.
+fn of_mode(stage: &Stage, mode: Mode) -> impl Iterator<Item = usize> {
+    (0..stage.nodes.len()).filter(move |number| stage.mode(*number) == mode)
 }
 
 fn bytes(peers: &[Peer]) -> u64 {
@@ -68,7 +46,7 @@ fn bytes(peers: &[Peer]) -> u64 {
 }
 
 async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
-    let peers = peers(stage, url, Mode::Autonomous).await?;
+    let peers = peers(stage, url, of_mode(stage, Mode::Autonomous)).await?;
     let end = Instant::now() + WARM_UP + args.time();
     let mut running = JoinSet::new();
     for (_, handler) in &peers {
@@ -77,9 +55,7 @@ async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Bench
     tokio::time::sleep(WARM_UP).await;
     let acked = || peers.iter().map(|(_, handler)| handler.acked()).sum::<u64>();
     let (cpu, before, sent, since) = (stage.cpu()?, acked(), bytes(&peers), Instant::now());
-    while let Some(done) = running.join_next().await {
-        done??;
-    }
+    wait_for(&mut running, 0).await?;
     let (count, elapsed) = (acked() - before, since.elapsed());
     let (cpu, sent) = (stage.cpu()?.since(cpu), bytes(&peers) - sent);
     let each = micros_each(cpu.server, count);
@@ -96,11 +72,9 @@ async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Bench
 }
 
 async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
-    let peers = peers(stage, url, Mode::Managed).await?;
-    let nodes: Vec<String> = (0..stage.nodes.len())
-        .filter(|number| stage.mode(*number) == Mode::Managed)
-        .map(|number| stage.nodes[number].hostname.to_string())
-        .collect();
+    let peers = peers(stage, url, of_mode(stage, Mode::Managed)).await?;
+    let hostname = |number: usize| stage.nodes[number].hostname.to_string();
+    let nodes: Vec<String> = of_mode(stage, Mode::Managed).map(hostname).collect();
     let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
     let posted = Arc::new(AtomicU64::new(0));
     let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
@@ -120,9 +94,7 @@ async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Ben
             Ok::<_, BenchError>(())
         });
     }
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
+    wait_for(&mut tasks, 0).await?;
     let count = posted.load(Ordering::Relaxed);
     until("all that was posted is applied", || applied() >= count).await?;
     let (cpu, sent, elapsed) = (stage.cpu()?.since(cpu), bytes(&peers) - sent, since.elapsed());

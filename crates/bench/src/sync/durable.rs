@@ -1,4 +1,4 @@
-//! [`DurableShore`]: a node's end of a link that keeps what comes on disk, as an agent does.
+//! [`DurableHandler`]: a node's end of a link that keeps what comes on disk, as an agent does.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::BenchError;
 use crate::fleet::now;
 
 /// Both sets of a node, on disk.
-pub(super) struct DurableShore {
+pub(super) struct DurableHandler {
     sets: Mutex<(Feed, Replica)>,
     log: Arc<Mutex<ObjectLog>>,
     feed: watch::Sender<u64>,
@@ -44,13 +44,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl DurableShore {
+impl DurableHandler {
     /// Opens it over a directory.
-    pub(super) fn open(directory: &Path, incarnation: &Incarnation) -> Result<DurableShore, BenchError> {
+    pub(super) fn open(directory: &Path, incarnation: &Incarnation) -> Result<DurableHandler, BenchError> {
         let opened = ObjectLog::open(&Disk::new(), directory, incarnation, ObjectLimits::default())?;
         let feed = opened.saved.feed.map_or_else(|| Feed::new(incarnation.clone()), Feed::restore);
         let replica = Replica::restore(opened.saved.replica);
-        Ok(DurableShore {
+        Ok(DurableHandler {
             feed: watch::Sender::new(feed.head()),
             sets: Mutex::new((feed, replica)),
             log: Arc::new(Mutex::new(opened.log)),
@@ -65,12 +65,12 @@ impl DurableShore {
         self.feed.subscribe()
     }
 
-    /// Objects that are durable since [`DurableShore::anew`].
+    /// Objects that are durable since [`DurableHandler::anew`].
     pub(super) fn applied(&self) -> u64 {
         self.applied.load(Ordering::Relaxed)
     }
 
-    /// Times that the set was found equal since [`DurableShore::anew`].
+    /// Times that the set was found equal since [`DurableHandler::anew`].
     pub(super) fn in_sync(&self) -> u64 {
         self.in_sync.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl DurableShore {
 }
 
 #[async_trait]
-impl LinkHandler for DurableShore {
+impl LinkHandler for DurableHandler {
     fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
         let mut sets = lock(&self.sets);
         let (feed, replica) = &mut *sets;

@@ -1,16 +1,13 @@
 //! Streams that idle: memory and CPU of the control plane for each.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::MemoryLinkHandler;
-use tokio::task::JoinSet;
 
 use super::SyncArgs;
-use super::link::{Linked, incarnation, link};
+use super::link::{DIALS, Peer, peers};
 use super::stage::{Stage, until};
 use crate::BenchError;
 use crate::table::{Row, print};
@@ -19,33 +16,12 @@ use crate::table::{Row, print};
 const MEMORY_KIB: f64 = 40.0;
 /// CPU of all of them, in percent of a core.
 const CPU_PERCENT: f64 = 1.0;
-/// Streams opened at once.
-const DIALS: usize = 32;
 /// How long memory is given to settle.
 const SETTLE: Duration = Duration::from_secs(5);
 
-type Peer = (Linked, Arc<MemoryLinkHandler>);
-
 /// Opens the streams of some nodes, and waits until their sets are equal.
 async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec<Peer>, BenchError> {
-    let mut held: Vec<Peer> = Vec::new();
-    let mut tasks: JoinSet<Result<Peer, BenchError>> = JoinSet::new();
-    for number in nodes {
-        let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
-        tasks.spawn(async move {
-            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
-            let linked = link(&node, &url, mode, &handler, handler.watch()).await?;
-            Ok((linked, handler))
-        });
-        while tasks.len() >= DIALS {
-            if let Some(done) = tasks.join_next().await {
-                held.push(done??);
-            }
-        }
-    }
-    while let Some(done) = tasks.join_next().await {
-        held.push(done??);
-    }
+    let held = peers(stage, url, nodes).await?;
     until("idle streams are in sync", || held.iter().all(|(_, handler)| handler.counters().marks_equal > 0))
         .await?;
     Ok(held)

@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 
 use super::SyncArgs;
 use super::crowd::post_some;
-use super::durable::DurableShore;
+use super::durable::DurableHandler;
 use super::link::{incarnation, link};
 use super::stage::{Stage, quantile, until};
 use super::updates::{self, Updater};
-use crate::BenchError;
 use crate::table::{Row, print};
+use crate::{BenchError, wait_for};
 
 /// All but one in a hundred took at most so long, in milliseconds.
 const P99_MS: f64 = 50.0;
@@ -99,7 +99,7 @@ async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
 async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let (url, dir) = (stage.start()?, tempfile::tempdir()?);
-    let handler = Arc::new(DurableShore::open(dir.path(), &incarnation(0)?)?);
+    let handler = Arc::new(DurableHandler::open(dir.path(), &incarnation(0)?)?);
     let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
     until("the empty set is equal", || handler.in_sync() > 0).await?;
     // What operators can post is a limit of its own.
@@ -139,9 +139,6 @@ async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<f64,
             Ok::<_, BenchError>(count)
         });
     }
-    let mut count = 0;
-    while let Some(done) = tasks.join_next().await {
-        count += done??;
-    }
+    let count: u64 = wait_for(&mut tasks, 0).await?.into_iter().sum();
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::replication::Mode;
-use model::{Incarnation, Kind, Timestamp};
+use model::{Incarnation, Kind};
 use net::ServerUrl;
 use net::client::Client;
 use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, orders, run_link};
-use streams::{LinkCommand, LinkHandler};
+use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
 use sync::Role;
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::BenchError;
+use super::stage::Stage;
 use crate::fleet::{BenchNode, ITEM};
+use crate::{BenchError, wait_for};
+
+/// Links opened at once.
+pub(super) const DIALS: usize = 32;
 
 /// How many links were opened: each has a name of its own.
 static LINKS: AtomicU64 = AtomicU64::new(0);
@@ -44,7 +48,7 @@ impl Linked {
     }
 }
 
-/// A incarnation of a feed, by number.
+/// An incarnation of a feed, by number.
 pub(super) fn incarnation(number: usize) -> Result<Incarnation, BenchError> {
     Ok(format!("n{number}").parse()?)
 }
@@ -64,7 +68,28 @@ pub(super) async fn link<S: LinkHandler>(
     let ends = dialer.grpc(&mut client).await?;
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
     let (orders, taken) = orders();
-    let link = Box::new(Link::new(config, Timestamp(0)));
-    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), feed, taken));
+    let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), feed, taken));
     Ok(Linked { orders, ended, client })
+}
+
+/// A link, and the sets at its end here.
+pub(super) type Peer = (Linked, Arc<MemoryLinkHandler>);
+
+/// Opens links of nodes, by number.
+pub(super) async fn peers(
+    stage: &Stage,
+    url: &ServerUrl,
+    nodes: impl IntoIterator<Item = usize>,
+) -> Result<Vec<Peer>, BenchError> {
+    let (mut peers, mut tasks) = (Vec::new(), JoinSet::new());
+    for number in nodes {
+        let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
+        tasks.spawn(async move {
+            let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
+            Ok::<_, BenchError>((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
+        });
+        peers.extend(wait_for(&mut tasks, DIALS - 1).await?);
+    }
+    peers.extend(wait_for(&mut tasks, 0).await?);
+    Ok(peers)
 }

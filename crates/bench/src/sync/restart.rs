@@ -8,7 +8,9 @@ use model::replication::Mode;
 use net::ServerUrl;
 use streams::MemoryLinkHandler;
 use streams::open::OpenError;
-use sync::backoff::Backoff;
+use streams::task::{Ended, EndedBy, link_time};
+use sync::backoff::{LinkEnd, ReconnectPolicy};
+use sync::frame::CloseReason;
 use sync::link::Note;
 
 use super::SyncArgs;
@@ -154,28 +156,33 @@ struct Streaming {
 
 impl Streaming {
     async fn run(self, wait: Duration) {
-        let mut backoff = Backoff::new(self.number as u64);
+        let mut reconnect = ReconnectPolicy::new(self.number as u64);
         tokio::time::sleep(wait).await;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let again = match self.one(&mut backoff).await {
-                Ok(None) => {
-                    tokio::time::sleep(backoff.lost()).await;
-                    continue;
+            let (how, again) = match self.one(&mut reconnect).await {
+                Ok(ended) => {
+                    let how = match ended.how {
+                        EndedBy::Them(CloseReason::Shutdown) => LinkEnd::SentAway,
+                        _ => LinkEnd::Lost,
+                    };
+                    (how, ended.retry_after.map(Duration::from_secs))
                 }
-                Ok(again) => again,
                 Err(error) => {
                     if self.shared.up().is_some() {
                         self.shared.failed.fetch_add(1, Ordering::Relaxed);
                     }
-                    retry_after(&*error)
+                    let again = retry_after(&*error);
+                    (if again.is_some() { LinkEnd::Refused } else { LinkEnd::Unreached }, again)
                 }
             };
-            tokio::time::sleep(backoff.failed(again)).await;
+            let now = link_time();
+            reconnect.ended(now, how, again);
+            tokio::time::sleep(reconnect.not_before().since(now)).await;
         }
     }
 
     /// One stream from its opening to its end.
-    async fn one(&self, backoff: &mut Backoff) -> Result<Option<Duration>, BenchError> {
+    async fn one(&self, reconnect: &mut ReconnectPolicy) -> Result<Ended, BenchError> {
         let equal = self.equal();
         let round = self.shared.round.load(Ordering::Relaxed);
         let mut seen = self.handler.seen();
@@ -185,13 +192,13 @@ impl Streaming {
         let mut said = false;
         loop {
             tokio::select! {
-                ended = &mut ended => return Ok(ended?.retry_after.map(Duration::from_secs)),
+                ended = &mut ended => return Ok(ended?),
                 _ = seen.changed(), if !said => {
                     let head = if self.mode == Mode::Autonomous { self.handler.acked() } else { 0 };
                     let whole = self.mode == Mode::Managed || head >= self.head();
                     if whole && self.equal() > equal {
                         said = true;
-                        backoff.succeeded();
+                        reconnect.worked();
                         if self.shared.round.load(Ordering::Relaxed) == round {
                             self.shared.in_sync.fetch_add(1, Ordering::Relaxed);
                         }

@@ -14,14 +14,16 @@ use store::{SqliteStore, Store};
 use sync::{Content, Feed, Write};
 use tempfile::TempDir;
 
-use crate::BenchError;
 use crate::checkin::url_of;
 use crate::fleet::{self, BenchNode, ITEM, now};
 use crate::process::{self, Server};
+use crate::{BenchError, wait_for};
 use cli::operator::Operator;
 
 /// Changes in one write to the store.
 const CHANGES: usize = 5_000;
+/// Writes under way at once.
+const WRITES: usize = 200;
 /// How long anything that is waited for may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked for.
@@ -83,16 +85,9 @@ impl Stage {
                     tasks.spawn(async move { store.sync_write(&id, write, now()).await });
                 }
             }
-            while tasks.len() > 200 {
-                if let Some(done) = tasks.join_next().await {
-                    done??;
-                }
-            }
+            wait_for(&mut tasks, WRITES).await?;
         }
-        while let Some(done) = tasks.join_next().await {
-            done??;
-        }
-        Ok(())
+        wait_for(&mut tasks, 0).await.map(drop)
     }
 
     fn write(

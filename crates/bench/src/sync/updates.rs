@@ -9,7 +9,7 @@ use model::replication::Mode;
 use streams::MemoryLinkHandler;
 
 use super::SyncArgs;
-use super::durable::DurableShore;
+use super::durable::DurableHandler;
 use super::link::{Linked, incarnation, link};
 use super::stage::{Cpu, Stage, content, key, micros_each, uid, until};
 use crate::BenchError;
@@ -128,7 +128,7 @@ pub(super) fn costs(cpu: Cpu, bytes: u64, count: u64) -> Vec<Row> {
 pub(super) async fn down(args: &SyncArgs) -> Result<f64, BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let dir = tempfile::tempdir()?;
-    let handler = Arc::new(DurableShore::open(dir.path(), &incarnation(0)?)?);
+    let handler = Arc::new(DurableHandler::open(dir.path(), &incarnation(0)?)?);
     let mut rate = 0.0;
     for (version, title) in [(1, "objects created"), (2, "updates")] {
         stage.put([0], args.objects, SIZE, version).await?;

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Fields;
-use model::delta::{Delta, render};
+use model::delta::render;
 use resolve::release::Built;
 use serde::Serialize;
 use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
-use super::line::Line;
 use super::one::{GroupError, NodeDifference, Reader};
 use crate::operator::Operator;
 
@@ -68,17 +66,9 @@ pub struct Group {
     /// From one channel to another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<(String, String)>,
-    /// Nothing of it is done: it is only observed.
-    pub observe: bool,
-    /// Where the first node's traits are from.
-    pub traits: String,
-    /// What differs in its channel's settings, in what is synchronized, and in what the control
-    /// plane may ask for (SYN-5, OPS-2).
-    pub granted: Delta<Line, Fields>,
-    /// What differs in the first node's resources.
-    pub resources: Delta<Line, Fields>,
-    /// What differs in what is declared of the first node.
-    pub params: Delta<String, Fields>,
+    /// What differs for the first of them.
+    #[serde(flatten)]
+    pub first: NodeDifference,
 }
 
 /// Whether a node keeps having a set.
@@ -123,7 +113,7 @@ pub async fn group(
     let nodes = population.nodes;
     let change = population.changed.iter().filter(|change| !change.is_pattern).count();
     let patterns = population.changed.len() - change;
-    let observing = groups.iter().filter(|group| group.observe && !group.pattern);
+    let observing = groups.iter().filter(|group| group.first.observe && !group.pattern);
     let observe = observing.map(|group| group.count).sum();
     let (same, requires) = (nodes.saturating_sub(change), built.requires(FEATURES));
     Ok(Compared { from, nodes, same, change, observe, patterns, requires, groups })
@@ -137,7 +127,7 @@ async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result
         let own = if one.resources.is_empty() { render(&one.params) } else { render(&one.resources) };
         let difference = render(&one.granted) + &own;
         let group =
-            groups.entry(alike(change, one.observe, difference)).or_insert_with(|| first(change, one));
+            groups.entry(alike(change, one.observe, difference)).or_insert_with(|| begun(change, one));
         join(group, change);
     }
     Ok(biggest(groups.into_values().collect()))
@@ -155,7 +145,7 @@ async fn by_sets(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<
     let mut groups = Vec::new();
     for members in members.into_iter().take(MAX_SHOWN) {
         let Some(leader) = members.first() else { continue };
-        let mut group = first(leader, reader.bound(leader).await?);
+        let mut group = begun(leader, reader.bound(leader).await?);
         members.iter().for_each(|member| join(&mut group, member));
         groups.push(group);
     }
@@ -167,20 +157,9 @@ fn alike(change: &NodeChange, observe: bool, difference: String) -> Alike {
     Alike { pattern: change.is_pattern, assigned, channel, observe, difference }
 }
 
-fn first(change: &NodeChange, one: NodeDifference) -> Group {
-    let NodeDifference { observe, traits, granted, resources, params } = one;
-    Group {
-        count: 0,
-        nodes: Vec::new(),
-        pattern: change.is_pattern,
-        assigned: assigned(change),
-        channel: channel(change),
-        observe,
-        traits,
-        granted,
-        resources,
-        params,
-    }
+fn begun(change: &NodeChange, first: NodeDifference) -> Group {
+    let (assigned, channel) = (assigned(change), channel(change));
+    Group { count: 0, nodes: Vec::new(), pattern: change.is_pattern, assigned, channel, first }
 }
 
 fn join(group: &mut Group, change: &NodeChange) {

@@ -28,7 +28,7 @@ use crate::screen::Screen;
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, Group};
 pub use line::Line;
-pub use one::GroupError;
+pub use one::{GroupError, NodeDifference};
 pub(crate) use text::required;
 
 const AFTER: &str = "\

@@ -15,6 +15,7 @@ use model::selection::SelectionEntry;
 use model::{Digest, Fields, Kind, ObjectSet};
 use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
+use serde::Serialize;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
@@ -45,17 +46,19 @@ pub enum GroupError {
 }
 
 /// What differs for one node.
-pub(super) struct NodeDifference {
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeDifference {
     /// Nothing of it is done: it is only observed.
-    pub(super) observe: bool,
+    pub observe: bool,
     /// Where its traits are from.
-    pub(super) traits: String,
-    /// What differs in its channel's settings and its grants.
-    pub(super) granted: Delta<Line, Fields>,
+    pub traits: String,
+    /// What differs in its channel's settings, in what is synchronized, and in what the control
+    /// plane may ask for (SYN-5, OPS-2).
+    pub granted: Delta<Line, Fields>,
     /// What differs in its resources.
-    pub(super) resources: Delta<Line, Fields>,
+    pub resources: Delta<Line, Fields>,
     /// What differs in what is declared of it.
-    pub(super) params: Delta<String, Fields>,
+    pub params: Delta<String, Fields>,
 }
 
 /// A node's set on one side of the comparison.

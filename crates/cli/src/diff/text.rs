@@ -61,9 +61,10 @@ fn one(group: &Group, screen: Screen) -> String {
         }
     }
     said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
-    if group.observe {
+    if group.first.observe {
         // What is granted holds on a node that only observes, too.
-        let what = if group.granted.is_empty() { "only observes" } else { "only observes its resources" };
+        let what =
+            if group.first.granted.is_empty() { "only observes" } else { "only observes its resources" };
         said.push(what.to_owned());
     }
     let said = if said.is_empty() { String::new() } else { format!("  ({})", said.join("; ")) };
@@ -71,14 +72,15 @@ fn one(group: &Group, screen: Screen) -> String {
     if group.assigned == Assigned::Lost {
         return out;
     }
-    out.push_str(&screen.difference(&render(&group.granted), INDENT));
-    out.push_str(&screen.difference(&render(&group.resources), INDENT));
-    if group.resources.is_empty() && (group.granted.is_empty() || !group.params.is_empty()) {
+    out.push_str(&screen.difference(&render(&group.first.granted), INDENT));
+    out.push_str(&screen.difference(&render(&group.first.resources), INDENT));
+    if group.first.resources.is_empty() && (group.first.granted.is_empty() || !group.first.params.is_empty())
+    {
         out.push_str("        no resource of it differs; what is declared does:\n");
-        out.push_str(&screen.difference(&render(&group.params), INDENT));
+        out.push_str(&screen.difference(&render(&group.first.params), INDENT));
     }
-    if !group.traits.starts_with("what ") {
-        out.push_str(&format!("        (bound with {})\n", group.traits));
+    if !group.first.traits.starts_with("what ") {
+        out.push_str(&format!("        (bound with {})\n", group.first.traits));
     }
     out
 }

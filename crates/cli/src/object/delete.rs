@@ -1,7 +1,11 @@
 //! `muster object delete`.
 
-use server::api::objects::{DELETE_OBJECTS, Delete, MAX_APPLY};
+use std::path::PathBuf;
 
+use clap::Args;
+use server::api::objects::{DELETE_OBJECTS, Delete, MAX_APPLY, ObjectName};
+
+use super::MappingArg;
 use super::apply::{results_text, told};
 use super::fields::path;
 use super::name::{ObjectRef, resolve};
@@ -12,44 +16,48 @@ use crate::failure::Failure;
 use crate::screen::{Screen, aside};
 use crate::whom::some_of;
 
-/// What is to be deleted.
-pub(super) enum DeleteTarget<'a> {
-    /// By name, of one node.
-    Named { node: &'a str, objects: &'a [ObjectRef] },
-    /// What manifests name.
-    Manifests(Source<'a>),
+/// Arguments of `muster object delete`.
+#[derive(Args, Debug)]
+pub(super) struct DeleteArgs {
+    /// Hostname or id
+    #[arg(required_unless_present = "files")]
+    node: Option<String>,
+    /// Each KIND/NAME or KIND/NAMESPACE/NAME
+    #[arg(required_unless_present = "files")]
+    objects: Vec<ObjectRef>,
+    /// Delete what these manifests name: a file, a directory, or - for standard input
+    #[arg(short, long = "file", value_name = "FILE|DIR|-", conflicts_with = "objects")]
+    files: Vec<PathBuf>,
+    /// How manifests find their node
+    #[arg(long, value_enum, default_value_t, requires = "files")]
+    mapping: MappingArg,
+    /// Say what would become of them, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask; of a single object nobody is asked in any case
+    #[arg(long)]
+    yes: bool,
 }
 
-/// Deletes objects; of more than one somebody is asked.
-pub(super) async fn delete(
-    connect: &Connect,
-    what: DeleteTarget<'_>,
-    dry_run: bool,
-    yes: bool,
-    screen: Screen,
-) -> Result<Exit, Failure> {
-    let given = match &what {
-        DeleteTarget::Manifests(source) => read(source)?,
-        DeleteTarget::Named { .. } => Vec::new(),
-    };
+/// Deletes objects, by name of one node or those that manifests name; of more than one somebody is
+/// asked.
+pub(super) async fn delete(connect: &Connect, args: &DeleteArgs, screen: Screen) -> Result<Exit, Failure> {
+    let DeleteArgs { node, objects, files, dry_run, .. } = args;
+    let (node, dry_run) = (node.as_deref(), *dry_run);
+    let source = Source { files, node, mapping: args.mapping.into() };
+    let given = if files.is_empty() { Vec::new() } else { read(&source)? };
     let operator = connect.dial().await?;
-    let objects = match what {
-        DeleteTarget::Named { node, objects } => {
-            let mut names = Vec::with_capacity(objects.len());
-            for object in objects {
-                names.push(resolve(&operator, node, object).await?);
-            }
-            names
-        }
-        DeleteTarget::Manifests(_) => given.into_iter().map(|given| given.name).collect(),
-    };
-    if objects.len() > 1 && !dry_run {
-        let names: Vec<String> = objects.iter().map(|name| format!("{} {}", name.node, path(name))).collect();
+    let mut wanted: Vec<ObjectName> = given.into_iter().map(|given| given.name).collect();
+    for object in objects {
+        wanted.push(resolve(&operator, node.unwrap_or_default(), object).await?);
+    }
+    if wanted.len() > 1 && !dry_run {
+        let names: Vec<String> = wanted.iter().map(|name| format!("{} {}", name.node, path(name))).collect();
         let first = some_of(&names, names.len());
-        screen.confirm(&format!("{} objects will be deleted ({first})", objects.len()), yes)?;
+        screen.confirm(&format!("{} objects will be deleted ({first})", wanted.len()), args.yes)?;
     }
     let mut results = Vec::new();
-    for batch in objects.chunks(MAX_APPLY) {
+    for batch in wanted.chunks(MAX_APPLY) {
         match operator.call(&DELETE_OBJECTS, Delete { objects: batch.to_vec(), dry_run }).await {
             Ok(answer) => results.extend(answer.results),
             Err(error) => {

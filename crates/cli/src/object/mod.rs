@@ -22,6 +22,7 @@ use crate::screen::Screen;
 use crate::whom;
 
 pub use apply::{exit, results_text};
+use delete::DeleteArgs;
 pub use fields::{changes, fields};
 pub use name::{NameError, ObjectRef, get};
 use operation::OperationArgs;
@@ -93,26 +94,7 @@ enum ObjectVerb {
     },
     /// Delete objects; more than one are asked for a yes
     #[command(after_help = DELETE_AFTER)]
-    Delete {
-        /// Hostname or id
-        #[arg(required_unless_present = "files")]
-        node: Option<String>,
-        /// Each KIND/NAME or KIND/NAMESPACE/NAME
-        #[arg(required_unless_present = "files")]
-        objects: Vec<ObjectRef>,
-        /// Delete what these manifests name: a file, a directory, or - for standard input
-        #[arg(short, long = "file", value_name = "FILE|DIR|-", conflicts_with = "objects")]
-        files: Vec<PathBuf>,
-        /// How manifests find their node
-        #[arg(long, value_enum, default_value_t, requires = "files")]
-        mapping: MappingArg,
-        /// Say what would become of them, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// Do not ask; of a single object nobody is asked in any case
-        #[arg(long)]
-        yes: bool,
-    },
+    Delete(DeleteArgs),
     /// Compare everything with nodes anew, and mend what differs
     Resync {
         /// Which nodes
@@ -230,16 +212,7 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
             apply::apply(connect, &manifests.whose(), *dry_run, screen).await
         }
         ObjectVerb::Diff { manifests } => apply::diff(connect, &manifests.whose(), screen).await,
-        ObjectVerb::Delete { node, objects, files, mapping, dry_run, yes } => {
-            let what = match node {
-                Some(node) if files.is_empty() => delete::DeleteTarget::Named { node, objects },
-                node => {
-                    let source = Source { files, node: node.as_deref(), mapping: (*mapping).into() };
-                    delete::DeleteTarget::Manifests(source)
-                }
-            };
-            delete::delete(connect, what, *dry_run, *yes, screen).await
-        }
+        ObjectVerb::Delete(args) => delete::delete(connect, args, screen).await,
         ObjectVerb::Resync { selector, approve_deletions, yes } => {
             status::resync(connect, selector, *approve_deletions, *yes, screen).await
         }

@@ -5,7 +5,7 @@ use server::api::objects::{Direction, ObjectName, ObjectView, ObjectsQuery};
 
 use super::fields::path;
 use crate::clock::{ago, bytes, now};
-use crate::screen::{Mark, Screen};
+use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
 
 /// Objects as a table.
@@ -14,7 +14,7 @@ pub fn list(objects: &[ObjectView], screen: Screen) -> String {
     let row = |view: &ObjectView| {
         [
             view.node.to_string(),
-            way(view.way).to_owned(),
+            name_of(view.way),
             view.kind.clone(),
             if view.namespace.is_empty() { "-".to_owned() } else { view.namespace.clone() },
             view.name.clone(),
@@ -86,12 +86,5 @@ fn delivered(view: &ObjectView, screen: Screen) -> String {
         (Direction::Down, None, Some(true)) => screen.mark(Mark::Good, "yes"),
         (Direction::Down, None, Some(false)) => screen.mark(Mark::Warn, "not yet"),
         (Direction::Down, None, None) => "not known".to_owned(),
-    }
-}
-
-fn way(way: Direction) -> &'static str {
-    match way {
-        Direction::Down => "down",
-        Direction::Up => "up",
     }
 }

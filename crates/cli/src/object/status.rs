@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::condition::{Attention, SyncState};
-use model::replication::{Mode, TransportKind};
+use model::replication::TransportKind;
 use server::api::objects::{ConditionView, RESYNC, Resync, Resynced, SYNC, SyncView};
 
 use crate::clock::{ago, now};
@@ -11,7 +11,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::CallError;
-use crate::screen::{Mark, Screen};
+use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
 use crate::whom::{self, WhomError, nodes, some_of};
 
@@ -65,7 +65,7 @@ pub fn one(view: &SyncView, screen: Screen) -> Vec<(&'static str, String)> {
     }
     let link = view.link.map(|link| format!(" over {link}")).unwrap_or_default();
     let since = condition.since.map(|since| format!(" since {}", ago(since, now()))).unwrap_or_default();
-    let (mode, state) = (mode(view.mode), screen.mark(mark(condition), &state(view)));
+    let (mode, state) = (name_of(view.mode), screen.mark(mark(condition), &state(view)));
     let mut rows =
         vec![("sync", format!("{mode}: {state}{since}{link}; {} down, {} up", view.down, view.up))];
     let why = if condition.next_step.is_some() { "because " } else { "" };
@@ -82,7 +82,7 @@ pub fn table_of(views: &[SyncView], screen: Screen) -> String {
         let green = condition.state == SyncState::InSync;
         [
             view.node.to_string(),
-            mode(view.mode).to_owned(),
+            name_of(view.mode),
             screen.mark(mark(condition), &state(view)),
             condition.since.map(|since| ago(since, now)).unwrap_or_default(),
             view.link.map_or("-", TransportKind::as_str).to_owned(),
@@ -167,13 +167,5 @@ pub(crate) fn known<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallEr
         Ok(answer) => Ok(Some(answer)),
         Err(CallError::Refused(_)) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Off => "off",
-        Mode::Managed => "managed",
-        Mode::Autonomous => "autonomous",
     }
 }

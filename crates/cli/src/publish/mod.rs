@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use resolve::release::Built;
 use tokio::signal::unix::{SignalKind, signal};
 use trust::feature::FEATURES;
 
@@ -20,7 +21,7 @@ use crate::folder::{Changes, Folder, Seen, Watch};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
 
-pub use publisher::{Comparison, Prepared, PublishError, Published, Publisher};
+pub use publisher::{Comparison, PublishError, Published, Publisher};
 pub(crate) use upload::batches;
 
 /// How long a resident publisher waits before it tries again what did not reach the control
@@ -126,16 +127,19 @@ async fn once(
     Ok(screen.result(&published, || text(&published, took))?)
 }
 
-fn would(publisher: &Publisher, changed: &Comparison, prepared: &Prepared) -> String {
+fn would(publisher: &Publisher, changed: &Comparison, built: &Built) -> String {
     let from = publisher
         .seq()
         .map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }
-    let required = required(&prepared.built.requires(FEATURES));
+    let required = required(&built.requires(FEATURES));
     let required = if required.is_empty() { required } else { format!("; {}", required.trim_end()) };
-    format!("{from}: {}{required}", changes_of(changed, prepared.nodes, prepared.patterns))
+    format!(
+        "{from}: {}{required}",
+        changes_of(changed, built.fleet().exact.len(), built.fleet().patterns.len())
+    )
 }
 
 fn changes_of(changed: &Comparison, nodes: usize, patterns: usize) -> String {

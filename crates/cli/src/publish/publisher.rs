@@ -95,18 +95,6 @@ impl UserError for PublishError {
     }
 }
 
-/// A release that is ready to be sent.
-pub struct Prepared {
-    /// Who gets what.
-    pub built: Built,
-    /// Exact entries.
-    pub nodes: usize,
-    /// Patterns.
-    pub patterns: usize,
-    /// Modules.
-    pub modules: usize,
-}
-
 /// How a release differs from the one that is published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -180,33 +168,28 @@ impl Publisher {
     /// # Errors
     /// [`PublishError::Broken`] with every mistake; the changes are kept, and the next ones
     /// are relative to them.
-    pub fn take(&mut self, changes: Changes) -> Result<Prepared, PublishError> {
+    pub fn take(&mut self, changes: Changes) -> Result<Built, PublishError> {
         let began = Instant::now();
         let (fleet, changed) = match self.resolver.update(changes) {
             Ok(done) => done,
             Err(diagnostics) => return Err(PublishError::broken(&diagnostics, &self.resolver.tree())),
         };
         let (fleet, resolved) = (fleet.specialize(), began.elapsed());
-        let prepared = Prepared {
-            nodes: fleet.exact.len(),
-            patterns: fleet.patterns.len(),
-            modules: fleet.modules.len(),
-            built: self.builder.build(fleet, &changed)?,
-        };
+        let built = self.builder.build(fleet, &changed)?;
         tracing::debug!(?resolved, built = ?began.elapsed() - resolved, "a release is prepared");
-        Ok(prepared)
+        Ok(built)
     }
 
     /// How a release differs from the one that is published now.
     ///
     /// # Errors
     /// When that one cannot be read.
-    pub async fn compare(&mut self, prepared: &Prepared) -> Result<Comparison, PublishError> {
-        let new = prepared.built.selection();
+    pub async fn compare(&mut self, built: &Built) -> Result<Comparison, PublishError> {
+        let new = built.selection();
         let Some(root) = self.head.selection else {
             return Ok(Comparison { nodes: new.exact().len(), patterns: new.patterns().len(), same: false });
         };
-        if root == prepared.built.root()? {
+        if root == built.root()? {
             return Ok(Comparison { same: true, ..Comparison::default() });
         }
         if let Some(old) = &self.published {
@@ -229,34 +212,35 @@ impl Publisher {
     /// what is still missing.
     pub async fn publish(
         &mut self,
-        prepared: &Prepared,
+        built: &Built,
         label: Option<String>,
         changed: Comparison,
     ) -> Result<Published, PublishError> {
         self.redial().await?;
         let before = self.operator.sent();
+        let fleet = built.fleet();
         let mut published = Published {
             seq: self.head.seq.unwrap_or(0),
             unchanged: true,
             changed,
-            nodes: prepared.nodes,
-            patterns: prepared.patterns,
-            modules: prepared.modules,
+            nodes: fleet.exact.len(),
+            patterns: fleet.patterns.len(),
+            modules: fleet.modules.len(),
             chunks: 0,
             contents: 0,
             bytes: 0,
         };
-        if !self.is_published(prepared, label.as_deref())? {
+        if !self.is_published(built, label.as_deref())? {
             let began = Instant::now();
-            let Uploaded { chunks, contents } = upload(&self.operator, &prepared.built).await?;
+            let Uploaded { chunks, contents } = upload(&self.operator, built).await?;
             let uploaded = began.elapsed();
-            published.seq = self.commit(prepared, label).await?;
+            published.seq = self.commit(built, label).await?;
             tracing::debug!(?uploaded, committed = ?began.elapsed() - uploaded, "a release is published");
             published.unchanged = false;
             (published.chunks, published.contents) = (chunks, contents);
             published.bytes = self.operator.sent() - before;
         }
-        self.published = Some(prepared.built.selection().clone());
+        self.published = Some(built.selection().clone());
         Ok(published)
     }
 
@@ -298,8 +282,8 @@ impl Publisher {
 
     /// Exactly this is published already: selection, channels, freshness, required features
     /// and, if one is asked for, the label.
-    fn is_published(&self, prepared: &Prepared, label: Option<&str>) -> Result<bool, PublishError> {
-        if self.head.selection != Some(prepared.built.root()?) {
+    fn is_published(&self, built: &Built, label: Option<&str>) -> Result<bool, PublishError> {
+        if self.head.selection != Some(built.root()?) {
             return Ok(false);
         }
         let mut headers = self.headers()?;
@@ -307,19 +291,19 @@ impl Publisher {
         let freshness: BTreeMap<Channel, u64> =
             headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();
         let labelled = label.is_none() || headers.values().all(|header| header.label.as_deref() == label);
-        let requires = prepared.built.requires(FEATURES);
+        let requires = built.requires(FEATURES);
         let required = headers.values().all(|header| header.requires == requires);
-        Ok(labelled && required && freshness == prepared.built.freshness_secs())
+        Ok(labelled && required && freshness == built.freshness_secs())
     }
 
-    async fn commit(&mut self, prepared: &Prepared, label: Option<String>) -> Result<u64, PublishError> {
+    async fn commit(&mut self, built: &Built, label: Option<String>) -> Result<u64, PublishError> {
         for _ in 0..COMMIT_ATTEMPTS {
             let seq = self.head.seq.unwrap_or(0) + 1;
-            let commit = self.signed(prepared, seq, label.clone())?;
+            let commit = self.signed(built, seq, label.clone())?;
             match self.operator.call(&api::COMMIT, commit.clone()).await {
                 Ok(seq) => {
                     self.head.seq = Some(seq);
-                    self.head.selection = Some(prepared.built.root()?);
+                    self.head.selection = Some(built.root()?);
                     self.head.headers.extend(commit.headers);
                     return Ok(seq);
                 }
@@ -333,7 +317,7 @@ impl Publisher {
         Err(PublishError::Overtaken)
     }
 
-    fn signed(&self, prepared: &Prepared, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {
+    fn signed(&self, built: &Built, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {
         let stamp = Stamp {
             fleet: self.head.trust.fleet.clone(),
             seq,
@@ -342,14 +326,15 @@ impl Publisher {
             fallbacks: BTreeMap::new(),
         };
         let mut headers = BTreeMap::new();
-        for (channel, header) in release::headers(&prepared.built, &stamp)? {
+        for (channel, header) in release::headers(built, &stamp)? {
             headers.insert(channel, signed::sign(&header, &[&self.key]).map_err(PublishError::Sign)?);
         }
+        let fleet = built.fleet();
         let summary = Summary {
-            contact_secs: prepared.built.contact_secs(),
-            nodes: prepared.nodes,
-            patterns: prepared.patterns,
-            modules: prepared.modules,
+            contact_secs: built.contact_secs(),
+            nodes: fleet.exact.len(),
+            patterns: fleet.patterns.len(),
+            modules: fleet.modules.len(),
             by: None,
         };
         Ok(Commit { headers, expected_head: self.head.seq, summary })

@@ -4,17 +4,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use backends::manifest::{self, Format, MAX_FILE, ReadManifestError};
+use backends::manifest::{self, Format, MAX_FILE};
 use plane::work::{WorkflowError, WorkflowSpec};
 use serde_json::Value;
 
 use crate::failure::UserError;
-
-/// What the reader of manifests wants to see, put before the file: a workflow is none, but
-/// is written in the same notation, and its reader's lines and refusals serve here too.
-const HEAD: &str = "kind: Workflow\nmetadata: {name: workflow}\n";
-/// How many lines that is.
-const HEAD_LINES: u32 = 2;
 
 /// Why a file holds no workflow.
 #[derive(Debug, thiserror::Error)]
@@ -100,49 +94,14 @@ pub fn parse(file: &str, text: &[u8]) -> Result<WorkflowSpec, FileError> {
 }
 
 fn value(file: &str, text: &[u8]) -> Result<Value, FileError> {
-    let notation = |line: Option<u32>, problem: String| FileError::Notation {
-        file: file.to_owned(),
-        line: line.filter(|line| *line > 0),
-        problem,
-    };
-    if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
-        let line = |error: &serde_json::Error| u32::try_from(error.line()).ok();
-        return serde_json::from_slice(text).map_err(|error| notation(line(&error), error.to_string()));
+    let notation = |line, problem| FileError::Notation { file: file.to_owned(), line, problem };
+    let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let read = manifest::values(text, if json { Format::Json } else { Format::Yaml });
+    let mut values = read.map_err(|error| notation(error.line, error.problem.to_string()))?;
+    match (values.pop(), values.is_empty()) {
+        (Some(only), true) => Ok(only),
+        _ => Err(notation(None, "a file holds one workflow".to_owned())),
     }
-    let padded = [HEAD.as_bytes(), &without_mark(text)].concat();
-    let told = |error: ReadManifestError| {
-        notation(error.line.map(|line| line.saturating_sub(HEAD_LINES)), error.problem.to_string())
-    };
-    let mut documents = manifest::read(&padded, Format::Yaml).map_err(told)?;
-    let (Some(only), true) = (documents.pop(), documents.is_empty()) else {
-        return Err(notation(None, "a file holds one workflow".to_owned()));
-    };
-    // It is canonical JSON.
-    let mut value: Value =
-        serde_json::from_slice(&only.spec).map_err(|error| notation(None, error.to_string()))?;
-    if let Some(map) = value.as_object_mut() {
-        map.remove("kind");
-        map.remove("metadata");
-    }
-    Ok(value)
-}
-
-/// The text with the mark at its begin (`---`) blanked, which would end the document before it.
-fn without_mark(text: &[u8]) -> Vec<u8> {
-    let mut out = text.to_vec();
-    let mut at = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        let said = line.trim_ascii();
-        if said == b"---" {
-            out[at..at + 3].fill(b' ');
-            break;
-        }
-        if !said.is_empty() && !said.starts_with(b"#") {
-            break;
-        }
-        at += line.len();
-    }
-    out
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use host::{Host, describe};
+use host::Host;
+use model::text::chain;
 use serde_json::{Value, json};
 
 use super::proc::Proc;
@@ -44,7 +45,7 @@ fn look(host: &Host, mount: Mount) -> Option<Value> {
     let usage = if remote {
         Err("not asked: it may not answer".to_owned())
     } else {
-        host.usage(&mount.point).map_err(|error| describe(&error))
+        host.usage(&mount.point).map_err(|error| chain(&error))
     };
     let (usage, error) = match usage {
         // The kernel's own have no size.

@@ -1,8 +1,9 @@
 //! A file: what it is, and its beginning.
 
 use data_encoding::BASE64;
-use host::{Host, describe};
+use host::Host;
 use model::Timestamp;
+use model::text::chain;
 use serde_json::{Value, json};
 
 use super::proc::user;
@@ -12,7 +13,7 @@ use super::without_nulls;
 pub const MAX_CONTENT: usize = 128 * 1024;
 
 pub(super) fn answer(host: &Host, path: &str, allowed: &dyn Fn(&str) -> bool) -> Result<Value, String> {
-    let text = |error| describe(&error);
+    let text = |error| chain(&error);
     let Some(real) = host.real(path).map_err(text)? else {
         return Ok(json!({"path": path, "exists": false}));
     };

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use host::{Host, describe};
+use host::Host;
+use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ struct Socket {
 
 pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let proc = Proc::of(host);
-    let accounts = host.accounts().map_err(|error| describe(&error))?;
+    let accounts = host.accounts().map_err(|error| chain(&error))?;
     let owners = owners(&proc)?;
     let mut listeners = Vec::new();
     for (protocol, table, state) in TABLES {

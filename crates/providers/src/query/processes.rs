@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use host::{Accounts, Host, describe};
+use host::{Accounts, Host};
+use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ struct Process {
 
 pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let proc = Proc::of(host);
-    let accounts = host.accounts().map_err(|error| describe(&error))?;
+    let accounts = host.accounts().map_err(|error| chain(&error))?;
     // One that ended meanwhile is none.
     let mut processes: Vec<Process> =
         proc.processes()?.into_iter().filter_map(|pid| process(&proc, &accounts, pid)).collect();

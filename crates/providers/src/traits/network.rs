@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use host::{Host, Kernel, describe};
+use host::{Host, Kernel};
 use lang::Value;
 
 use super::Group;
 use super::observe::{etc, group, system, text};
+use model::text::chain;
 
 /// The most addresses, and the most interfaces, that are told.
 const MAX_LISTED: usize = 256;
@@ -60,7 +61,7 @@ fn fqdn(host: &Host, hostname: &str) -> Result<String, String> {
 
 fn interfaces(host: &Host) -> Result<Vec<Value>, String> {
     let path = "/sys/class/net";
-    let below = host.names(path, MAX_INTERFACES).map_err(|error| describe(&error))?;
+    let below = host.names(path, MAX_INTERFACES).map_err(|error| chain(&error))?;
     let names = match below {
         Some(names) => names,
         None => real_names(path).map_err(|error| format!("cannot list {path}: {error}"))?,

@@ -1,10 +1,11 @@
 //! The collectors that read one or two files each.
 
 use model::PathState;
+use model::text::chain;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use host::{Host, Kernel, describe};
+use host::{Host, Kernel};
 use lang::Value;
 
 use super::Group;
@@ -107,7 +108,7 @@ pub(super) fn agent(host: &Host, version: &str) -> Group {
 
 /// A file below the host root.
 pub(super) fn etc(host: &Host, path: &str) -> Result<Option<String>, String> {
-    let bytes = host.read_followed(path, MAX_SOURCE).map_err(|error| describe(&error))?;
+    let bytes = host.read_followed(path, MAX_SOURCE).map_err(|error| chain(&error))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 

@@ -156,8 +156,12 @@ impl SyncIndex {
         let of_objects =
             link.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off));
         self.update(&link.node, |summary| {
-            if of_objects && summary.is_linked_by(link) {
+            if of_objects && summary.is_spoken_for_by(link) {
                 summary.observed(&cause, now());
+            }
+            // What is posted is the way up of the node's stream.
+            if let Some(stream) = summary.link().filter(|_| link.transport == TransportKind::Poll) {
+                stream.observed(cause.clone());
             }
         });
         link.observed(cause);
@@ -179,8 +183,14 @@ impl SyncIndex {
         self.update(id, |summary| summary.want(wants))
     }
 
+    /// What operators asked of the node's link, for the link that is about to be told.
+    pub(crate) fn take_wants(&self, id: &NodeId) -> Wants {
+        self.update(id, SyncSummary::take_wants)
+    }
+
     /// A link takes the place of the one before, which is told to go away and returned; `false`
-    /// when there is no such node (any more).
+    /// when there is no such node (any more). A post of the process that has a stream down is no
+    /// other link.
     pub(super) fn link_opened(&self, link: &Arc<NodeLink>) -> (bool, Option<Arc<NodeLink>>) {
         let mut nodes = self.nodes();
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
@@ -188,6 +198,9 @@ impl SyncIndex {
             return (false, None);
         }
         let summary = nodes.entry(link.node.clone()).or_default();
+        if summary.link().is_some_and(|stream| stream.goes_up_by(link)) {
+            return (true, None);
+        }
         let before = summary.link_opened(link);
         if let Some(before) = &before {
             before.end("replaced", "the node opened another link");

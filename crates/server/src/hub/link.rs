@@ -90,6 +90,12 @@ impl NodeLink {
         let _ = self.rules.set(rules);
     }
 
+    /// Whether a post is the way up of this link: that is a stream down of the same process.
+    pub(super) fn goes_up_by(&self, post: &NodeLink) -> bool {
+        let (down, up) = (TransportKind::Sse, TransportKind::Poll);
+        self.transport == down && post.transport == up && post.instance().is_none_or(|one| self.is_of(one))
+    }
+
     /// Whether the other side said hello: before that it cannot be told anything.
     pub(super) fn has_met(&self) -> bool {
         self.met.load(Ordering::Acquire)
@@ -110,10 +116,9 @@ impl NodeLink {
         let _ = self.orders.tell_in_turn(order).await;
     }
 
-    /// Whether somebody is at the other end.
-    pub(crate) async fn incarnations(&self) -> bool {
-        // What is posted has nobody at the other end between two posts.
-        if self.transport == TransportKind::Poll {
+    /// Whether somebody is at the other end, as far as a stream of two ways tells.
+    pub(crate) async fn is_alive(&self) -> bool {
+        if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
             return false;
         }
         let _one = self.probing.lock().await;

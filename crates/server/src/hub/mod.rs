@@ -19,7 +19,7 @@ pub(crate) mod link;
 pub(crate) mod node;
 mod summary;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::condition::{NodeProblem, node_status_key};
@@ -41,6 +41,8 @@ use crate::state::now;
 const SWEEP_AT: usize = 1024;
 /// Nodes loaded at once; one node never twice.
 const LOADS: usize = 16;
+/// Nodes whose sets are kept between their posts.
+const RECENT: usize = 64;
 /// Actions read at once.
 const PAGE: usize = 1000;
 /// The most cursors or conditions persisted in one call.
@@ -66,6 +68,8 @@ pub(crate) struct Hub {
     sync_index: Arc<SyncIndex>,
     /// Those that somebody holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
+    /// Sets that posts were answered from last: the next posts want them.
+    recent: Mutex<VecDeque<Arc<NodeSync>>>,
     /// A node is loaded by one at a time, so that there are never two of it in memory.
     loading: [tokio::sync::Mutex<()>; LOADS],
 }
@@ -73,7 +77,13 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn new(store: Arc<dyn Store>, index: Arc<FleetIndex>) -> Hub {
         let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
-        Hub { store, sync_index: Arc::new(SyncIndex::new(index)), nodes: Mutex::default(), loading }
+        Hub {
+            store,
+            sync_index: Arc::new(SyncIndex::new(index)),
+            nodes: Mutex::default(),
+            recent: Mutex::default(),
+            loading,
+        }
     }
 
     /// Learns how far every node is. The fleet's index is filled before.
@@ -145,6 +155,16 @@ impl Hub {
         Ok(node)
     }
 
+    /// Keeps the sets in memory for the node's next post, among the last [`RECENT`].
+    pub(crate) fn remember(&self, node: &Arc<NodeSync>) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|one| !Arc::ptr_eq(one, node));
+        recent.push_back(node.clone());
+        while recent.len() > RECENT {
+            recent.pop_front();
+        }
+    }
+
     /// A node's sets, if they are in memory.
     pub(crate) fn held(&self, id: &NodeId) -> Option<Arc<NodeSync>> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,6 +197,7 @@ impl Hub {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|node| node.id != *id);
     }
 
     /// Persists how far nodes said that they are, and what comparisons came to.

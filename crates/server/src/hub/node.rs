@@ -4,7 +4,7 @@
 //! is changed by its link alone. What is in memory never runs ahead of the store.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::set::MAX_SECTIONS;
@@ -41,6 +41,9 @@ pub(crate) struct NodeSync {
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
     head: watch::Sender<u64>,
+    /// The feed's end when a post was answered last, or something pushed: the node has what is up to
+    /// there, or comes for it.
+    answered: AtomicU64,
     /// The store may have taken what memory has not: nobody begins with this one any more.
     stale: AtomicBool,
 }
@@ -130,7 +133,8 @@ impl NodeSync {
         let replica = Replica::restore(saved.replica);
         let sets = Mutex::new(Sets { feed, replica, founded, compacted: None, bytes });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Ok(NodeSync { id, store, sync_index, sets, changing, head, stale })
+        let answered = AtomicU64::new(0);
+        Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
     }
 
     /// The sets. A panic while they were held cannot have left them half changed: what is
@@ -142,6 +146,16 @@ impl NodeSync {
     /// Tells whenever the feed changed.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
+    }
+
+    /// The node is told what is in the feed by now.
+    pub(crate) fn answered(&self) {
+        self.answered.store(*self.head.borrow(), Ordering::Release);
+    }
+
+    /// Whether the node was told, or comes for it.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire) >= *self.head.borrow()
     }
 
     /// Its link was given up in the middle of something: what the store has counts.

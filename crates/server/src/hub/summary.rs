@@ -20,9 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
+use model::replication::TransportKind;
 use model::{Kind, ObjectKey, Timestamp};
 use store::SyncHead;
-use sync::FeedCursor;
+use sync::{FeedCursor, Frame};
 use tokio::time::Instant;
 
 use super::actions::Actions;
@@ -186,7 +187,7 @@ impl SyncSummary {
     }
 
     /// How far the node acknowledged our feed.
-    pub(super) fn acked(&self) -> Option<&FeedCursor> {
+    pub(crate) fn acked(&self) -> Option<&FeedCursor> {
         self.acked.as_ref()
     }
 
@@ -286,6 +287,12 @@ impl SyncSummary {
         self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }
 
+    /// What the link says of the sets counts: it is the node's, or an exchange, of which there is one at
+    /// a time.
+    pub(super) fn is_spoken_for_by(&self, link: &Arc<NodeLink>) -> bool {
+        link.transport == TransportKind::Poll || self.is_linked_by(link)
+    }
+
     /// A link takes the place of the one before, which is returned.
     pub(super) fn link_opened(&mut self, link: &Arc<NodeLink>) -> Option<Arc<NodeLink>> {
         self.link.replace(link.clone())
@@ -312,6 +319,9 @@ impl SyncSummary {
 
     /// The other side of the link said hello: now it is told what operators asked for.
     pub(super) fn link_met(&mut self, link: &Arc<NodeLink>) {
+        if link.transport == TransportKind::Poll {
+            return;
+        }
         link.meets();
         if self.is_linked_by(link) {
             let Wants { resync, approve } = self.wants;
@@ -330,8 +340,17 @@ impl SyncSummary {
         if !told {
             self.wants.resync |= wants.resync;
             self.wants.approve |= wants.approve;
+            // A stream down brings a post, which is told.
+            if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
+                stream.tell(LinkCommand::Say(Box::new(Frame::StateUpdated)));
+            }
         }
         told
+    }
+
+    /// What operators asked for, to be passed on now.
+    pub(super) fn take_wants(&mut self) -> Wants {
+        std::mem::take(&mut self.wants)
     }
 
     /// How far the node acknowledged, when the store does not have that yet.

@@ -97,7 +97,7 @@ fn next_step(node: &NodeState, word: Word) -> String {
 pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, Problem> {
     let read = |text: String| {
         let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
-        Pattern::parse(&text).map_err(|error| Problem::new(Code::BadBody, bad(error)))
+        Pattern::parse(&text).map_err(|error| Problem::new(Code::BadSelector, bad(error)))
     };
     let pattern = asked.selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());

@@ -175,6 +175,7 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
 }
 
+/// Changes what is logged from now on (OPS-4).
 fn set_log_level(call: &Call, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
     let Some(log) = &call.plane.log else {
         return Err(Problem::new(Code::NotFound, "this control plane's logs are another program's"));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
-use sync::admission::Pace;
+use sync::admission::RateLimiter;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -19,37 +19,52 @@ pub(super) const MAX_WAITING: usize = 2;
 /// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
 pub(super) const REFOUND_EVERY: Duration = Duration::from_secs(3600);
 
+/// Who posted within this holds the node's identity, as one with a link does.
+const POSTED_WITHIN: Duration = Duration::from_secs(300);
+
 /// What is known of a node's openings.
 pub(crate) struct StreamAdmission {
     known: Mutex<Known>,
     /// Who opens a link is judged one after the other.
     pub(super) judging: tokio::sync::Mutex<()>,
-    /// Whose link works on the node's sets: one at a time.
-    pub(super) seat: Arc<tokio::sync::Mutex<()>>,
+    /// The right of one link to work on the node's sets.
+    pub(super) lease: Arc<tokio::sync::Mutex<()>>,
+    /// One post of the node is answered at a time.
+    pub(super) posting: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Known {
-    pace: Pace,
-    /// Lives of agents that another took the place of: one that comes back is a second agent.
+    pace: RateLimiter,
+    /// Instances of agents that another took the place of: one that comes back is a second agent.
     replaced: [Option<String>; 2],
     waiting: VecDeque<(u64, oneshot::Sender<()>)>,
     count: u64,
     reincarnated: Option<Instant>,
+    /// The instance that posted last, and when.
+    posted: Option<(String, Instant)>,
+}
+
+impl Known {
+    fn replace(&mut self, old: &str) {
+        self.replaced = [Some(old.to_owned()), self.replaced[0].take()];
+    }
 }
 
 impl Default for StreamAdmission {
     fn default() -> StreamAdmission {
         let known = Known {
-            pace: Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0)),
+            pace: RateLimiter::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0)),
             replaced: [None, None],
             waiting: VecDeque::new(),
             count: 0,
             reincarnated: None,
+            posted: None,
         };
         StreamAdmission {
             known: Mutex::new(known),
             judging: tokio::sync::Mutex::default(),
-            seat: Arc::default(),
+            lease: Arc::default(),
+            posting: Arc::default(),
         }
     }
 }
@@ -83,15 +98,29 @@ impl StreamAdmission {
         Waiting { openings: self.clone(), number, given_up }
     }
 
-    /// Remembers that one incarnation of the node's agent took the place of another.
+    /// Remembers that one instance of the node's agent took the place of another.
     pub(super) fn replace(&self, old: &str) {
-        let incarnations = &mut self.known().replaced;
-        *incarnations = [Some(old.to_owned()), incarnations[0].take()];
+        self.known().replace(old);
     }
 
-    /// Whether this incarnation was replaced by another one before: a process does not come back.
+    /// Whether this instance was replaced by another one before: a process does not come back.
     pub(super) fn was_replaced(&self, instance: &str) -> bool {
-        self.known().replaced.iter().flatten().any(|incarnation| incarnation == instance)
+        self.known().replaced.iter().flatten().any(|replaced| replaced == instance)
+    }
+
+    /// An instance posts: it takes the place of another one that posted.
+    pub(super) fn posts(&self, instance: Option<&str>) {
+        let Some(instance) = instance else { return };
+        let mut known = self.known();
+        let before = known.posted.replace((instance.to_owned(), Instant::now()));
+        if let Some((old, _)) = before.filter(|(old, _)| old != instance) {
+            known.replace(&old);
+        }
+    }
+
+    /// Whether somebody posted not long ago.
+    pub(super) fn is_posted_to(&self) -> bool {
+        self.known().posted.as_ref().is_some_and(|(_, at)| at.elapsed() < POSTED_WITHIN)
     }
 
     /// How long it is until the feed's incarnation may be begun anew again, if it may not now.

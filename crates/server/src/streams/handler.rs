@@ -9,13 +9,13 @@ use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
-use sync::frame::Hello;
-use sync::link::{Batch, Counters, ItemChange, Link, Note, Outcome};
+use sync::frame::{Hello, Op};
+use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame, Side};
 use tokio::time::Instant;
 
-use crate::hub::{NodeLink, NodeSync, SyncSummary};
+use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
 use crate::metrics::{Direction, LinkCounts};
 use crate::node_port::{self, Caller};
 use crate::state::{ControlPlane, now};
@@ -41,13 +41,13 @@ pub(super) struct PlaneLinkHandler {
     pub(super) link: Arc<NodeLink>,
     /// The incarnation of the agent whose link this one took the place of.
     replaced: Option<String>,
-    said: Mutex<Said>,
+    said: Mutex<Reported>,
     received: AtomicU64,
 }
 
 /// What the hub was told last of the link.
 #[derive(Default)]
-struct Said {
+struct Reported {
     cause: Option<SyncCause>,
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
@@ -75,16 +75,18 @@ enum Refusals {
 
 impl PlaneLinkHandler {
     pub(super) fn new(
-        plane: Arc<ControlPlane>,
+        plane: &Arc<ControlPlane>,
         caller: Caller,
-        sets: Arc<NodeSync>,
-        link: Arc<NodeLink>,
-        replaced: Option<String>,
-    ) -> PlaneLinkHandler {
+        sets: &Arc<NodeSync>,
+        open: &OpenLink,
+    ) -> Arc<PlaneLinkHandler> {
+        let (plane, sets, link) = (plane.clone(), sets.clone(), open.link.clone());
+        let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
         let shown = plane.hub.sync_index().read(&caller.id, |summary| !summary.rejected().is_empty());
         let refusals = if shown { Refusals::Since(0) } else { Refusals::None };
-        let said = Mutex::new(Said { refusals, ..Said::default() });
-        PlaneLinkHandler { plane, caller, sets, link, replaced, said, received: AtomicU64::new(0) }
+        let said = Mutex::new(Reported { refusals, ..Reported::default() });
+        let received = AtomicU64::new(0);
+        Arc::new(PlaneLinkHandler { plane, caller, sets, link, replaced, said, received })
     }
 
     /// Check-ins that came over the link.
@@ -145,7 +147,7 @@ impl PlaneLinkHandler {
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, Reported> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,8 +156,8 @@ impl PlaneLinkHandler {
         let key = node_status_key();
         let last = batch.items.iter().rev().find(|item| item.key == key);
         let problem = match last.map(|item| &item.change) {
-            Some(ItemChange::Put { content, .. }) => NodeProblem::from_content(content),
-            Some(ItemChange::Delete { .. }) => None,
+            Some(Op::Put { content, .. }) => NodeProblem::from_content(content),
+            Some(Op::Delete { .. }) => None,
             None if forgets => None,
             None => return,
         };
@@ -179,7 +181,7 @@ impl PlaneLinkHandler {
     }
 
     /// Once the node acknowledged that it holds all as the feed says, nothing else is shown.
-    fn none_refused(&self, said: &mut Said, link: &Link) {
+    fn none_refused(&self, said: &mut Reported, link: &Link) {
         let acks = link.counters().acks_received;
         match said.refusals {
             Refusals::None => {}
@@ -313,6 +315,10 @@ impl LinkHandler for PlaneLinkHandler {
     }
 
     fn progress(&self, link: &Link) {
+        // What is said before the node's hello is nothing that it has or said.
+        if link.peer().is_none() {
+            return;
+        }
         let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
         let mut said = self.said();
         let (cause, objects, acked) = {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use model::replication::{Bounds, LinkSettings};
 use model::{NodeId, Timestamp};
-use sync::admission::{Admission, Pace, Turn};
+use sync::admission::{Admission, RateLimiter, Turn};
 use tokio::time::Instant;
 
 pub(crate) use admission::StreamAdmission;
@@ -27,8 +27,6 @@ pub(crate) use posted::events;
 pub(crate) use rpc::{ping, push, refused, version};
 pub(crate) use serve::{sse, subscribe, websocket};
 pub(crate) use standard::{health_check, health_watch, reflection};
-
-use posted::Sessions;
 
 /// What the control plane's ends of links go by (SYN-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +60,7 @@ const OPENED_AT_ONCE: u32 = 3000;
 pub(crate) struct Links {
     settings: LinkSettings,
     resyncs: Mutex<Admission<NodeId>>,
-    pace: Mutex<Pace>,
-    sessions: Sessions,
+    pace: Mutex<RateLimiter>,
     began: Instant,
     count: AtomicU64,
 }
@@ -74,8 +71,7 @@ impl Links {
         Links {
             settings: config.settings.bounded(),
             resyncs: Mutex::new(Admission::new(resyncs as usize)),
-            pace: Mutex::new(Pace::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
-            sessions: Sessions::default(),
+            pace: Mutex::new(RateLimiter::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
             began: Instant::now(),
             count: AtomicU64::new(0),
         }

@@ -1,150 +1,222 @@
-//! `POST /v1/agent/events`: frames both ways in a request and its answer (SYN-1).
+//! Exchanges: links of one request and its answer (SYN-1, SYN-11).
 //!
-//! The first request of a link begins with a hello and is answered with the link's name; those
-//! that follow name it. A link that is not posted to ends by itself; whoever names one that is
-//! not there begins anew, with what is durable.
+//! ```text
+//! POST /v1/agent/events   hello, events, requests --> hello, processed, events, responses
+//! Push                    hello, events ...       --> how many are durable
+//! GET /v1/agent/stream                              --> hello, events, ping: what a post would be
+//!                                                     answered with, as soon as there is something
+//! ```
+//!
+//! Nothing is kept between two exchanges but what belongs to the node's pair of sets: its durable
+//! cursors, the acknowledged cursor, and in memory how far a resync came. So each may go to another
+//! control plane over the same store. One post of a node is answered at a time; one that comes again
+//! costs what its cursors say.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-use model::NodeId;
 use model::replication::TransportKind;
-use net::accept::Connection;
-use streams::LinkCommand;
-use streams::task::Post;
-use streams::task::{LinkTransport, Posted};
-use sync::Frame;
-use tokio::sync::oneshot;
+use streams::task::Ended;
+use streams::{Exchange, FrameWriter, LinkCommand};
+use sync::frame::{GoAway, Ping};
+use sync::link::Input;
+use sync::{FeedCursor, Frame};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 use wire::batch::{self, Batch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
-use super::serve::{StreamRequest, linked};
+use super::handler::PlaneLinkHandler;
+use super::serve::{Lease, StreamRequest, away, config, lease, log_end, register};
 use crate::answer::{Reply, reply};
-use crate::hub::NodeLink;
+use crate::hub::{OpenLink, Wants};
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
-/// Names the link that posted frames are for.
-pub(crate) const LINK_HEADER: HeaderName = HeaderName::from_static("muster-link");
 /// How long what follows from posted frames may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(45);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
+/// How soon a post that came beside another one may come again, in seconds.
+const BUSY_RETRY: u64 = 1;
 
-/// The links that frames can be posted to.
-#[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<NodeId, (String, Arc<NodeLink>)>>);
-
-impl Sessions {
-    /// A link's name.
-    pub(super) fn id(&self, plane: &ControlPlane, number: u64) -> String {
-        format!("{}-{number}", plane.boot())
-    }
-
-    pub(super) fn put(&self, node: &NodeId, id: &str, link: Arc<NodeLink>) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(node.clone(), (id.to_owned(), link));
-    }
-
-    pub(super) fn take(&self, node: &NodeId, id: &str) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sessions.get(node).is_some_and(|(other, _)| other == id) {
-            sessions.remove(node);
-        }
-    }
-
-    fn get(&self, node: &NodeId, id: &str) -> Option<Arc<NodeLink>> {
-        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.get(node).filter(|(other, _)| other == id).map(|(_, link)| link.clone())
-    }
-}
-
-/// Takes posted frames and answers with what the link has to say.
+/// Takes posted frames and answers with what there is to say.
 pub(crate) async fn events(
     plane: &Arc<ControlPlane>,
     caller: Caller,
-    connection: Connection,
+    connection: net::accept::Connection,
     parts: &http::request::Parts,
     body: &Bytes,
-    wait: Duration,
 ) -> Result<Reply, Problem> {
     let source = caller.slot.lock().node.hostname.to_string();
     let Batch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
-    let named = parts.headers.get(LINK_HEADER).and_then(|value| value.to_str().ok());
-    let (id, answer) = match named {
-        Some(id) => (id.to_owned(), post(plane, &caller.id, id, frames, wait)?),
-        None => open(plane, caller, connection, frames, wait)?,
-    };
-    let posted = tokio::time::timeout(wait + ANSWER_WITHIN, answer).await;
-    let posted = match posted {
-        Ok(Ok(posted)) if posted.busy => {
-            return Err(Problem::new(Code::Busy, "what was posted before is still worked on"));
-        }
-        Ok(Ok(posted)) => posted,
-        Ok(Err(_)) => return Err(no_link()),
-        Err(_) => return Err(Problem::new(Code::Busy, "what was posted takes too long")),
-    };
-    let mut origin = wire::cloudevents::Origin::principal(&id);
-    let out = batch::encode(&mut origin, &Batch { frames: posted.frames, more: posted.more })
-        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
+    let mut origin = request.origin();
+    // It goes to its end also when the one who posted hangs up.
+    let answered = tokio::spawn(async move {
+        let mut exchange = match NodeExchange::begin(request, &frames).await? {
+            Ok(exchange) => exchange,
+            Err(why) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
+        };
+        let said = exchange.say(frames).await;
+        exchange.end().await;
+        Ok::<_, Problem>(said)
+    });
+    let said = answered.await.map_err(|_| Code::Internal)??;
+    let out =
+        batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
-    let mut response = reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into());
-    if let Ok(value) = HeaderValue::try_from(&id) {
-        response.headers_mut().insert(LINK_HEADER, value);
+    Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
+}
+
+/// An exchange with a node, at the control plane.
+pub(super) struct NodeExchange {
+    exchange: Exchange<PlaneLinkHandler>,
+    handler: Arc<PlaneLinkHandler>,
+    open: OpenLink,
+    began: Instant,
+    _one: OwnedMutexGuard<()>,
+    _lease: Lease,
+}
+
+impl NodeExchange {
+    /// Begins with frames whose first is a hello.
+    ///
+    /// # Errors
+    /// Another post of the node is worked on, or there is no hello. The go-away says why the node
+    /// gets no link.
+    pub(super) async fn begin(
+        mut request: Box<StreamRequest>,
+        frames: &[Frame],
+    ) -> Result<Result<NodeExchange, GoAway>, Problem> {
+        let Some(Frame::Hello(hello)) = frames.first() else {
+            return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
+        };
+        request.instance = (!hello.instance.is_empty()).then(|| hello.instance.clone());
+        let (plane, node) = (request.plane.clone(), request.caller.id.clone());
+        let Ok(one) = request.caller.slot.openings().posting.clone().try_lock_owned() else {
+            let mut problem = Problem::new(Code::Busy, "what was posted before is still worked on");
+            problem.retry_after_secs = Some(BUSY_RETRY);
+            return Err(problem);
+        };
+        let open = match register(&request).await {
+            Ok(open) => open,
+            Err(why) => return Ok(Err(why)),
+        };
+        let lease = match lease(&request).await {
+            Ok(lease) => lease,
+            Err(why) => return Ok(Err(why)),
+        };
+        plane.hub.remember(&lease.sets);
+        let config = Box::pin(config(&request, &open.link)).await;
+        let handler = PlaneLinkHandler::new(&plane, request.caller.clone(), &lease.sets, &open);
+        let Wants { resync, approve } = plane.hub.sync_index().take_wants(&node);
+        let asked = [(resync, Input::Resync), (approve, Input::Approve)];
+        let asked = asked.into_iter().filter_map(|(wanted, input)| wanted.then_some(input));
+        let exchange = Exchange::open(config, None, handler.clone(), asked);
+        plane.metrics.link_opened(TransportKind::Poll, open.replaced.is_some());
+        Ok(Ok(NodeExchange { exchange, handler, open, began: Instant::now(), _one: one, _lease: lease }))
     }
-    Ok(response)
-}
 
-fn no_link() -> Problem {
-    Problem::new(Code::NotFound, "there is no such link (any more); begin with a hello")
-}
-
-/// Frames for a link that is there, whose answer is wanted at once.
-pub(super) fn post_to(
-    plane: &ControlPlane,
-    node: &NodeId,
-    id: &str,
-    frames: Vec<Frame>,
-) -> Result<oneshot::Receiver<Posted>, Problem> {
-    post(plane, node, id, frames, Duration::ZERO)
-}
-
-/// Frames for a link that is there.
-fn post(
-    plane: &ControlPlane,
-    node: &NodeId,
-    id: &str,
-    frames: Vec<Frame>,
-    wait: Duration,
-) -> Result<oneshot::Receiver<Posted>, Problem> {
-    let link = plane.links.sessions.get(node, id).ok_or_else(no_link)?;
-    let (answer, posted) = oneshot::channel();
-    if !link.tell(LinkCommand::Post(Box::new(Post { frames, wait, answer }))) {
-        return Err(Problem::new(Code::Busy, "the link has more to do than it can hold"));
+    /// Takes frames; gives what there is to say, once what was taken is durable.
+    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> Batch {
+        self.handler.sets.answered();
+        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.say(frames)).await;
+        said.unwrap_or_else(|_| {
+            tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
+            self.handler.sets.abandon();
+            let why = away(Code::Busy.as_str(), "what was posted takes too long", BUSY_RETRY);
+            Batch { frames: vec![Frame::GoAway(why)], more: false }
+        })
     }
-    Ok(posted)
+
+    /// Ends it in order.
+    pub(super) async fn end(self) -> Ended {
+        let NodeExchange { exchange, handler, open, began, .. } = self;
+        let ended = exchange.end().await;
+        drop(open);
+        handler.plane.metrics.link_closed(TransportKind::Poll, began.elapsed());
+        handler.count(&ended.counters);
+        log_end(&handler.caller.id, TransportKind::Poll, &ended, handler.check_ins());
+        ended
+    }
 }
 
-/// Frames that begin a link.
-fn open(
-    plane: &Arc<ControlPlane>,
-    caller: Caller,
-    connection: Connection,
-    frames: Vec<Frame>,
-    wait: Duration,
-) -> Result<(String, oneshot::Receiver<Posted>), Problem> {
-    if !matches!(frames.first(), Some(Frame::Hello(_))) {
-        return Err(Problem::new(Code::BadBody, "a link begins with a hello"));
-    }
-    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Poll)?;
-    let id = plane.links.sessions.id(plane, opening.number);
-    let (answer, posted) = oneshot::channel();
-    let post = LinkCommand::Post(Box::new(Post { frames: Vec::new(), wait, answer }));
-    let ends = LinkTransport { reader: None, writer: None };
-    let session = id.clone();
-    tokio::spawn(Box::pin(linked(opening, ends, frames, Some(post), Some(session))));
-    Ok((id, posted))
+/// Says what there is to say as soon as there is something, until the stream ends. `from` is the
+/// node's durable cursor, where the request says it.
+pub(super) async fn push_down(
+    request: Box<StreamRequest>,
+    mut open: OpenLink,
+    mut writer: Box<dyn FrameWriter>,
+    mut from: Option<FeedCursor>,
+) {
+    let (plane, connection) = (request.plane.clone(), request.connection.clone());
+    let (link, mut orders) = (open.link.clone(), open.take_orders());
+    let every = Duration::from_secs(plane.links.settings().keepalive_secs.into());
+    plane.metrics.link_opened(TransportKind::Sse, open.replaced.is_some());
+    let began = Instant::now();
+    let mut said = Vec::new();
+    let why = 'open: loop {
+        let lease = match lease(&request).await {
+            Ok(lease) => lease,
+            Err(why) => break why,
+        };
+        let (sets, mut head) = (lease.sets.clone(), lease.sets.watch());
+        let frames = pushed(&request, lease, &open, from.take(), std::mem::take(&mut said)).await;
+        if writer.send(frames).await.is_err() {
+            break away("lost", "the stream is not read any more", BUSY_RETRY);
+        }
+        let due = Instant::now() + every;
+        loop {
+            tokio::select! {
+                Ok(()) = head.changed() => if sets.is_answered() { continue },
+                Some(order) = orders.next() => match order {
+                    LinkCommand::Say(frame) => said.push(*frame),
+                    LinkCommand::Probe(answer) => {
+                        // Nothing comes up here that would show it.
+                        let _ = answer.send(false);
+                        continue;
+                    }
+                    _ => {}
+                },
+                () = tokio::time::sleep_until(due) => {}
+                () = connection.closing() => {
+                    break 'open away("shutdown", "the connection is to end", BUSY_RETRY);
+                }
+                ending = link.ending() => {
+                    let message = ending.message.to_owned();
+                    break 'open GoAway { code: ending.code.to_owned(), message, retry_after: None };
+                }
+            }
+            break;
+        }
+    };
+    drop(open);
+    plane.metrics.link_closed(TransportKind::Sse, began.elapsed());
+    super::serve::refuse(writer, why).await;
+}
+
+/// One answer to a post that nobody made: hello, what follows the acknowledged cursor, and a ping,
+/// which is answered with a post.
+async fn pushed(
+    request: &StreamRequest,
+    lease: Lease,
+    open: &OpenLink,
+    from: Option<FeedCursor>,
+    said: Vec<Frame>,
+) -> Vec<Frame> {
+    let (plane, node) = (&request.plane, &request.caller.id);
+    let acked = plane.hub.sync_index().read(node, |summary| summary.acked().cloned());
+    let handler = PlaneLinkHandler::new(plane, request.caller.clone(), &lease.sets, open);
+    let config = config(request, &open.link).await;
+    handler.sets.answered();
+    let mut exchange =
+        Exchange::open(config, from.or(acked), handler.clone(), said.into_iter().map(Input::Say));
+    let mut frames = exchange.say(Vec::new()).await.frames;
+    let ended = exchange.end().await;
+    handler.count(&ended.counters);
+    let head = lease.sets.sets().feed.head();
+    frames.push(Frame::Ping(Ping { head, ..Ping::default() }));
+    frames
 }

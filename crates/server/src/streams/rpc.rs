@@ -9,18 +9,17 @@ use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
 use streams::grpc::{GrpcReader, RequestChunks};
-use streams::task::LinkTransport;
-use streams::task::Post;
-use streams::{FrameReader, LinkCommand, TransportError};
+use streams::{FrameReader, TransportError};
 use sync::Frame;
-use tokio::sync::oneshot;
+use sync::frame::GoAway;
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, Decoder, Status};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
-use wire::rpc::{self, PushSummary, Spoken};
+use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
-use super::serve::{StreamRequest, linked};
+use super::posted::NodeExchange;
+use super::serve::StreamRequest;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::intake::read_any;
@@ -33,24 +32,24 @@ pub(super) const MAX_CALL: usize = 4 * 1024;
 const CALL_WITHIN: Duration = Duration::from_secs(15);
 /// The most frames of one `Push`.
 const MAX_PUSHED: u64 = 100_000;
-/// How long what follows from pushed frames may take.
+/// How long more of a push may take to come.
 const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// `Version`: what this control plane speaks.
 pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
     let message = called(request).await?;
-    let asked = rpc::read_version_request(&message)?;
-    let own = Spoken::own(concat!("muster/", env!("CARGO_PKG_VERSION")));
-    if asked != (0, 0) && own.common(asked).is_none() {
+    let asked: VersionRequest = rpc::read(&message)?;
+    let own = VersionResponse::own(concat!("muster/", env!("CARGO_PKG_VERSION")));
+    if asked != VersionRequest::default() && own.common(asked).is_none() {
         return Err(Code::ProtocolVersion.into());
     }
-    Ok(message_reply(rpc::version_response(&own)))
+    Ok(message_reply(rpc::write(&own)))
 }
 
-/// `Ping`: a sign of incarnation.
+/// `Ping`: a sign of life.
 pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
-    let number = rpc::read_ping_request(&called(request).await?)?;
-    Ok(message_reply(rpc::pong_reply(number)))
+    let PingRequest { number } = rpc::read(&called(request).await?)?;
+    Ok(message_reply(rpc::write(&PongReply { number })))
 }
 
 /// `Push`: frames up, a summary down; a short link whose own frames are not asked for. A summary
@@ -61,8 +60,11 @@ pub(crate) async fn push(
     connection: Connection,
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
-    match pushed(plane, caller, connection, request).await {
-        Ok(summary) => Ok(message_reply(rpc::push_summary(&summary))),
+    // It goes to its end also when the one who pushes hangs up.
+    let plane = plane.clone();
+    let pushed = tokio::spawn(async move { pushed(&plane, caller, connection, request).await });
+    match pushed.await.map_err(|_| Code::Internal)? {
+        Ok(summary) => Ok(message_reply(rpc::write(&summary))),
         Err(PushError::Refused(problem)) => Err(*problem),
         Err(PushError::WentAway(code, message)) => Ok(status_reply(&Status::of_go_away(&code, &message))),
     }
@@ -107,30 +109,58 @@ async fn pushed(
         return Err(PushError::WentAway("no-hello".to_owned(), message));
     }
     let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Poll)?;
-    let (mut received, mut highest) = (first.len() as u64, highest_number(&first));
-    let node = opening.caller.id.clone();
-    let session = plane.links.sessions.id(plane, opening.number);
-    let (answer, begun) = oneshot::channel();
-    let post = LinkCommand::Post(Box::new(Post { frames: Vec::new(), wait: Duration::ZERO, answer }));
-    let ends = LinkTransport { reader: None, writer: None };
-    tokio::spawn(Box::pin(linked(opening, ends, first, Some(post), Some(session.clone()))));
-    let mut processed = acknowledged(&until(begun).await?);
-    while let Some(frames) = reader.next().await? {
-        received += frames.len() as u64;
-        highest = highest.max(highest_number(&frames));
-        if received > MAX_PUSHED {
-            return Err(
-                Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")).into()
-            );
-        }
-        let answer = super::posted::post_to(plane, &node, &session, frames)?;
-        processed = processed.max(acknowledged(&until(answer).await?));
-    }
+    let mut exchange = NodeExchange::begin(opening, &first).await?.map_err(went_away)?;
+    let pushed = all_pushed(&mut exchange, first, &mut reader).await;
+    exchange.end().await;
+    let Pushed { received, highest, processed } = pushed?;
     if processed < highest {
         let message = format!("events up to {highest} were pushed, those up to {processed} are durable");
         return Err(PushError::WentAway("out-of-order".to_owned(), message));
     }
     Ok(PushSummary { result: "ok".to_owned(), received, processed })
+}
+
+/// What was pushed until now.
+#[derive(Default)]
+struct Pushed {
+    received: u64,
+    /// The highest number of an event.
+    highest: u64,
+    /// Up to which number events are durable.
+    processed: u64,
+}
+
+/// Takes all frames of a push.
+async fn all_pushed(
+    exchange: &mut NodeExchange,
+    first: Vec<Frame>,
+    reader: &mut GrpcReader<RequestChunks>,
+) -> Result<Pushed, PushError> {
+    let (mut pushed, mut frames) = (Pushed::default(), first);
+    loop {
+        pushed.received += frames.len() as u64;
+        if pushed.received > MAX_PUSHED {
+            let why = format!("at most {MAX_PUSHED} frames a push");
+            return Err(Problem::new(Code::BodyTooLarge, why).into());
+        }
+        pushed.highest = pushed.highest.max(highest_number(&frames));
+        for frame in exchange.say(frames).await.frames {
+            match frame {
+                Frame::Ack(ack) => pushed.processed = pushed.processed.max(ack.seq),
+                Frame::GoAway(why) => return Err(went_away(why)),
+                _ => {}
+            }
+        }
+        let late = |_| Problem::new(Code::BadBody, "nothing more of the push came in time");
+        match tokio::time::timeout(PUSHED_WITHIN, reader.next()).await.map_err(late)?? {
+            Some(more) => frames = more,
+            None => return Ok(pushed),
+        }
+    }
+}
+
+fn went_away(why: GoAway) -> PushError {
+    PushError::WentAway(why.code, why.message)
 }
 
 /// The highest sequence number of the events among these.
@@ -140,31 +170,6 @@ fn highest_number(frames: &[Frame]) -> u64 {
         _ => 0,
     });
     numbers.max().unwrap_or(0)
-}
-
-async fn until(answer: oneshot::Receiver<streams::task::Posted>) -> Result<Vec<Frame>, PushError> {
-    let busy = |why: &str| PushError::from(Problem::new(Code::Busy, why));
-    match tokio::time::timeout(PUSHED_WITHIN, answer).await {
-        Ok(Ok(posted)) if posted.busy => Err(busy("what was pushed before is still worked on")),
-        Ok(Ok(posted)) => {
-            let away = posted.frames.iter().find_map(|frame| match frame {
-                Frame::GoAway(away) => Some(PushError::WentAway(away.code.clone(), away.message.clone())),
-                _ => None,
-            });
-            away.map_or(Ok(posted.frames), Err)
-        }
-        Ok(Err(_)) => Err(busy("the link ended before what was pushed was done")),
-        Err(_) => Err(busy("what was pushed takes too long")),
-    }
-}
-
-/// How many events of the link are durable, by the acknowledgements in an answer.
-fn acknowledged(frames: &[Frame]) -> u64 {
-    let acks = frames.iter().filter_map(|frame| match frame {
-        Frame::Ack(ack) => Some(ack.seq),
-        _ => None,
-    });
-    acks.max().unwrap_or(0)
 }
 
 /// The one message of a unary call.

@@ -1,4 +1,4 @@
-//! The incarnation of one link, from its opening to its end, over each transport.
+//! A link over a stream, from its request to its end, over each transport.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::GoAwayReason;
-use streams::task::{Ended, LinkTransport, Posted, run_link};
+use streams::task::{Ended, LinkTransport, run_link};
 use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler};
 use sync::frame::GoAway;
-use sync::link::{Link, LinkConfig};
+use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
@@ -25,6 +25,7 @@ use wire::{Code, Problem, grpc, sse as events};
 
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
+use super::posted::push_down;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::hub::{Ending, NodeLink, NodeSync, OpenLink};
@@ -35,7 +36,7 @@ use crate::state::ControlPlane;
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
 /// How long the link before is waited for to end.
-const SEAT_WITHIN: Duration = Duration::from_secs(20);
+const LEASE_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of a instance of the agent, in bytes.
@@ -46,8 +47,6 @@ const AGAIN: u64 = 5;
 const HELLO_RETRY: u64 = 1;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
-/// A link whose frames are posted ends after so long a silence.
-const POSTED_SILENCE: Duration = Duration::from_secs(30);
 
 /// What is to be served.
 pub(super) struct StreamRequest {
@@ -56,9 +55,7 @@ pub(super) struct StreamRequest {
     pub(super) connection: Connection,
     pub(super) transport: TransportKind,
     pub(super) number: u64,
-    /// Where the node says that it has our feed, before it says hello.
-    pub(super) assumed: Option<sync::FeedCursor>,
-    /// The instance of the agent, where the opening says it; never empty.
+    /// The instance of the agent, where it is known; never empty.
     pub(super) instance: Option<String>,
 }
 
@@ -75,9 +72,18 @@ impl StreamRequest {
             problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
             return Err(problem);
         }
-        let number = plane.links.number();
-        let (plane, assumed, instance) = (plane.clone(), None, None);
-        Ok(Box::new(StreamRequest { plane, caller, connection, transport, number, assumed, instance }))
+        Ok(StreamRequest::new(plane, caller, connection, transport))
+    }
+
+    /// One that takes no place in that line.
+    pub(super) fn new(
+        plane: &Arc<ControlPlane>,
+        caller: Caller,
+        connection: Connection,
+        transport: TransportKind,
+    ) -> Box<StreamRequest> {
+        let (plane, number) = (plane.clone(), plane.links.number());
+        Box::new(StreamRequest { plane, caller, connection, transport, number, instance: None })
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -150,15 +156,15 @@ pub(crate) fn sse(
 ) -> Result<Reply, Problem> {
     let mut opening = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    opening.assumed = last.and_then(events::read_cursor);
+    let from = last.and_then(events::read_cursor);
     opening.instance = head.uri.query().and_then(said_instance);
     let (pipe, parts) = streams::body::response();
-    let writer = SseWriter::new(pipe, opening.origin());
-    let session = plane.links.sessions.id(plane, opening.number);
-    let id = session.clone();
+    let writer = Box::new(SseWriter::new(pipe, opening.origin()));
     tokio::spawn(Box::pin(async move {
-        let ends = LinkTransport { reader: None, writer: Some(Box::new(writer)) };
-        linked(opening, ends, Vec::new(), None, Some(session)).await;
+        match register(&opening).await {
+            Ok(open) => push_down(opening, open, writer, from).await,
+            Err(why) => refuse(writer, why).await,
+        }
     }));
     let mut response = Response::new(ReplyBody::Parts(parts));
     *response.status_mut() = StatusCode::OK;
@@ -166,9 +172,6 @@ pub(crate) fn sse(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
-    if let Ok(id) = HeaderValue::try_from(id) {
-        headers.insert(super::posted::LINK_HEADER, id);
-    }
     Ok(response)
 }
 
@@ -193,26 +196,19 @@ async fn streamed(
             tracing::info!(%node, error = %crate::answer::chain(&error), "no hello");
             let Some(code) = error.refusal() else { return };
             let why = GoAway { code: code.to_owned(), message: error.explained(), retry_after: None };
-            return refuse(LinkTransport { reader: Some(reader), writer: Some(writer) }, None, why).await;
+            return refuse(writer, why).await;
         }
         Err(_) => {
             tracing::info!(%node, "no hello in time");
             let why = away("no-hello", "a link begins with a hello", HELLO_RETRY);
-            return refuse(LinkTransport { reader: Some(reader), writer: Some(writer) }, None, why).await;
+            return refuse(writer, why).await;
         }
     };
-    let ends = LinkTransport { reader: Some(reader), writer: Some(writer) };
-    linked(opening, ends, first, None, None).await;
+    linked(opening, LinkTransport { reader, writer }, first).await;
 }
 
-/// Runs a link to its end. `post` is an order for it that came before it began.
-pub(super) async fn linked(
-    mut opening: Box<StreamRequest>,
-    ends: LinkTransport,
-    first: Vec<Frame>,
-    post: Option<LinkCommand>,
-    session: Option<String>,
-) {
+/// Runs a link to its end.
+async fn linked(mut opening: Box<StreamRequest>, ends: LinkTransport, first: Vec<Frame>) {
     let hello = first.iter().find_map(|frame| match frame {
         Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
         _ => None,
@@ -225,80 +221,75 @@ pub(super) async fn linked(
     };
     drop(waiting);
     match begun {
-        Ok(begun) => serve(opening, begun, ends, first, post, session).await,
+        Ok((open, lease)) => serve(opening, open, lease, ends, first).await,
         Err(why) => {
             tracing::debug!(node = %opening.caller.id, why.code, why.message, "a link is not begun");
-            refuse(ends, post, why).await;
+            refuse(ends.writer, why).await;
         }
     }
 }
 
-/// A link that may begin.
-struct Begun {
-    open: OpenLink,
-    sets: Arc<NodeSync>,
-    /// Held for as long as the link works on the sets.
-    _seat: OwnedMutexGuard<()>,
+/// The exclusive right of one link to a node's sets.
+pub(super) struct Lease {
+    pub(super) sets: Arc<NodeSync>,
+    _one: OwnedMutexGuard<()>,
 }
 
-fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
+pub(super) fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: Some(retry_after) }
 }
 
-/// Judges who opens, takes the place of the link before and waits until that one has ended.
-async fn begin(opening: &StreamRequest) -> Result<Begun, GoAway> {
-    let (plane, node) = (&opening.plane, &opening.caller.id);
+/// Takes the place of the link before and waits until that one has ended.
+async fn begin(opening: &StreamRequest) -> Result<(OpenLink, Lease), GoAway> {
+    let open = register(opening).await?;
+    Ok((open, lease(opening).await?))
+}
+
+/// Judges who opens, and takes the place of the link before.
+pub(super) async fn register(opening: &StreamRequest) -> Result<OpenLink, GoAway> {
     let openings = opening.caller.slot.openings();
-    let open = {
-        let _one = openings.judging.lock().await;
-        if is_second(opening, openings).await {
-            let message = "another agent holds a link under this node's identity";
-            return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
-        }
-        let open = plane.hub.open(node, opening.transport, opening.instance.as_deref());
-        open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))?
-    };
-    let seat = tokio::time::timeout(SEAT_WITHIN, openings.seat.clone().lock_owned()).await;
-    let _seat = seat.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let _one = openings.judging.lock().await;
+    if is_second(opening, openings).await {
+        let message = "another agent holds a link under this node's identity";
+        return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
+    }
+    if opening.transport == TransportKind::Poll {
+        openings.posts(opening.instance.as_deref());
+    }
+    let open = opening.plane.hub.open(&opening.caller.id, opening.transport, opening.instance.as_deref());
+    open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))
+}
+
+/// Waits until the link before has ended.
+pub(super) async fn lease(opening: &StreamRequest) -> Result<Lease, GoAway> {
+    let (plane, node) = (&opening.plane, &opening.caller.id);
+    let lease = opening.caller.slot.openings().lease.clone();
+    let one = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
+    let one = one.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
     let sets = plane.hub.node(node).await.map_err(|error| {
         tracing::warn!(%node, %error, "the node's sets cannot be loaded");
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
     })?;
-    Ok(Begun { open, sets, _seat })
+    Ok(Lease { sets, _one: one })
 }
 
 async fn serve(
     opening: Box<StreamRequest>,
-    begun: Begun,
+    mut open: OpenLink,
+    lease: Lease,
     ends: LinkTransport,
     first: Vec<Frame>,
-    post: Option<LinkCommand>,
-    session: Option<String>,
 ) {
-    let Begun { mut open, sets, _seat } = begun;
     let entry = open.link.clone();
     let config = Box::pin(config(&opening, &entry)).await;
     let StreamRequest { plane, caller, connection, transport, .. } = opening.unboxed();
     let node = caller.id.clone();
-    let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-    let handler = Arc::new(PlaneLinkHandler::new(plane.clone(), caller, sets, entry.clone(), replaced));
-    if let Some(post) = post {
-        entry.tell(post);
-    }
-    if let Some(session) = &session {
-        plane.links.sessions.put(&node, session, entry.clone());
-    }
+    let handler = PlaneLinkHandler::new(&plane, caller, &lease.sets, &open);
     plane.metrics.link_opened(transport, open.replaced.is_some());
     let began = tokio::time::Instant::now();
-    // A link whose frames are posted does not end with one of its connections.
-    let connection = ends.writer.is_some().then_some(&connection);
-    let link = Box::new(Link::new(config, model::Timestamp(0)));
-    let running = run_link(link, handler.clone(), ends, first, handler.sets.watch(), open.take_orders());
-    let ended = run(Box::pin(running), &handler, &entry, connection).await;
+    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), open.take_orders());
+    let ended = run(Box::pin(running), &handler, &entry, &connection).await;
     drop(open);
-    if let Some(session) = &session {
-        plane.links.sessions.take(&node, session);
-    }
     plane.metrics.link_closed(transport, began.elapsed());
     if let Some(ended) = ended {
         handler.count(&ended.counters);
@@ -312,24 +303,18 @@ async fn run(
     mut running: Pin<Box<impl Future<Output = Ended>>>,
     handler: &PlaneLinkHandler,
     entry: &NodeLink,
-    mut connection: Option<&Connection>,
+    connection: &Connection,
 ) -> Option<Ended> {
+    let mut closing = false;
     loop {
         tokio::select! {
             ended = &mut running => return Some(ended),
-            () = closing(connection) => {
-                connection = None;
+            () = connection.closing(), if !closing => {
+                closing = true;
                 entry.tell(LinkCommand::Shutdown);
             }
             ending = entry.ending() => return Box::pin(end(entry, ending, running, handler)).await,
         }
-    }
-}
-
-async fn closing(connection: Option<&Connection>) {
-    match connection {
-        Some(connection) => connection.closing().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -352,7 +337,7 @@ async fn end(
     ended
 }
 
-fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_ins: u64) {
+pub(super) fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_ins: u64) {
     let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
     let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
     tracing::debug!(
@@ -362,7 +347,7 @@ fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_
 }
 
 /// What the link is made with: the mode and kinds of the release that the node is pointed to.
-async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkConfig {
+pub(super) async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkConfig {
     let plane = &opening.plane;
     let policy = match objects::policy(plane, &opening.caller.slot).await {
         Ok(policy) => {
@@ -374,26 +359,25 @@ async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkConfig {
             None
         }
     };
-    let settings = plane.links.settings();
-    let mut config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), settings);
-    config.assumed.clone_from(&opening.assumed);
-    if opening.transport == TransportKind::Poll {
-        config.limits.dead_after = POSTED_SILENCE;
-    }
-    config
+    LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings())
 }
 
 /// Whether this opening is of a second agent under the node's identity (IDN-10): the link that
 /// there is incarnations, and is of another process; or this process was replaced before. An opening
-/// that does not say its process can be told from the one before only by that one's incarnation.
+/// that does not say its process can be told from the one before only by that one's life.
 async fn is_second(opening: &StreamRequest, openings: &StreamAdmission) -> bool {
     let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
-    let Some(old) = opening.plane.hub.sync_index().link(node) else { return false };
-    if instance.is_some() && instance == old.instance() {
+    let old = opening.plane.hub.sync_index().link(node);
+    if instance.is_some() && instance == old.as_ref().and_then(|old| old.instance()) {
         return false;
     }
-    let alive =
-        instance.is_some_and(|incarnation| openings.was_replaced(incarnation)) || old.incarnations().await;
+    let replaced =
+        (old.is_some() || openings.is_posted_to()) && instance.is_some_and(|it| openings.was_replaced(it));
+    let alive = replaced
+        || match old {
+            Some(old) => old.is_alive().await,
+            None => false,
+        };
     if alive {
         opening.plane.hub.sync_index().duplicate_seen(node);
         let hostname = opening.source();
@@ -402,17 +386,11 @@ async fn is_second(opening: &StreamRequest, openings: &StreamAdmission) -> bool 
     alive
 }
 
-/// Tells who opened why it gets no link.
-async fn refuse(ends: LinkTransport, post: Option<LinkCommand>, why: GoAway) {
-    let frames = vec![Frame::GoAway(why)];
-    if let Some(LinkCommand::Post(post)) = post {
-        // Who posted may have hung up.
-        let _ = post.answer.send(Posted { frames, ..Posted::default() });
-    } else if let Some(mut writer) = ends.writer {
-        let said = async {
-            let _ = writer.send(frames).await;
-            writer.finish().await;
-        };
-        let _ = tokio::time::timeout(END_WITHIN, said).await;
-    }
+/// Tells who opened why it gets no link, or no longer has one.
+pub(super) async fn refuse(mut writer: Box<dyn FrameWriter>, why: GoAway) {
+    let said = async {
+        let _ = writer.send(vec![Frame::GoAway(why)]).await;
+        writer.finish().await;
+    };
+    let _ = tokio::time::timeout(END_WITHIN, said).await;
 }

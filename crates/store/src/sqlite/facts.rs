@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::cell::{Json, Text, int, uint};
 use super::nodes::active;
-use super::query::{self, change};
+use super::query::{self, change, listed, upper};
 use crate::MAX_LISTED;
 use crate::error::Result;
 use crate::log::{self, Derived};
@@ -21,11 +21,10 @@ pub(super) fn append(
 ) -> Result<Accepted> {
     let node = active(db, node)?;
     let (known_log, after) = cursor(db, node, incarnation)?;
-    let before = derived(db, node)?;
     let new = model::log::contiguous(after, facts);
     let Some(last) = new.last() else {
         let cursor = Cursor { incarnation: incarnation.clone(), seq: after };
-        return Ok(Accepted { cursor, new, streak: before.streak, last_run: before.last_run });
+        return Ok(Accepted { cursor, new });
     };
     let seq = last.seq;
     let log = match known_log {
@@ -34,10 +33,9 @@ pub(super) fn append(
     };
     insert(db, node, log, &new, now)?;
     change(db, "move a cursor", "UPDATE log SET cursor = ?2 WHERE no = ?1", params![log, int(seq)])?;
-    let after = before.after(incarnation, &new);
-    keep_derived(db, node, log, &after)?;
+    keep_derived(db, node, log, &derived(db, node)?.after(incarnation, &new))?;
     let cursor = Cursor { incarnation: incarnation.clone(), seq };
-    Ok(Accepted { cursor, new, streak: after.streak, last_run: after.last_run })
+    Ok(Accepted { cursor, new })
 }
 
 fn cursor(db: &Connection, node: i64, incarnation: &Incarnation) -> Result<(Option<i64>, u64)> {
@@ -160,14 +158,6 @@ pub(super) fn run(
     );
     let name = params![node.as_str(), incarnation.as_str(), int(seq)];
     Ok(query::one(db, "read a run", SQL, name, fact_record)?.and_then(run_record))
-}
-
-fn upper(before: Option<u64>) -> i64 {
-    before.map_or(i64::MAX, int)
-}
-
-fn listed(limit: usize) -> i64 {
-    int(limit.min(MAX_LISTED) as u64)
 }
 
 fn fact_record(row: &Row<'_>) -> rusqlite::Result<FactRecord> {

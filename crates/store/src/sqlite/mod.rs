@@ -397,10 +397,6 @@ impl Store for SqliteStore {
         self.write(0, move |session| nodes::set_push(&session.db, &nodes, push, now)).await
     }
 
-    async fn pushes(&self) -> Result<Vec<(NodeId, u64)>> {
-        self.read(nodes::pushes).await
-    }
-
     async fn clear_push(&self, node: &NodeId, push: u64) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::clear_push(&session.db, &node, push)).await

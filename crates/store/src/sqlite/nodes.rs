@@ -234,12 +234,6 @@ pub(super) fn set_push(db: &Connection, nodes: &[NodeId], push: u64, now: Timest
     Ok(())
 }
 
-pub(super) fn pushes(db: &Connection) -> Result<Vec<(NodeId, u64)>> {
-    let sql = "SELECT id, number FROM push JOIN node ON node.no = push.node ORDER BY id";
-    let push = |row: &Row<'_>| Ok((row.get::<_, Text<_>>(0)?.0, uint(row.get(1)?)));
-    query::all(db, "read the pushes", sql, [], push)
-}
-
 pub(super) fn clear_push(db: &Connection, node: &NodeId, push: u64) -> Result<()> {
     let sql = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1) AND number <= ?2";
     change(db, "clear a push", sql, params![node.as_str(), int(push)]).map(|_| ())

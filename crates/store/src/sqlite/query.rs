@@ -2,7 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
-use super::cell::OrFail;
+use super::cell::{OrFail, int};
+use crate::MAX_LISTED;
 use crate::error::Result;
 
 /// Runs a statement; returns how many rows it changed.
@@ -37,4 +38,14 @@ pub(super) fn all<T>(
 ) -> Result<Vec<T>> {
     let read = || -> rusqlite::Result<Vec<T>> { db.prepare_cached(sql)?.query_map(params, map)?.collect() };
     read().or_fail(operation)
+}
+
+/// The bound of a listing that is paged from the newest on.
+pub(super) fn upper(before: Option<u64>) -> i64 {
+    before.map_or(i64::MAX, int)
+}
+
+/// A limit held to its bound.
+pub(super) fn listed(limit: usize) -> i64 {
+    int(limit.min(MAX_LISTED) as u64)
 }

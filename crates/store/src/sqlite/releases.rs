@@ -7,10 +7,9 @@ use rusqlite::{Connection, Row, params};
 
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::chunks::{self, Table};
-use super::query::{self, change};
+use super::query::{self, change, listed, upper};
 use super::sweep::Recent;
 use super::writer::Session;
-use crate::MAX_LISTED;
 use crate::error::{CommitError, Result};
 use crate::record::{ChannelHead, Release};
 
@@ -86,7 +85,7 @@ pub(super) fn release(db: &Connection, seq: u64) -> Result<Option<Release>> {
 pub(super) fn list(db: &Connection, limit: usize, before: Option<u64>) -> Result<Vec<Release>> {
     let sql = "SELECT seq, ref_label, created, selection, headers, summary FROM release
         WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
-    let bounds = params![before.map_or(i64::MAX, int), int(limit.min(MAX_LISTED) as u64)];
+    let bounds = params![upper(before), listed(limit)];
     query::all(db, "read the releases", sql, bounds, of_row)
 }
 

@@ -4,10 +4,10 @@ use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
 use super::cell::{Text, int};
-use super::query::{self, change};
+use super::query::{self, change, listed};
+use crate::closure;
 use crate::error::{Result, StoreError};
 use crate::tasks::{MAX_OPEN_TASKS, TaskKind, TaskNode, TaskRecord};
-use crate::{MAX_LISTED, closure};
 
 /// The column of a kind.
 fn column(kind: TaskKind) -> &'static str {
@@ -95,10 +95,6 @@ pub(super) fn prune_one(db: &Connection, keep: usize) -> Result<bool> {
     const SQL: &str = "DELETE FROM task WHERE no = (SELECT min(no) FROM task WHERE finished IS NOT NULL)
         AND ?1 < (SELECT count(*) FROM task WHERE finished IS NOT NULL)";
     Ok(change(db, "prune tasks", SQL, [int(keep as u64)])? > 0)
-}
-
-fn listed(limit: usize) -> i64 {
-    int(limit.min(MAX_LISTED) as u64)
 }
 
 fn record(row: &Row<'_>) -> rusqlite::Result<TaskRecord> {

@@ -1,12 +1,10 @@
 //! [`Batch`]: changes for the shell to apply and to make durable together with the cursor.
 
-use std::sync::Arc;
-
 use crate::cursor::FeedCursor;
-use bytes::Bytes;
-use model::{ObjectKey, Stub};
+use model::ObjectKey;
 
 use crate::durable::{Content, Write};
+use crate::frame::Op;
 
 /// One change for the backend.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,32 +13,13 @@ pub struct Item {
     pub key: ObjectKey,
     /// The change in the source's feed.
     pub rev: u64,
-    /// What to do.
-    pub change: ItemChange,
+    /// What happened to it at the source, to be done here: a content's digest was compared.
+    pub change: Op,
     /// W3C trace context.
     pub trace: Option<String>,
     /// When the source accepted it: milliseconds since 1970.
     pub at: i64,
     pub(super) place: u64,
-}
-
-/// What to do with an object.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ItemChange {
-    /// Make it like this.
-    Put {
-        /// Uid, digest, size.
-        stub: Stub,
-        /// The content; its digest was compared.
-        content: Bytes,
-        /// It came into being at the source since the cursor.
-        created: bool,
-    },
-    /// Take it away.
-    Delete {
-        /// The uid that ended at the source.
-        uid: Arc<str>,
-    },
 }
 
 /// What became of an item (SYN-12).
@@ -97,11 +76,11 @@ impl Batch {
         let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Done);
         let theirs = done.map(|(item, _)| {
             let new = match &item.change {
-                ItemChange::Put { stub, content, .. } => {
+                Op::Put { stub, content, .. } => {
                     let content = Content { bytes: content.clone(), trace: item.trace.clone(), at: item.at };
                     Some((stub.clone(), item.rev, content))
                 }
-                ItemChange::Delete { .. } => None,
+                Op::Delete { .. } => None,
             };
             (item.key.clone(), new)
         });

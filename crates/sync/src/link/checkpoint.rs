@@ -1,7 +1,8 @@
 //! Checkpoints: the other side has sent all, and this is its root. The roots are compared once
 //! nothing is under way; a difference begins a resync. What fails again and again is laid over
 //! the replica as it was sent, so that it hides no difference. A checkpoint behind events that
-//! were not received ends the link.
+//! were not received ends the link; one whose cursor is beyond everything that was sent compares
+//! nothing, whatever its root: its changes would be skipped.
 
 use super::types::Note;
 use super::{Cx, Link};
@@ -16,9 +17,7 @@ impl Link {
         if self.peer_incarnation() == Some(&mark.cursor.incarnation) {
             self.peer_head = self.peer_head.max(mark.cursor.revision);
         }
-        if !self.resync.stops_stream() {
-            self.inbox.mark = Some(mark);
-        }
+        self.inbox.mark = Some(mark);
     }
 
     /// Compares the root, once nothing is under way.
@@ -28,7 +27,7 @@ impl Link {
         }
         let Some(mark) = self.inbox.mark.take() else { return };
         self.inbox.ack_due = true;
-        if cx.replica.root() == mark.root {
+        if mark.cursor.revision <= self.inbox.shown && cx.replica.root() == mark.root {
             self.counters.marks_equal += 1;
             cx.replica.begin_incarnation(&mark.cursor.incarnation);
             self.inbox.complete_to(mark.cursor, cx.replica.cursor());

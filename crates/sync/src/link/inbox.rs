@@ -11,11 +11,12 @@ use crate::cursor::{FeedCursor, Position};
 use model::set::MAX_SECTIONS;
 use model::{ObjectKey, SectionKey, Timestamp};
 
-use super::batch::{Batch, Item, ItemChange, Outcome};
+use super::batch::{Batch, Item, Outcome};
 use super::outbox::content_len;
 use super::types::{Limits, Output};
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
+use crate::identity;
 use crate::object::MAX_CONTENT;
 use crate::refusal;
 use crate::replica::Replica;
@@ -82,6 +83,9 @@ pub(super) struct Inbox {
     ack_at: Timestamp,
     pub mark: Option<Checkpoint>,
     pub verified: bool,
+    /// The highest revision that the other side said to be at, or sent, otherwise than by a
+    /// checkpoint.
+    pub shown: u64,
     /// Refusals noted since an instant.
     pub noted: (Timestamp, u32),
 }
@@ -95,10 +99,6 @@ impl Inbox {
     /// Nothing is under way that a comparison of roots would miss.
     pub fn is_settled(&self) -> bool {
         self.in_flight.is_none() && self.waiting.len() == self.set_aside
-    }
-
-    pub fn is_applying(&self) -> bool {
-        self.in_flight.is_some()
     }
 
     pub fn under_way(&self) -> usize {
@@ -183,8 +183,8 @@ impl Inbox {
 
 fn size(item: &Item) -> u64 {
     match &item.change {
-        ItemChange::Put { content, .. } => content.len() as u64,
-        ItemChange::Delete { .. } => 0,
+        Op::Put { content, .. } => content.len() as u64,
+        Op::Delete { .. } => 0,
     }
 }
 
@@ -203,17 +203,19 @@ impl Link {
             return self.out_of_order(event.seq, cx);
         }
         self.inbox.seq = event.seq;
-        // Not over a set of another incarnation, nor one that a trie resync is to put right.
-        if !cx.replica.is_of(&incarnation) || self.resync.stops_stream() {
+        // Not over a set of another incarnation.
+        if !cx.replica.is_of(&incarnation) {
             self.counters.ignored += 1;
             self.inbox.ack_due = true;
             return;
         }
         self.peer_head = self.peer_head.max(event.rev);
+        self.inbox.shown = self.inbox.shown.max(event.rev);
         self.inbox.mark = None;
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;
+        self.resync.changed(&event.key);
         self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
@@ -256,11 +258,14 @@ impl Link {
         // that the cursor stays below it.
         let again = before.filter(|before| !before.is_let_go() && (seq == 0 || before.item.rev == event.rev));
         let place = again.map_or(place, |before| before.item.place);
-        let change = match event.op {
-            Op::Put { stub, content, created } => ItemChange::Put { stub, content, created },
-            Op::Delete { uid } => ItemChange::Delete { uid },
+        let item = Item {
+            key: event.key,
+            rev: event.rev,
+            change: event.op,
+            trace: event.trace,
+            at: event.at,
+            place,
         };
-        let item = Item { key: event.key, rev: event.rev, change, trace: event.trace, at: event.at, place };
         if seq > 0 {
             self.inbox.unacked.insert(seq);
         }
@@ -333,7 +338,15 @@ impl Link {
                 self.inbox.ack_due = true;
                 continue;
             }
-            if let ItemChange::Put { stub, .. } = &pending.item.change {
+            if let Op::Delete { uid } = &pending.item.change
+                && let Some((here, rev)) = cx.replica.get(&pending.item.key)
+                && !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev)
+            {
+                let message = format!("the object here has uid {}, and is not older", here.uid);
+                self.give_up(pending, refusal::UID_MISMATCH.to_owned(), message, cx);
+                continue;
+            }
+            if let Op::Put { stub, .. } = &pending.item.change {
                 let kind = &pending.item.key.section.kind;
                 let twice =
                     cx.replica.holder(kind, &stub.uid).is_some_and(|holder| *holder != pending.item.key);
@@ -357,13 +370,11 @@ impl Link {
     fn is_said_already(&self, item: &Item, cx: &mut Cx<'_>) -> bool {
         let here = cx.replica.get(&item.key).map(|(stub, _)| stub);
         match (&item.change, here) {
-            (ItemChange::Put { stub, .. }, Some(here))
-                if here.uid == stub.uid && here.digest == stub.digest =>
-            {
+            (Op::Put { stub, .. }, Some(here)) if here.uid == stub.uid && here.digest == stub.digest => {
                 cx.replica.put(item.key.clone(), stub.clone(), item.rev);
                 true
             }
-            (ItemChange::Delete { .. }, None) => {
+            (Op::Delete { .. }, None) => {
                 cx.replica.remove(&item.key);
                 true
             }
@@ -375,7 +386,7 @@ impl Link {
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
         let busy = self.inbox.in_flight.as_ref().map(|batch| batch.since.max(self.inbox.ack_at));
         let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.ack_within / 4);
-        if !self.inbox.ack_due && !alive || self.peer.is_none() {
+        if !self.inbox.ack_due && !alive || self.peer.is_none() && !self.speaks_first() {
             return;
         }
         self.inbox.ack_due = false;

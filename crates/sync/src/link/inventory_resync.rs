@@ -41,8 +41,8 @@ enum InventoryStep {
 }
 
 /// An inventory resync.
-#[derive(Debug)]
-pub(super) struct InventoryResync {
+#[derive(Clone, Debug)]
+pub(crate) struct InventoryResync {
     part: InventoryStep,
     /// The source's place when it began.
     start: Option<FeedCursor>,

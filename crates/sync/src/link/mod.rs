@@ -12,23 +12,26 @@ mod inbox;
 mod inventory_resync;
 mod outbox;
 mod outcome;
+mod permit;
 mod serve;
 mod settings;
 mod status;
 mod trie_resync;
 mod types;
 
-use crate::cursor::{FeedCursor, KindOrder};
+use crate::cursor::{FeedCursor, KindOrder, Position};
 use model::{Incarnation, ObjectSet, Timestamp};
 
 use crate::backoff;
 use crate::feed::{Feed, Resume};
-use crate::frame::{Capabilities, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
+use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
+use crate::interop::{self, ResyncOpening};
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, ItemChange, Outcome};
-pub use types::{Counters, Input, Limits, LinkConfig, Note, Output};
+pub use batch::{Batch, Item, Outcome};
+pub(crate) use trie_resync::Resync;
+pub use types::{Counters, Input, Limits, LinkConfig, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
@@ -36,8 +39,8 @@ const STAY_AWAY: u64 = 3600;
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
+use permit::Permit;
 use serve::Server;
-use trie_resync::{Permit, Resync};
 
 /// One connection.
 #[derive(Debug)]
@@ -109,6 +112,17 @@ pub fn may_overtake(frame: &Frame) -> bool {
     }
 }
 
+/// Whether a frame that an exchange had no room or time for is for the next one to say. What has a
+/// number of the link, or is said anew from what is durable, is not.
+pub fn outlives_exchange(frame: &Frame) -> bool {
+    match frame {
+        Frame::Event(event) => event.seq == 0,
+        Frame::Checkpoint(mark) => mark.seq == 0,
+        Frame::Refused(_) | Frame::ResyncResponse(_) | Frame::Interop(_) | Frame::Pong(_) => true,
+        _ => false,
+    }
+}
+
 impl Link {
     /// A link before its transport is up.
     pub fn new(config: LinkConfig, now: Timestamp) -> Link {
@@ -119,7 +133,7 @@ impl Link {
             peer: None,
             out: Outbox::new(now),
             inbox: Inbox::default(),
-            resync: Resync::new(now),
+            resync: Resync::default(),
             server: Server::default(),
             permit: Permit::default(),
             counters: Counters::default(),
@@ -186,6 +200,7 @@ impl Link {
             Input::Disconnected => {
                 self.closing = Some(());
                 self.permit.give_back(cx);
+                cx.replica.keep_resync(std::mem::take(&mut self.resync));
             }
         }
     }
@@ -229,8 +244,14 @@ impl Link {
             None if !known => None,
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
         };
-        let can_resume = |cursor: &FeedCursor| matches!(cx.feed.can_resume(cursor), Resume::From(_));
-        let assumed = self.config.assumed.take().filter(can_resume);
+        self.resync = cx.replica.take_resync().continued(&self.config.span, cx.now);
+        let after = match &self.config.span {
+            Span::Transport => None,
+            Span::Exchange { after } => after.clone().filter(|cursor| {
+                cursor.position() == Position::default() && cursor.incarnation == *cx.feed.incarnation()
+                    || matches!(cx.feed.can_resume(cursor), Resume::From(_))
+            }),
+        };
         cx.send(Frame::Hello(Box::new(Hello {
             versions: self.config.versions,
             capabilities: self.config.capabilities,
@@ -239,10 +260,13 @@ impl Link {
             instance: self.config.instance.clone(),
             head: cx.feed.cursor(),
             have,
-            after: assumed.clone(),
+            after: after.clone(),
         })));
-        if let Some(cursor) = assumed {
-            self.resume(Some((cursor, false)), cx);
+        self.inbox.ack_due = self.speaks_first();
+        self.server.shown = cx.feed.head();
+        if let Some(cursor) = after {
+            let empty = cursor.position() == Position::default();
+            self.resume(Some((cursor, empty)), cx);
         }
     }
 
@@ -262,31 +286,49 @@ impl Link {
         }
         if hello.mode != self.config.mode {
             let message = format!("the mode is {:?} here and {:?} there", self.config.mode, hello.mode);
-            return self.go_away("mode", &message.to_lowercase(), Some(30), cx);
+            return self.go_away(CloseReason::MODE, &message.to_lowercase(), Some(30), cx);
         }
         self.both = self.config.capabilities.and(hello.capabilities);
         if cx.replica.is_of(&hello.head.incarnation) {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
+        self.resync.source_is_of(&hello.head.incarnation, cx.now);
         cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
-        self.peer_head = hello.head.revision;
+        (self.peer_head, self.inbox.shown) = (hello.head.revision, hello.head.revision);
         self.peer = Some(hello);
-        if after.is_some() && after.as_ref() != cx.replica.cursor() {
+        if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);
             let message = "the events begin after another cursor than this side's";
             return self.go_away("cursor", message, Some(0), cx);
         }
         self.pass_on(cx);
+        self.first_word(have.as_ref(), cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
         if self.out.flow == Flow::Unknown {
             return self.resume(have.map(|have| (have.cursor.clone(), empty(&have))), cx);
         }
         // The events that are on their way begin after what was assumed.
-        let have = have.map(|have| have.cursor);
+        let have = have.filter(|have| !empty(have)).map(|have| have.cursor);
         if self.out.acked != have {
             self.out.acked = have;
             self.go_away("cursor", "the other side stands elsewhere than was assumed", Some(0), cx);
+        }
+    }
+
+    /// After a start of this side's process, to a peer without the trie resync (SYN-6): of what both
+    /// may differ in, content included, such a peer hears by the inventory resync alone.
+    fn first_word(&mut self, have: Option<&Have>, cx: &mut Cx<'_>) {
+        let started = !std::mem::replace(&mut self.resync.linked, true);
+        if self.both.trie_resync || !started {
+            return;
+        }
+        match interop::first_word(self.config.mode, self.config.role) {
+            Some(ResyncOpening::AskToBegin) if have.is_some() => {
+                cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
+            }
+            Some(ResyncOpening::Begin) if !cx.replica.is_empty() => self.want_resync(cx),
+            _ => {}
         }
     }
 
@@ -332,7 +374,12 @@ impl Link {
                 self.permit.give_back(cx);
                 let message = format!("{}: {}", away.code, away.message);
                 let retry_after = away.retry_after.map(backoff::asked);
-                cx.out.push(Output::Close { code: "went-away", message, retry_after, away: Some(away.code) });
+                cx.out.push(Output::Close {
+                    code: "went-away",
+                    message,
+                    retry_after,
+                    away: Some(CloseReason::of(&away.code)),
+                });
             }
             // Only the control plane speaks for operators.
             Frame::Approve if self.config.role == Role::Agent => {
@@ -416,7 +463,7 @@ impl Link {
         }
         self.check_acknowledged(cx);
         self.check_resync_answered(cx);
-        self.expire_snapshot(cx);
+        self.check_served(cx);
         if self.closing.is_none() && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
             self.pings += 1;
             cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head(), order: PingOrder::Any }));
@@ -427,7 +474,7 @@ impl Link {
         let Some(since) = self.stopping else { return };
         let late = cx.now.since(since) >= self.config.limits.shutdown_within;
         if self.inbox.is_drained() || late {
-            self.go_away("shutdown", "this side stops", Some(1), cx);
+            self.go_away(CloseReason::SHUTDOWN, "this side stops", Some(1), cx);
         }
     }
 
@@ -464,19 +511,20 @@ impl Link {
         !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
     }
 
-    /// Nothing is waited for from the shell, and nothing more would be sent now: a poll can
-    /// be answered.
-    pub fn is_quiet(&self) -> bool {
-        !self.inbox.is_applying()
-            && !self.out.is_loading()
-            && self.server.is_idle()
-            && self.permit.is_wanted().is_none()
-            && !self.reincarnating
-    }
-
     /// The link is over; only batches under way may still come to an end.
     pub fn is_closed(&self) -> bool {
         self.closing.is_some()
+    }
+
+    /// The agent's end of an exchange: its request is made before the other side's hello.
+    fn speaks_first(&self) -> bool {
+        self.config.role == Role::Agent && self.config.span != Span::Transport
+    }
+
+    /// After which cursor the next exchange may send our events, as far as this link knows.
+    pub fn resumes_after(&self, feed: &Feed) -> Option<FeedCursor> {
+        let nothing = (self.out.flow == Flow::Open).then(|| FeedCursor::at(feed.incarnation().clone(), 0));
+        self.acked().cloned().or(nothing)
     }
 
     /// The other side's hello.

@@ -1,11 +1,11 @@
 //! The sending half of a link: events of the own feed through a bounded window.
 //!
 //! ```text
-//!            hello: can go on             serves a trie resync
-//!   Unknown ------------------> Open -----------------------> TrieResync
-//!      |                         ^ ^                              |
-//!      | hello: cannot           | +---------- Done{from} --------+
-//!      +--------------> Stuck ---+  acknowledged cursor, or Done{from}
+//!            hello: can go on
+//!   Unknown ------------------> Open
+//!      |                         ^
+//!      | hello: cannot           | acknowledged cursor, or Done{from}
+//!      +--------------> Stuck ---+
 //! ```
 //!
 //! Changes are sent in *passes*: all that the feed changed up to some head, puts kind by kind
@@ -38,8 +38,6 @@ pub(super) enum Flow {
     Open,
     /// The other side cannot go on by changes; it is to resync.
     Stuck,
-    /// The other side resyncs from a snapshot.
-    TrieResync,
 }
 
 /// One way through the changes of the feed up to some head.
@@ -209,10 +207,6 @@ impl Outbox {
         self.load.as_ref().is_some_and(|(ours, _)| *ours == id)
     }
 
-    pub fn is_loading(&self) -> bool {
-        self.load.is_some()
-    }
-
     /// Everything was said, and is acknowledged.
     pub fn is_through(&self, feed: &Feed) -> bool {
         self.flow == Flow::Open && self.done == feed.head() && self.window.is_empty() && self.load.is_none()
@@ -271,15 +265,12 @@ impl Link {
         self.out.said_since_mark = false;
     }
 
-    /// No event is sent while the other side compares itself with a snapshot.
-    pub(super) fn pause_for_resync(&mut self) {
-        self.out.stop(Flow::TrieResync);
-    }
-
-    /// The other side's resync is done: the changes after `from` follow.
+    /// The other side's resync is done: the changes after `from` follow, if they do not already, and
+    /// a checkpoint says whether it helped.
     pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
         self.stop_serving(cx);
-        if !matches!(self.out.flow, Flow::Stuck | Flow::TrieResync) {
+        self.out.marked = false;
+        if self.out.flow != Flow::Stuck {
             return;
         }
         match cx.feed.can_resume(from) {

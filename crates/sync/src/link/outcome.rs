@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::{ItemChange, Outcome};
+use super::batch::Outcome;
 use super::inbox::{Hold, InFlightBatch, LET_GO, Pending};
 use super::types::Note;
 use super::{Cx, Link};
-use crate::frame::{Frame, Interop, Refused, Resource};
+use crate::frame::{Frame, Interop, Op, Refused, Resource};
 use crate::refusal;
 use crate::refusal::MAX_TEXT;
 use crate::replica::RejectedObject;
@@ -46,10 +46,8 @@ impl Link {
                     done += 1;
                     oldest = if item.at > 0 { oldest.min(item.at) } else { oldest };
                     match &item.change {
-                        ItemChange::Put { stub, .. } => {
-                            cx.replica.put(item.key.clone(), stub.clone(), item.rev)
-                        }
-                        ItemChange::Delete { .. } => cx.replica.remove(&item.key),
+                        Op::Put { stub, .. } => cx.replica.put(item.key.clone(), stub.clone(), item.rev),
+                        Op::Delete { .. } => cx.replica.remove(&item.key),
                     }
                     self.inbox.settle(item.place, seq);
                 }
@@ -126,8 +124,8 @@ impl Link {
         pending.item.place = LET_GO + self.inbox.let_go_ever;
         self.inbox.let_go_ever += 1;
         let stub = match &pending.item.change {
-            ItemChange::Put { stub, .. } => Some(stub.clone()),
-            ItemChange::Delete { .. } => None,
+            Op::Put { stub, .. } => Some(stub.clone()),
+            Op::Delete { .. } => None,
         };
         let (key, rev, code) = (pending.item.key.clone(), pending.item.rev, refusal::FAILS.to_owned());
         self.tell_refusal(key, stub, rev, code, why, cx);
@@ -149,8 +147,8 @@ impl Link {
     pub(super) fn give_up(&mut self, pending: Pending, code: String, message: String, cx: &mut Cx<'_>) {
         self.inbox.settle(pending.item.place, pending.seq);
         let stub = match pending.item.change {
-            ItemChange::Put { stub, .. } => Some(stub),
-            ItemChange::Delete { .. } => None,
+            Op::Put { stub, .. } => Some(stub),
+            Op::Delete { .. } => None,
         };
         self.refuse(pending.item.key, stub, pending.item.rev, code, message, cx);
     }

@@ -1,14 +1,15 @@
-//! The answering half of a resync: from one snapshot of the own feed.
+//! The answering half of a resync: each request from the own set as it is then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use model::descent::MAX_DEPTH;
 use model::set::MAX_SECTIONS;
-use model::{Digest, ObjectKey, ObjectSet, Timestamp, TrieNode};
+use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{content_len, event_of};
+use super::permit::PermitUse;
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
@@ -18,8 +19,8 @@ use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncReque
 use crate::interop;
 use crate::mode::Role;
 
-/// The link ends when nobody asks about the snapshot that it serves for so long.
-const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
+/// The link ends when nobody goes on with the resync that it serves for so long.
+const RESYNC_IDLE: Duration = Duration::from_secs(60);
 /// Names in one part of a list.
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
@@ -58,8 +59,12 @@ type Wanted = (ObjectKey, u64, State);
 /// The answering half.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    snapshot: Option<(ObjectSet, Timestamp)>,
-    waits: bool,
+    /// A resync is served; the last sign of it.
+    served: Option<Timestamp>,
+    /// The head of the own feed as the other side knows it.
+    pub shown: u64,
+    /// The request that waits for a permit.
+    waits: Option<ResyncRequest>,
     answers: VecDeque<Answer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
@@ -69,26 +74,20 @@ pub(super) struct Server {
 impl Server {
     /// The other side is there and works on what it got.
     pub fn is_heard(&mut self, now: Timestamp) {
-        if let Some((_, at)) = &mut self.snapshot {
-            *at = now;
-        }
+        self.served = self.served.map(|_| now);
     }
 
     pub fn is_full(&self, most: usize) -> bool {
         self.answers.len() >= most
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.answers.is_empty() && self.load.is_none()
-    }
-
     pub fn deadline(&self) -> Option<Timestamp> {
         self.idle().into_iter().chain(self.list.as_ref().and_then(|list| list.not_before)).min()
     }
 
-    /// When the snapshot is let go.
+    /// When a resync that nobody goes on with loses the link.
     fn idle(&self) -> Option<Timestamp> {
-        self.snapshot.as_ref().map(|(_, at)| at.plus(SNAPSHOT_IDLE))
+        self.served.map(|at| at.plus(RESYNC_IDLE))
     }
 }
 
@@ -99,11 +98,32 @@ impl Link {
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
-            ResyncRequest::Sections => self.asked_sections(cx),
+            ask if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Serving) => {
+                self.serve(ask, cx);
+            }
+            ask if self.permit.is_free() => {
+                self.server.waits = Some(ask);
+                self.permit.want(PermitUse::Serving, cx);
+            }
+            _ if self.server.waits.is_none() => self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx),
+            _ => {}
+        }
+    }
+
+    /// Answers a request from the set as it is now: what changes while a resync goes on comes with
+    /// the changes after the cursor that it began at.
+    fn serve(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
+        self.server.served = Some(cx.now);
+        match ask {
+            ResyncRequest::Sections => self.serve_sections(cx),
             ResyncRequest::Tops { section, paths } => {
-                let Some((snapshot, at)) = &mut self.server.snapshot else { return };
-                *at = cx.now;
-                let trie = snapshot.section(&section);
+                // Whoever compares takes another node than was named only of a set that changed.
+                let head = cx.feed.head();
+                if head > self.server.shown {
+                    self.server.shown = head;
+                    cx.send(Frame::Ping(Ping { head, ..Ping::default() }));
+                }
+                let trie = cx.feed.set().section(&section);
                 let paths = paths.into_iter().take(MAX_REQUESTED);
                 let sane = |path: &Vec<u8>| path.len() <= MAX_DEPTH && path.iter().all(|nibble| *nibble < 16);
                 let tops = paths.filter(sane).map(|path| {
@@ -114,40 +134,25 @@ impl Link {
                 self.tell(tell, cx);
             }
             ResyncRequest::Objects(keys) => {
-                let Some((_, at)) = &mut self.server.snapshot else { return };
-                *at = cx.now;
                 let keys: Vec<_> = keys.into_iter().take(MAX_REQUESTED).collect();
                 let count = keys.len() as u64;
                 let objects = keys.into_iter().map(|key| Answer::Object { key, uid: String::new() });
                 self.server.answers.extend(objects.chain([Answer::Objects(count)]));
             }
+            ResyncRequest::Done { .. } => {}
         }
     }
 
-    fn asked_sections(&mut self, cx: &mut Cx<'_>) {
-        self.server.snapshot = None;
-        if self.config.role == Role::Agent || self.permit.is_held_for_serving() {
-            self.serve(cx);
-        } else if self.permit.is_free() {
-            self.server.waits = true;
-            self.permit.want_for_serving(cx);
-        } else if !self.server.waits {
-            self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx);
-        }
-    }
-
-    fn serve(&mut self, cx: &mut Cx<'_>) {
-        self.server.waits = false;
+    fn serve_sections(&mut self, cx: &mut Cx<'_>) {
         self.counters.resyncs_served += 1;
-        self.pause_for_resync();
-        let snapshot = cx.feed.set().clone();
-        if snapshot.sections().count() > MAX_SECTIONS {
+        self.server.shown = cx.feed.head();
+        let set = cx.feed.set();
+        if set.sections().count() > MAX_SECTIONS {
             let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
             self.go_away("too-many-sections", &message, Some(STAY_AWAY), cx);
             return;
         }
-        let sections = snapshot.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
-        self.server.snapshot = Some((snapshot, cx.now));
+        let sections = set.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
         self.tell(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections }, cx);
     }
 
@@ -158,13 +163,15 @@ impl Link {
 
     /// The word of the fleet-wide admission.
     pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.admitted(cx.now);
-        match asking {
-            Some(true) => self.begin_resync(cx),
-            Some(false) if self.server.waits => self.serve(cx),
-            Some(false) if self.server.list.is_some() => {}
-            Some(false) => self.permit.give_back(cx),
+        match wanted {
+            Some(PermitUse::Requesting) => self.begin_resync(cx),
+            Some(PermitUse::Serving) => match self.server.waits.take() {
+                Some(ask) => self.serve(ask, cx),
+                None if self.server.list.is_some() => {}
+                None => self.permit.give_back(cx),
+            },
             // A permit that nobody wants any more goes back.
             None => cx.out.push(Output::ReturnPermit),
         }
@@ -172,15 +179,16 @@ impl Link {
 
     /// No permit now.
     pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
-        let asking = self.permit.is_wanted();
+        let wanted = self.permit.is_wanted();
         self.permit.denied();
-        match asking {
-            Some(true) => self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait)),
-            Some(false) if self.server.waits => {
-                self.server.waits = false;
+        match wanted {
+            Some(PermitUse::Requesting) => {
+                self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait))
+            }
+            Some(PermitUse::Serving) if self.server.waits.take().is_some() => {
                 self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
             }
-            Some(false) => {
+            Some(PermitUse::Serving) => {
                 if let Some(list) = &mut self.server.list {
                     list.not_before = Some(cx.now.plus(wait));
                 }
@@ -189,17 +197,17 @@ impl Link {
         }
     }
 
-    /// The snapshot is no longer needed.
+    /// The resync is over.
     pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
-        self.server.snapshot = None;
-        self.server.waits = false;
-        if self.permit.is_held_for_serving() || self.permit.is_wanted() == Some(false) {
+        (self.server.served, self.server.waits) = (None, None);
+        if self.permit.is_held_for(PermitUse::Serving) || self.permit.is_wanted() == Some(PermitUse::Serving)
+        {
             self.permit.give_back(cx);
         }
     }
 
-    /// Ends the link with a replica that asks nothing about the snapshot it got.
-    pub(super) fn expire_snapshot(&mut self, cx: &mut Cx<'_>) {
+    /// Ends the link with a replica that does not go on with its resync.
+    pub(super) fn check_served(&mut self, cx: &mut Cx<'_>) {
         if let Some(list) = &mut self.server.list {
             list.not_before = list.not_before.filter(|at| *at > cx.now);
         }
@@ -292,7 +300,7 @@ impl Link {
             let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
             if !held {
                 if self.permit.is_free() {
-                    self.permit.want_for_serving(cx);
+                    self.permit.want(PermitUse::Serving, cx);
                 }
                 return false;
             }
@@ -324,7 +332,7 @@ impl Link {
     fn end_list(&mut self, cx: &mut Cx<'_>) {
         self.server.list = None;
         self.server.listed = Some(cx.now);
-        if self.permit.is_held_for_serving() {
+        if self.permit.is_held_for(PermitUse::Serving) {
             self.permit.give_back(cx);
         }
     }

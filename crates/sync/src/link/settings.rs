@@ -30,6 +30,17 @@ impl LinkConfig {
 }
 
 impl Limits {
+    /// These limits where all that a side sends is to fit into one body of about so many bytes, with
+    /// at most so many frames.
+    pub fn of_exchange(self, frames: usize, bytes: usize) -> Limits {
+        Limits {
+            window_events: self.window_events.min(frames),
+            window_bytes: self.window_bytes.min(bytes as u64),
+            batch_bytes: self.batch_bytes.min(bytes as u64),
+            ..self
+        }
+    }
+
     /// These limits with the settings in place of what they name; a setting that is out of its
     /// bounds is brought within them.
     pub fn with(self, settings: LinkSettings) -> Limits {

@@ -27,11 +27,21 @@ impl Link {
         }
     }
 
+    /// Nothing moves before somebody changes something: both sets are in sync, or differ and stay so.
+    pub fn is_settled(&self, feed: &Feed, replica: &Replica) -> bool {
+        let (own, theirs) = (self.own_condition(feed), self.their_condition(replica));
+        let differs = |set: &SetCondition| matches!(set, SetCondition::OutOfSync(_));
+        let settled = differs(&own)
+            || differs(&theirs)
+            || (&own, &theirs) == (&SetCondition::InSync, &SetCondition::InSync);
+        settled && self.in_flight() == 0 && self.under_way() == 0
+    }
+
     /// How the own set and the other side's replica of it stand.
     pub fn own_condition(&self, feed: &Feed) -> SetCondition {
         match self.out.flow {
             Flow::Unknown => SetCondition::Connecting,
-            Flow::Stuck | Flow::TrieResync => SetCondition::Comparing,
+            Flow::Stuck => SetCondition::Comparing,
             Flow::Open if self.out.refused_there > 0 => {
                 SetCondition::OutOfSync(Difference::HeldOtherwise { objects: self.out.refused_there })
             }

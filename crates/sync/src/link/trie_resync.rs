@@ -12,7 +12,7 @@
 //! the replica is complete up to the snapshot's place in the feed, and Done says that the source
 //! goes on from there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cursor::FeedCursor;
@@ -20,17 +20,15 @@ use model::descent::{Found, key_of};
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
 use model::trie::Leaf;
-use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
+use model::{Descent, DescentError, Digest, Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 
 use super::inventory_resync::InventoryResync;
 use super::outbox::rank;
-use super::types::{Limits, Note, Output};
+use super::permit::PermitUse;
+use super::types::{Limits, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
-
-/// The most bytes of content asked for at once; one object may always be.
-const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
@@ -45,8 +43,8 @@ struct Approval {
 }
 
 /// Where the resync of the replica stands.
-#[derive(Debug, Default)]
-pub(super) enum Stage {
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Stage {
     /// None is wanted.
     #[default]
     Idle,
@@ -62,10 +60,14 @@ pub(super) enum Stage {
     InventoryResync(Box<InventoryResync>),
 }
 
-/// The asking half.
-#[derive(Debug)]
-pub(super) struct Resync {
+/// The asking half. It stays with the replica from link to link.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resync {
     pub stage: Stage,
+    /// A link of this process was there before.
+    pub linked: bool,
+    /// One that a link before this one began, in the middle.
+    unfinished: Option<Box<TrieResync>>,
     /// Resyncs in a row that did not make the sets equal.
     failures: u32,
     approved: Option<Approval>,
@@ -79,22 +81,48 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    pub fn new(now: Timestamp) -> Resync {
-        Resync {
-            stage: Stage::Idle,
-            failures: 0,
-            approved: None,
-            kept: None,
-            began: now,
-            asked_at: now,
-            frames: 0,
-            fetched: 0,
+    /// What a link left, on the next one: requests that were not answered are made again. Of an
+    /// inventory resync only the next exchange hears the answers.
+    pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
+        self.stage = match std::mem::take(&mut self.stage) {
+            Stage::Idle => Stage::Idle,
+            Stage::Wanted(at) => Stage::Wanted(at),
+            Stage::InventoryResync(inventory) if *span != Span::Transport => {
+                Stage::InventoryResync(inventory)
+            }
+            Stage::TrieResync(resync) => self.set_aside(resync, now),
+            Stage::Permit | Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
+        };
+        self.asked_at = now;
+        self
+    }
+
+    /// The comparison goes on from that instant.
+    fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> Stage {
+        resync.unanswered();
+        resync.resumed = true;
+        self.unfinished = Some(resync);
+        Stage::Wanted(at)
+    }
+
+    /// The source is in this incarnation: a comparison with another one's set is of no use.
+    pub fn source_is_of(&mut self, incarnation: &Incarnation, now: Timestamp) {
+        if let Stage::TrieResync(resync) = &self.stage
+            && resync.cursor.incarnation != *incarnation
+        {
+            self.stage = Stage::Wanted(now);
         }
     }
 
-    /// The source sends no numbered events: it serves a snapshot.
-    pub fn stops_stream(&self) -> bool {
-        matches!(self.stage, Stage::TrieResync(_))
+    /// A change of this object came: it is newer than what a comparison finds.
+    pub fn changed(&mut self, key: &ObjectKey) {
+        let resync = match &mut self.stage {
+            Stage::TrieResync(resync) => Some(resync),
+            _ => self.unfinished.as_mut(),
+        };
+        if let Some(resync) = resync {
+            resync.changed.insert(key.clone());
+        }
     }
 
     pub fn is_busy(&self) -> bool {
@@ -129,17 +157,21 @@ impl Resync {
     }
 }
 
-/// The comparison with a snapshot of the source, and how far it is.
-#[derive(Debug)]
-pub(super) struct TrieResync {
-    /// The snapshot's place in the feed.
+/// The comparison with the source's set, and how far it is.
+#[derive(Clone, Debug)]
+pub(crate) struct TrieResync {
+    /// The sections' place in the feed.
     cursor: FeedCursor,
     phase: Phase,
+    /// A link before this one began it: what the source's set is by now, its hello alone says.
+    resumed: bool,
+    /// Objects whose changes came since.
+    changed: BTreeSet<ObjectKey>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
-    /// What came before the snapshot is applied first; then these sections are compared.
+    /// What came before the sections is applied first; then these sections are compared.
     Settling(Vec<(SectionKey, Digest)>),
     /// Nodes are compared; some were asked for.
     Comparing { descent: Box<Descent>, asked: Option<(SectionKey, Vec<Vec<u8>>)> },
@@ -147,11 +179,11 @@ enum Phase {
     Fetching(Fetching),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Fetching {
     /// Keys and sizes; taken from the end.
     wants: Vec<(ObjectKey, u64)>,
-    asked: BTreeSet<ObjectKey>,
+    asked: BTreeMap<ObjectKey, u64>,
     /// Objects were asked for, and the word that all were sent is not here.
     answering: bool,
     orphans: BTreeSet<ObjectKey>,
@@ -164,7 +196,7 @@ impl Fetching {
         // The first kind comes first.
         wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
-        Fetching { wants, asked: BTreeSet::new(), answering: false, orphans }
+        Fetching { wants, asked: BTreeMap::new(), answering: false, orphans }
     }
 }
 
@@ -175,6 +207,18 @@ impl TrieResync {
             Phase::Settling(_) => false,
             Phase::Comparing { asked, .. } => asked.is_some(),
             Phase::Fetching(fetching) => fetching.answering,
+        }
+    }
+
+    /// What was asked for and did not come is to be asked for again.
+    fn unanswered(&mut self) {
+        match &mut self.phase {
+            Phase::Settling(_) => {}
+            Phase::Comparing { asked, .. } => *asked = None,
+            Phase::Fetching(fetching) => {
+                fetching.answering = false;
+                fetching.wants.extend(std::mem::take(&mut fetching.asked));
+            }
         }
     }
 }
@@ -210,17 +254,17 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() || self.closing.is_some() {
+        if self.peer.is_none() && !self.speaks_first() || self.closing.is_some() {
             return;
         }
         match self.resync.stage {
             Stage::Idle | Stage::Permit => {}
             Stage::Wanted(at) if at <= cx.now => {
-                if self.config.role == Role::Agent || self.permit.is_held_for_asking() {
+                if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Requesting) {
                     self.begin_resync(cx);
                 } else if self.permit.is_free() {
                     self.resync.stage = Stage::Permit;
-                    self.permit.want_for_asking(cx);
+                    self.permit.want(PermitUse::Requesting, cx);
                 }
             }
             Stage::Wanted(_) => {}
@@ -230,10 +274,17 @@ impl Link {
     }
 
     pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
+        let incarnation = self.peer_incarnation().cloned();
         self.counters.resyncs += 1;
         cx.replica.forget_unnamed();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
+        if let Some(walk) = resync.unfinished.take()
+            && incarnation.is_none_or(|incarnation| walk.cursor.incarnation == incarnation)
+        {
+            resync.stage = Stage::TrieResync(walk);
+            return self.step_walk(cx);
+        }
         (resync.frames, resync.fetched) = (0, 0);
         if self.both.trie_resync {
             resync.stage = Stage::Asked;
@@ -253,7 +304,7 @@ impl Link {
 
     /// The source answers.
     pub(super) fn told(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
-        let incarnation = self.peer_incarnation().cloned();
+        let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
         self.resync.frames += 1;
         self.counters.walk_frames += 1;
         match (&mut self.resync.stage, tell) {
@@ -263,13 +314,17 @@ impl Link {
             (Stage::Asked, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
-                let walk = TrieResync { cursor, phase: Phase::Settling(sections) };
+                self.inbox.shown = self.inbox.shown.max(cursor.revision);
+                let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
+                let walk = TrieResync { cursor, phase, resumed: false, changed };
                 self.resync.stage = Stage::TrieResync(Box::new(walk));
-                self.inbox.mark = None;
             }
-            (Stage::Asked, ResyncResponse::Wait(secs)) => {
-                let wait = std::time::Duration::from_secs(secs.clamp(1, 600));
-                self.resync.stage = Stage::Wanted(cx.now.plus(wait));
+            (Stage::Asked | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
+                let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
+                self.resync.stage = match std::mem::take(&mut self.resync.stage) {
+                    Stage::TrieResync(walk) => self.resync.set_aside(walk, at),
+                    _ => Stage::Wanted(at),
+                };
                 self.permit.give_back(cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
@@ -284,8 +339,11 @@ impl Link {
                     self.counters.ignored += 1;
                     return;
                 }
-                let supplied =
-                    tops.into_iter().try_for_each(|(path, node)| descent.supply_at(&section, &path, node));
+                let changed = walk.resumed || head > walk.cursor.revision;
+                let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
+                    true => descent.supply_now_at(&section, &path, node),
+                    false => descent.supply_at(&section, &path, node),
+                });
                 if let Err(error) = supplied {
                     self.end_descent(&error, cx);
                 }
@@ -307,7 +365,7 @@ impl Link {
         match &mut self.resync.stage {
             Stage::TrieResync(walk) => {
                 let Phase::Fetching(fetching) = &mut walk.phase else { return Some(event) };
-                if !fetching.asked.remove(&event.key) {
+                if fetching.asked.remove(&event.key).is_none() {
                     return Some(event);
                 }
             }
@@ -362,6 +420,8 @@ impl Link {
     /// Asks for objects that differ; ends the resync when there are no more.
     fn fetch_objects(&mut self, most: usize, cx: &mut Cx<'_>) {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
+        // One object may always be asked for.
+        let most_bytes = self.config.limits.batch_bytes;
         let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
         let Phase::Fetching(fetching) = &mut walk.phase else { return };
         if fetching.wants.is_empty() {
@@ -373,14 +433,14 @@ impl Link {
         let mut bytes = 0;
         while let Some((key, size)) = fetching.wants.last() {
             bytes = size.saturating_add(bytes);
-            if fetching.asked.len() >= most || (bytes > MAX_FETCH_BYTES && !fetching.asked.is_empty()) {
+            if fetching.asked.len() >= most || (bytes > most_bytes && !fetching.asked.is_empty()) {
                 break;
             }
-            fetching.asked.insert(key.clone());
+            fetching.asked.insert(key.clone(), *size);
             fetching.wants.pop();
         }
         fetching.answering = true;
-        let keys = fetching.asked.iter().cloned().collect();
+        let keys = fetching.asked.keys().cloned().collect();
         self.ask(ResyncRequest::Objects(keys), cx);
     }
 
@@ -388,18 +448,25 @@ impl Link {
     fn end_descent(&mut self, error: &DescentError, cx: &mut Cx<'_>) {
         match error {
             DescentError::TooMany(_) => self.too_many(cx),
-            _ => self.go_away("wrong-node", &format!("a resync was answered wrongly: {error}"), Some(60), cx),
+            _ => {
+                self.resync.stage = Stage::Idle;
+                self.go_away("wrong-node", &format!("a resync was answered wrongly: {error}"), Some(60), cx);
+            }
         }
     }
 
     /// The other side has more than is taken here.
     pub(super) fn too_many(&mut self, cx: &mut Cx<'_>) {
+        self.resync.stage = Stage::Idle;
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
         let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
-        if let Phase::Fetching(fetching) = walk.phase {
+        // One that came meanwhile may be of an older set; after Done comes a newer one.
+        self.inbox.mark = None;
+        if let Phase::Fetching(mut fetching) = walk.phase {
+            fetching.orphans.retain(|key| !walk.changed.contains(key));
             self.take_orphans(fetching.orphans, walk.cursor.revision, cx);
         }
         self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
@@ -466,81 +533,5 @@ impl Link {
         if self.resync.unanswered_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
             self.go_away("no-answer", "a request of a resync was not answered", Some(1), cx);
         }
-    }
-}
-
-/// The permit for resyncs, that the principal needs for either direction.
-#[derive(Debug, Default)]
-pub(super) struct Permit {
-    state: PermitState,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-enum PermitState {
-    #[default]
-    Free,
-    Wanted {
-        asking: bool,
-    },
-    Held {
-        asking: bool,
-        since: Timestamp,
-    },
-}
-
-impl Permit {
-    pub fn is_free(&self) -> bool {
-        self.state == PermitState::Free
-    }
-
-    pub fn is_held_for_asking(&self) -> bool {
-        matches!(self.state, PermitState::Held { asking: true, .. })
-    }
-
-    pub fn is_held_for_serving(&self) -> bool {
-        matches!(self.state, PermitState::Held { asking: false, .. })
-    }
-
-    /// Since when it is held, for whatever.
-    pub fn held_since(&self) -> Option<Timestamp> {
-        match self.state {
-            PermitState::Held { since, .. } => Some(since),
-            _ => None,
-        }
-    }
-
-    pub fn is_wanted(&self) -> Option<bool> {
-        match self.state {
-            PermitState::Wanted { asking } => Some(asking),
-            _ => None,
-        }
-    }
-
-    pub fn want_for_asking(&mut self, cx: &mut Cx<'_>) {
-        self.state = PermitState::Wanted { asking: true };
-        cx.out.push(Output::WantPermit);
-    }
-
-    pub fn want_for_serving(&mut self, cx: &mut Cx<'_>) {
-        self.state = PermitState::Wanted { asking: false };
-        cx.out.push(Output::WantPermit);
-    }
-
-    pub fn admitted(&mut self, since: Timestamp) {
-        if let PermitState::Wanted { asking } = self.state {
-            self.state = PermitState::Held { asking, since };
-        }
-    }
-
-    pub fn denied(&mut self) {
-        self.state = PermitState::Free;
-    }
-
-    /// Gives back what is held; a permit that is only wanted is given up.
-    pub fn give_back(&mut self, cx: &mut Cx<'_>) {
-        if self.state != PermitState::Free {
-            cx.out.push(Output::ReturnPermit);
-        }
-        self.state = PermitState::Free;
     }
 }

@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use super::batch::{Batch, Outcome};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
-use crate::frame::{Capabilities, Frame, Hello, MAX_REQUESTED, VERSIONS};
+use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 
@@ -31,10 +31,8 @@ pub struct LinkConfig {
     pub kinds: Vec<Kind>,
     /// Orphans beyond this share of the replica wait for an operator, in percent.
     pub max_delete_percent: u8,
-    /// Where the other side stands in our feed, if that is known before it says so: a poll
-    /// then sends events with its first request. Where the other side's hello says otherwise,
-    /// the link ends.
-    pub assumed: Option<FeedCursor>,
+    /// How long it lasts.
+    pub span: Span,
     /// Bounds and waits.
     pub limits: Limits,
 }
@@ -50,10 +48,25 @@ impl LinkConfig {
             versions: VERSIONS,
             kinds,
             max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
-            assumed: None,
+            span: Span::Transport,
             limits: Limits::default(),
         }
     }
+}
+
+/// How long a link lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// As long as its transport: what may go before the other side's hello is that side's to say.
+    Transport,
+    /// One request and its answer, or one of both: what is to be said is said without waiting for
+    /// the other side's hello.
+    Exchange {
+        /// The other side's durable cursor in our feed, as it said last: events after it go with
+        /// the first frames. Where its hello says otherwise the link ends. `None`: not known, so no
+        /// event goes before that hello.
+        after: Option<FeedCursor>,
+    },
 }
 
 /// Bounds and waits of a link.
@@ -231,8 +244,8 @@ pub enum Output {
         message: String,
         /// Come back after as many seconds at the earliest.
         retry_after: Option<u64>,
-        /// The code with which the other side went away, when that is why.
-        away: Option<String>,
+        /// With what the other side went away, when that is why.
+        away: Option<CloseReason>,
     },
 }
 

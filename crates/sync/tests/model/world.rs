@@ -10,7 +10,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 use sync::FeedCursor;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, ResyncResponse};
-use sync::link::{Batch, ItemChange, Limits, Note, Outcome};
+use sync::link::{Batch, Limits, Note, Outcome, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -231,8 +231,8 @@ impl World {
                 config.limits.ack_within = Duration::from_secs(4);
             }
             if rng.chance(20) {
-                config.assumed = side.known.clone();
-                if config.assumed.is_some() {
+                config.span = Span::Exchange { after: side.known.clone() };
+                if side.known.is_some() {
                     self.reach("polls ahead");
                 }
             }
@@ -275,7 +275,7 @@ impl World {
         let Some(link) = self.sides[at].link.take() else { return };
         self.count(&link);
         let side = &mut self.sides[at];
-        side.known = link.acked().cloned();
+        side.known = link.resumes_after(&side.feed);
         let unsure = !side.jobs.is_empty();
         side.jobs.clear();
         assert_eq!(side.permits, 0, "a permit was not returned");
@@ -519,7 +519,7 @@ impl World {
     }
 
     fn apply(&mut self, item: &sync::link::Item, rng: &mut Rng) -> Outcome {
-        if let ItemChange::Put { content, .. } = &item.change
+        if let sync::frame::Op::Put { content, .. } = &item.change
             && content.starts_with(b"!")
         {
             self.reach("permanent");

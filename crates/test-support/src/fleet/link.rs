@@ -4,22 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Response};
 use model::replication::{Mode, SyncPolicy};
-use model::{Kind, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey};
 use net::client::{Client, Http1};
 use streams::open::{OpenError, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
-use streams::{FrameReader, LinkCommand, MemoryLinkHandler};
+use streams::{Exchange, FrameReader, LinkCommand, LinkHandler, MemoryLinkHandler};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
-use sync::link::{Link, LinkConfig};
+use sync::link::{LinkConfig, outlives_exchange};
 use sync::{Frame, Role};
 use tokio::task::JoinHandle;
 use wire::batch::Batch;
-use wire::cloudevents::Origin;
+use wire::cloudevents::{Origin, PRINCIPAL};
 use wire::signature::{self, Target};
 
 use super::release::{Plan, make};
@@ -110,8 +108,7 @@ pub fn link_name() -> String {
 /// Drives a link in a task.
 pub fn running(config: LinkConfig, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> Driven {
     let (sender, taken) = orders();
-    let link = Box::new(Link::new(config, Timestamp(0)));
-    let ended = tokio::spawn(run_link(link, handler.clone(), ends, Vec::new(), handler.watch(), taken));
+    let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
     Driven { orders: sender, ended }
 }
 
@@ -135,26 +132,20 @@ pub fn hello(mode: Mode, instance: &str) -> Hello {
     }
 }
 
-/// A link over server-sent events, whose frames up are posted by hand.
+/// Server-sent events.
 pub struct Sse {
     reader: SseReader,
-    name: HeaderValue,
     /// What came and was not asked for yet.
     heard: Vec<Frame>,
 }
 
 impl Sse {
-    /// Opens it; the frames come down with no hello from here.
+    /// Opens them.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
         let mut client = member.dial().await;
         let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
-        let (reader, headers) = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
-        Ok(Sse { reader, name: headers.get("muster-link").unwrap().clone(), heard: Vec::new() })
-    }
-
-    /// Posts frames to it.
-    pub async fn post(&self, member: &Member, frames: Vec<Frame>) -> http::StatusCode {
-        post(member, Some(&self.name), frames).await.status()
+        let reader = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
+        Ok(Sse { reader, heard: Vec::new() })
     }
 
     /// Reads until such a frame came.
@@ -171,13 +162,59 @@ impl Sse {
     }
 }
 
-/// Posts frames to a link, or for a new one.
-pub async fn post(member: &Member, link: Option<&HeaderValue>, frames: Vec<Frame>) -> Response<Bytes> {
+/// Posts frames; gives those of the answer.
+pub async fn post(member: &Member, frames: Vec<Frame>) -> Result<Batch, Box<wire::Problem>> {
     let mut origin = Origin::agent(&member.hostname, &link_name());
     let body = wire::batch::encode(&mut origin, &Batch { frames, more: false }).unwrap();
-    let mut request = member.signed(http::Method::POST, wire::route::EVENTS, body);
-    if let Some(link) = link {
-        request.headers_mut().insert("muster-link", link.clone());
+    let response = member.send(member.signed(http::Method::POST, wire::route::EVENTS, body)).await;
+    if response.status() != http::StatusCode::OK {
+        return Err(Box::new(wire::body::decode(response.body()).unwrap()));
     }
-    member.send(request).await
+    Ok(wire::batch::decode(response.body(), Some(PRINCIPAL), usize::MAX).unwrap())
+}
+
+/// Polls as an agent does: one exchange, from what is durable on both sides.
+pub struct Poller {
+    config: LinkConfig,
+    handler: Arc<MemoryLinkHandler>,
+    after: Option<FeedCursor>,
+    left: Vec<Frame>,
+}
+
+impl Poller {
+    pub fn new(config: LinkConfig, handler: &Arc<MemoryLinkHandler>) -> Poller {
+        Poller { config, handler: handler.clone(), after: None, left: Vec::new() }
+    }
+
+    /// One request and its answer; whether there is more.
+    pub async fn poll(&mut self, member: &Member) -> Result<bool, Box<wire::Problem>> {
+        let mut exchange = Exchange::open(self.config.clone(), self.after.clone(), self.handler.clone(), []);
+        let mut frames = exchange.say(Vec::new()).await.frames;
+        frames.splice(1..1, self.left.drain(..));
+        let answer = post(member, frames).await;
+        let mut more = false;
+        if let Ok(answer) = &answer {
+            more = answer.more;
+            let said = exchange.say(answer.frames.clone()).await;
+            self.left = said.frames.into_iter().filter(outlives_exchange).collect();
+        }
+        let link = exchange.link();
+        let (settled, after) = self
+            .handler
+            .with_sets(|feed, replica| (link.is_settled(feed, replica), link.resumes_after(feed)));
+        let brought = link.counters().received + link.counters().walk_frames;
+        self.after = after;
+        exchange.end().await;
+        answer.map(|_| more || !settled || brought > 0 || !self.left.is_empty())
+    }
+
+    /// Polls until there is no more to say.
+    pub async fn all(&mut self, member: &Member) -> usize {
+        for polls in 1..100_000 {
+            if !self.poll(member).await.expect("it is answered") {
+                return polls;
+            }
+        }
+        panic!("the polls do not come to an end");
+    }
 }
