@@ -14,6 +14,8 @@ pub const MAX_NODE_BODY: usize = 1024 * 1024;
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// Bodies shorter than this are not worth compressing.
 pub const COMPRESS_FROM: usize = 1024;
+/// How many times as long a body is expected to be unpacked: room that is taken at once.
+const UNPACKED_TIMES: usize = 4;
 /// The only content type of messages.
 pub const JSON: &str = "application/json";
 /// The only content coding.
@@ -97,7 +99,7 @@ pub fn unpack(bytes: Vec<u8>, coding: Option<&str>, limit: usize) -> Result<Vec<
         None | Some("identity") if bytes.len() > limit => Err(BodyError::TooLarge { limit }),
         None | Some("identity") => Ok(bytes),
         Some(GZIP) => {
-            let mut out = Vec::new();
+            let mut out = Vec::with_capacity(bytes.len().saturating_mul(UNPACKED_TIMES).min(limit));
             let bound = limit as u64 + 1;
             let read = GzDecoder::new(bytes.as_slice()).take(bound).read_to_end(&mut out);
             read.map_err(|_| BodyError::Compression)?;

@@ -21,12 +21,23 @@ pub(super) fn read(text: &str) -> Result<Vec<Document>, ReadManifestError> {
 
 /// Reads one value.
 pub(super) fn value(text: &str) -> Result<Value, ReadManifestError> {
-    let mut problem = None;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let read = Strict { depth: 0, problem: &mut problem }
-        .deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value));
-    read.map_err(|error| match problem {
+    strict(|strict| {
+        let value = strict.deserialize(&mut reader)?;
+        reader.end().map(|()| value)
+    })
+}
+
+/// The same of a value that was read by others, where no key stands twice.
+pub(super) fn checked(value: &Value) -> Result<Value, ReadManifestError> {
+    strict(|strict| strict.deserialize(value))
+}
+
+fn strict(
+    read: impl FnOnce(Strict<'_>) -> Result<Value, serde_json::Error>,
+) -> Result<Value, ReadManifestError> {
+    let mut problem = None;
+    read(Strict { depth: 0, problem: &mut problem }).map_err(|error| match problem {
         Some(problem) => problem.at(error.line()),
         None => Problem::NotJson(plain(&error)).at(error.line().max(1)),
     })

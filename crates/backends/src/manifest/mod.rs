@@ -25,7 +25,7 @@ pub use emit::{Extras, render};
 pub use error::{Problem, ReadManifestError};
 pub use splice::{remove_document, replace_document};
 
-use document::Document;
+use document::{Document, Lines};
 
 /// The largest text, in bytes.
 pub const MAX_FILE: usize = 4 * 1024 * 1024;
@@ -141,6 +141,14 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifest
         Format::Yaml => yaml::read(text),
         Format::Json => json::read(text),
     }
+}
+
+/// Reads the manifest that a JSON value is, by the rules of a text.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
+    manifest(Document { value: json::checked(value)?, line: 1, lines: Lines::default(), place: 0 })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
@@ -265,10 +273,25 @@ fn take_source_uid(metadata: &mut Map<String, Value>) -> Option<String> {
 
 fn canonical(value: &Value) -> Result<Bytes, Problem> {
     // Keys are text and numbers finite, so nothing is left that could not be written.
-    let bytes =
-        serde_json_canonicalizer::to_vec(value).map_err(|error| Problem::NotJson(error.to_string()))?;
+    let written = if is_plain(value) {
+        serde_json::to_vec(value)
+    } else {
+        serde_json_canonicalizer::to_vec(value)
+    };
+    let bytes = written.map_err(|error| Problem::NotJson(error.to_string()))?;
     if bytes.len() > sync::object::MAX_CONTENT {
         return Err(Problem::TooLarge { size: bytes.len() });
     }
     Ok(bytes.into())
+}
+
+/// Whether the ordinary writer gives the canonical form, in a fifth of the time: it sorts keys by
+/// bytes, as RFC 8785 does those of ASCII, and writes all but fractions in the same way.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => !number.is_f64(),
+        Value::Array(items) => items.iter().all(is_plain),
+        Value::Object(map) => map.iter().all(|(key, value)| key.is_ascii() && is_plain(value)),
+    }
 }

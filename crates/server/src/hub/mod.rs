@@ -17,6 +17,7 @@ mod condition;
 mod index;
 pub(crate) mod link;
 pub(crate) mod node;
+mod recent;
 mod summary;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -16,6 +16,7 @@ use sync::{Content, Write};
 use tokio::sync::watch;
 
 use super::index::SyncIndex;
+use super::recent::RecentContents;
 use super::summary::{FeedChange, is_action};
 use super::{HubError, fresh_incarnation};
 use crate::state::now;
@@ -60,6 +61,8 @@ pub(crate) struct Sets {
     compacted: Option<u64>,
     /// Bytes of the contents of the feed's objects.
     bytes: u64,
+    /// What a link sends next.
+    recent: RecentContents,
 }
 
 /// A change to make to a feed.
@@ -131,7 +134,7 @@ impl NodeSync {
         let head = watch::Sender::new(feed.head());
         let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
-        let sets = Mutex::new(Sets { feed, replica, founded, compacted: None, bytes });
+        let sets = Mutex::new(Sets { feed, replica, founded, compacted: None, bytes, recent: RecentContents::default() });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         let answered = AtomicU64::new(0);
         Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
@@ -186,13 +189,15 @@ impl NodeSync {
         if write.ours.is_empty() {
             return Ok(came);
         }
-        let changes: Vec<Change> = write.ours.iter().map(|(change, _)| change.clone()).collect();
+        let written = write.ours.clone();
         self.write(write).await?;
+        let linked = self.head.receiver_count() > 0;
         let mut sets = self.sets();
         sets.founded = true;
         sets.compacted = None;
-        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
-        for change in changes {
+        let keys: Vec<ObjectKey> = written.iter().map(|(change, _)| change.key.clone()).collect();
+        for (change, content) in written {
+            sets.recent.keep(change.key.clone(), content.filter(|_| linked));
             sets.commit(&self.id, change);
         }
         let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
@@ -257,6 +262,27 @@ impl NodeSync {
         self.sync_index.feed_changed(&self.id, &change);
         self.head.send_replace(cursor.revision);
         Ok(())
+    }
+
+    /// Contents of objects of the feed, to be sent: those that were written just now are given away
+    /// once, the others come from the store. `None` for one that is not there.
+    pub(crate) async fn contents_to_send(
+        &self,
+        keys: &[ObjectKey],
+    ) -> Result<Vec<Option<Content>>, HubError> {
+        let mut contents: Vec<Option<Content>> = {
+            let mut sets = self.sets();
+            keys.iter().map(|key| sets.recent.take(key)).collect()
+        };
+        let lacking = keys.iter().zip(&contents).filter(|(_, content)| content.is_none());
+        let lacking: Vec<ObjectKey> = lacking.map(|(key, _)| key.clone()).collect();
+        if !lacking.is_empty() {
+            let mut stored = self.contents(sync::Side::Ours, lacking).await?.into_iter();
+            for content in contents.iter_mut().filter(|content| content.is_none()) {
+                *content = stored.next().flatten();
+            }
+        }
+        Ok(contents)
     }
 
     /// Contents of objects on one side; `None` for one that is not there.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backends::manifest::{self, Format, Manifest};
+use backends::manifest::{self, Manifest};
 use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, NodeId, ObjectKey};
@@ -60,7 +60,7 @@ pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> 
     for value in asked.manifests {
         let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
         let edit = batch.put(&value, node, &trace).await;
-        batch.take(name_of(&value, node), edit)?;
+        batch.take(|| name_of(&value, node), edit)?;
     }
     Ok(batch.carry_out(&call.by, "applied", asked.dry_run).await)
 }
@@ -69,7 +69,7 @@ pub(crate) async fn delete(call: Call, asked: Delete) -> Result<Results, Problem
     let mut batch = Batch::new(&call.plane, asked.objects.len())?;
     for object in asked.objects {
         let edit = batch.remove(&object).await;
-        batch.take(object, edit)?;
+        batch.take(|| object, edit)?;
     }
     Ok(batch.carry_out(&call.by, "deleted", asked.dry_run).await)
 }
@@ -98,16 +98,10 @@ fn read(value: &Value) -> Result<Manifest, Refusal> {
         let text = format!("{size} bytes; a synchronized object has at most {most}");
         refused(Code::ObjectTooLarge, text)
     };
-    let bytes = serde_json::to_vec(value).map_err(|error| refused(Code::BadBody, error))?;
-    if bytes.len() > manifest::MAX_FILE {
-        return Err(too_large(bytes.len()));
-    }
-    let wrong = |error: manifest::ReadManifestError| match &error.problem {
+    manifest::of_value(value).map_err(|error| match &error.problem {
         manifest::Problem::TooLarge { size } => too_large(*size),
         _ => refused(Code::BadBody, &error),
-    };
-    let mut read = manifest::read(&bytes, Format::Json).map_err(wrong)?;
-    read.pop().ok_or_else(|| refused(Code::BadBody, "there is no manifest"))
+    })
 }
 
 /// A new uid: a random UUID.
@@ -194,23 +188,23 @@ impl Batch<'_> {
     /// Takes in what is to be done for an object of the request, or why nothing is.
     fn take(
         &mut self,
-        mut object: ObjectName,
+        name: impl FnOnce() -> ObjectName,
         edit: Result<(Arc<Slot>, Edit), Refusal>,
     ) -> Result<(), Problem> {
-        let why = match edit {
+        let (object, why) = match edit {
             Ok((slot, edit)) => {
                 let (id, hostname) = slot.names();
                 let key = edit.key();
-                object = ObjectName {
+                let object = ObjectName {
                     node: hostname.to_string(),
                     kind: key.section.kind.to_string(),
                     namespace: key.section.namespace.to_string(),
                     name: key.name.to_string(),
                 };
                 self.edits.entry(id).or_default().push((self.results.len(), edit));
-                format!("{}: it was given up", Code::Internal.as_str())
+                (object, format!("{}: it was given up", Code::Internal.as_str()))
             }
-            Err(Refusal::Object(why)) => why,
+            Err(Refusal::Object(why)) => (name(), why),
             Err(Refusal::Request(problem)) => return Err(problem),
         };
         let (outcome, why) = (ApplyOutcome::Refused, Some(why));

@@ -12,7 +12,7 @@ use sync::FeedCursor;
 use sync::frame::{Hello, Op};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame, Side};
+use sync::{Content, Feed, Frame};
 use tokio::time::Instant;
 
 use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
@@ -215,7 +215,7 @@ impl LinkHandler for PlaneLinkHandler {
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
         for _ in 0..LOADS {
-            match self.sets.contents(Side::Ours, keys.clone()).await {
+            match self.sets.contents_to_send(&keys).await {
                 Ok(contents) => return contents,
                 Err(error) => tracing::warn!(node = %self.caller.id, %error, "contents cannot be read"),
             }

@@ -21,7 +21,7 @@ const READER_CACHE_KIB: i64 = 2 * 1024;
 const STATEMENTS: usize = 128;
 /// The write-ahead log is brought into the database from so many pages on (4 KiB each): a
 /// page that many writes change is then written there once.
-const CHECKPOINT_PAGES: i64 = 2_000;
+const CHECKPOINT_PAGES: i64 = 8_000;
 /// The write-ahead log is cut back to this after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 64 * 1024 * 1024;
 /// How long SQLite itself waits for another connection; there is only one writer.
