@@ -179,6 +179,14 @@ fn values() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
+    fn a_value_and_its_text_are_one_manifest(value in values()) {
+        let value = serde_json::json!({"kind": "App", "metadata": {"name": "a"}, "spec": value});
+        let one = manifest::of_value(&value).unwrap();
+        prop_assert_eq!(&one, &read(value.to_string().as_bytes(), Format::Json).unwrap()[0]);
+        prop_assert_eq!(&one.spec[..], &serde_json_canonicalizer::to_vec(&value).unwrap()[..]);
+    }
+
+    #[test]
     fn what_is_rendered_reads_the_same(value in values()) {
         let spec = serde_json::json!({"kind": "App", "metadata": {"name": "a"}, "spec": value});
         let spec = serde_json_canonicalizer::to_vec(&spec).unwrap();

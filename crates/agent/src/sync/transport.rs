@@ -213,7 +213,7 @@ enum Opened {
     /// Frames go both ways.
     Stream(LinkTransport),
     /// Frames come down, and are posted up.
-    Events(SseReader),
+    Events(Box<SseReader>),
     /// Frames are posted.
     Poll,
 }
@@ -336,7 +336,7 @@ impl Manager {
             TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
                 let have = self.sets.with(|_, replica| replica.cursor().cloned());
-                Opened::Events(self.dialer.sse(&name, &self.instance, have.as_ref()).await?)
+                Opened::Events(Box::new(self.dialer.sse(&name, &self.instance, have.as_ref()).await?))
             }
             TransportKind::Poll => Opened::Poll,
         })
@@ -452,7 +452,7 @@ impl Manager {
 
     /// Takes what the control plane pushes down, and posts what there is to say, until the stream
     /// ends.
-    async fn events(&mut self, mut reader: SseReader) {
+    async fn events(&mut self, mut reader: Box<SseReader>) {
         let (transport_kind, began) = (TransportKind::Sse, Instant::now());
         let rules = self.rules.borrow_and_update().clone();
         self.begins(transport_kind);
