@@ -236,7 +236,7 @@ impl StateDir {
     }
 }
 
-/// A incarnation that nothing had before.
+/// An incarnation that nothing had before.
 pub(crate) fn fresh_incarnation() -> Result<Incarnation, StateError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(StateError::Random)?;

@@ -1,6 +1,6 @@
 //! IDN-10, SYN-13: of two agents under one identity the second one gets no stream while the
-//! first incarnations, and the first keeps its own; and one that was killed is followed by its own
-//! next incarnation at once.
+//! first is alive, and the first keeps its own; and one that was killed is followed by its own
+//! next instance at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -227,7 +227,7 @@ impl Descent {
     ///
     /// # Errors
     /// As [`Descent::supply`].
-    pub fn supply_now_at(
+    pub fn supply_current_at(
         &mut self,
         section: &SectionKey,
         path: &[u8],

@@ -46,7 +46,7 @@ pub struct Limits {
     pub age: Duration,
     /// The same for a connection without a certificate: enough to enroll over it.
     pub anonymous_age: Duration,
-    /// How long a connection may say nothing before it is asked whether it incarnations, and
+    /// How long a connection may say nothing before it is asked whether it is alive, and
     /// then how long it may take to answer.
     pub keepalive: Duration,
     /// How long requests under way may take to end once a connection is to be closed; a

@@ -27,7 +27,7 @@ use crate::websocket::{Bounds, WebSocket};
 
 /// How long dialling and the TLS handshake may take together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long an idle connection may be silent before it is asked whether it incarnations; longer than
+/// How long an idle connection may be silent before it is asked whether it is alive; longer than
 /// links are silent, so that only connections without one are asked.
 const KEEPALIVE: Duration = Duration::from_secs(120);
 /// What a request may hold to be sent, in bytes.

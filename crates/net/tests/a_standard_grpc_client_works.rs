@@ -158,7 +158,7 @@ async fn version_and_ping() {
     let mut version = VersionClient::new(channel.clone());
     let spoken = soon(version.version(VersionRequest { lowest: 1, highest: 7 })).await.unwrap().into_inner();
     assert_eq!((spoken.version.as_str(), spoken.lowest, spoken.highest), ("1.2.3", 2, 2));
-    assert_eq!(spoken.capabilities, ["walk", "gzip", "checkin"]);
+    assert_eq!(spoken.capabilities, ["trie-resync", "gzip", "checkin"]);
     let refused = soon(version.version(VersionRequest { lowest: 3, highest: 7 })).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     assert!(refused.message().ends_with("50 % too new"), "{}", refused.message());
@@ -184,14 +184,17 @@ async fn subscribe_both_ways_packed_or_not() {
         let mut down = soon(events.subscribe(up)).await.unwrap().into_inner();
         let message = "x".repeat(3000);
         let data = format!(r#"{{"code":"bye","message":"{message}"}}"#);
-        for (sent, back, carries) in
-            [("ping", "pong", ""), ("go-away", "go-away", &data[..]), ("not-known", "not-known", "")]
-        {
+        let pong = r#"{"number":0,"head":0}"#;
+        for (sent, carries, back, carried) in [
+            ("ping", "", "pong", pong),
+            ("go-away", &data[..], "go-away", &data[..]),
+            ("not-known", "", "not-known", ""),
+        ] {
             tx.send(event(sent, carries)).await.unwrap();
             let got = soon(down.message()).await.unwrap().unwrap().event.unwrap();
             assert_eq!(got.r#type, format!("{PREFIX}{back}"), "gzip {gzip}");
             assert_eq!(got.source, "principal");
-            let want = (!carries.is_empty()).then(|| Data::BinaryData(carries.into()));
+            let want = (!carried.is_empty()).then(|| Data::BinaryData(carried.into()));
             assert_eq!(got.data, want);
         }
         drop(tx);

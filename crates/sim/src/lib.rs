@@ -2,7 +2,7 @@
 //! and network, in virtual time, with injected faults.
 //!
 //! All chance comes from one seed, so a run that shows a fault is replayed to the letter.
-//! [`run`] is one incarnation of a fleet: a while with faults, then a while without, by whose end
+//! [`run`] is one simulation of a fleet: a while with faults, then a while without, by whose end
 //! everything must be well. What must hold meanwhile is looked at as it happens: no node
 //! adopts what was not signed for it or leads it back, nothing is converged on before it is
 //! durable, nothing is acknowledged that is not stored, no fact is stored twice.

@@ -77,7 +77,7 @@ pub(crate) struct Machine {
     pub(crate) host: Host,
     /// What its clock is ahead of the true time, in milliseconds.
     pub(crate) ahead: i64,
-    /// How often it was started: what was asked for in an earlier incarnation counts no more.
+    /// How often it was started: what was asked for before the last start counts no more.
     pub(crate) incarnation: u64,
     /// Every fact that was durable in its log.
     pub(crate) appended: BTreeMap<(Incarnation, u64), FactBody>,

@@ -23,7 +23,7 @@ const FAULT_COUNT: usize = 30;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 pub(crate) const NAMES: [&str; 5] = ["web-1", "web-2", "db-1", "edge-1", "edge-2"];
 
-/// How one incarnation of a fleet went.
+/// How one simulation of a fleet went.
 #[derive(Debug)]
 pub struct Report {
     /// The first thing that must not happen and did.
@@ -34,7 +34,7 @@ pub struct Report {
     pub trace: Vec<String>,
 }
 
-/// One incarnation of a fleet. The same seed gives the same incarnation.
+/// Simulates a fleet. The same seed gives the same simulation.
 pub fn run(seed: u64, trace: bool) -> Report {
     let mut world = World::new(seed, trace);
     world.live();
@@ -43,7 +43,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Of a machine, in one of its incarnations.
+    /// Of a machine, since one of its starts.
     Of(usize, u64, Own),
     Start(usize),
     /// A request reaches the control plane; somebody waits for the answer, or nobody.

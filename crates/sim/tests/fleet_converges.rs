@@ -1,13 +1,13 @@
 //! CNV-5, DLT-3, ROL-4, SCL-3: under loss, crashes, restarts, wrong clocks and a control plane
 //! broken into, no node is led astray and no fact is lost; when it is over, all is well.
 //!
-//! `SIM_SEED=n cargo test -p sim -- --nocapture` replays one incarnation with its trace;
-//! `SIM_SEEDS=n` incarnations that many.
+//! `SIM_SEED=n cargo test -p sim -- --nocapture` replays one simulation with its trace;
+//! `SIM_SEEDS=n` runs that many.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
 
-/// How many incarnations a plain test run looks at.
+/// How many simulations a plain test run makes.
 const SEEDS: u64 = 200;
 
 #[test]
@@ -18,7 +18,7 @@ fn whatever_happens() {
     let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
     let mut tally: BTreeMap<&str, u64> = BTreeMap::new();
     let tallies = std::thread::scope(|threads| {
-        let halves = [0, 1].map(|first| threads.spawn(move || incarnations((first..seeds).step_by(2))));
+        let halves = [0, 1].map(|first| threads.spawn(move || simulations((first..seeds).step_by(2))));
         halves.map(|half| half.join().unwrap_or_else(|failure| std::panic::resume_unwind(failure)))
     });
     for (what, count) in tallies.into_iter().flatten() {
@@ -32,7 +32,7 @@ fn whatever_happens() {
     }
 }
 
-fn incarnations(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
+fn simulations(seeds: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u64> {
     let mut tally = BTreeMap::new();
     for seed in seeds {
         let report = sim::run(seed, false);

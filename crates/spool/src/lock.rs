@@ -16,7 +16,7 @@ pub const NAME: &str = "lock";
 /// back however the process ends.
 #[derive(Debug)]
 pub struct StateLock {
-    _file: File,
+    file: File,
 }
 
 impl StateLock {
@@ -37,7 +37,15 @@ impl StateLock {
         // Only for the message of the process that comes second: a full disk is no reason
         // not to start (LIF-10).
         let _ = say_pid(&mut file);
-        Ok(StateLock { _file: file })
+        Ok(StateLock { file })
+    }
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // A child that was forked and is not its own program yet has the file too: closing it here
+        // alone would leave the directory locked for a moment.
+        let _ = self.file.unlock();
     }
 }
 

@@ -14,7 +14,7 @@ mod fixture;
 
 use fixture::{at, enrolled, incarnation, started};
 
-/// A small file system in memory, as long as this incarnations.
+/// A small file system in memory, as long as this exists.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {

@@ -55,7 +55,7 @@ pub trait LinkHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// How long the other side is to stay away, when the last time was not long ago.
-    async fn refound_paced(&self) -> Result<(), Duration> {
+    async fn reincarnate_rate_limited(&self) -> Result<(), Duration> {
         self.reincarnate().await;
         Ok(())
     }

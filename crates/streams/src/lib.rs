@@ -1,8 +1,16 @@
 //! Links over transports, the same at both ends: gRPC, WebSocket, server-sent events, polls.
 //!
-//! [`task::run_link`] runs a [`sync::link::Link`] between a transport's [`ends`] and a
-//! [`handler::LinkHandler`], which keeps the sets and applies what comes. It decides nothing: what is
-//! to be done is the link's word, how it is carried the ends', how it is kept the handler's.
+//! [`task::run_link`] runs a [`sync::link::Link`] between the two halves of a transport and a
+//! [`handler::LinkHandler`], which keeps the sets and applies what comes.
+//!
+//! ```text
+//! transport --> FrameReader --> LinkTask (Link) --> FrameWriter --> transport
+//!                                  ^   |
+//!                     outcomes ----+   +---> LinkHandler: load, apply, permit, check-in
+//! ```
+//!
+//! Invariants: it decides nothing, the link does; frames keep their order; what is queued is
+//! bounded, and above the bound the task stops reading instead of dropping.
 
 pub mod body;
 mod command;

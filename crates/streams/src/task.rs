@@ -42,9 +42,9 @@ const MAX_RECEIVED: usize = 2;
 /// The most who wait for a sign of life at once; others are told that there is one.
 const MAX_PROBES: usize = 32;
 /// How long a transport may take to accept one group: a peer that reads slower is cut.
-const SLOW: Duration = Duration::from_secs(60);
+pub const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const GO_AWAY_WITHIN: Duration = Duration::from_secs(5);
 /// How long is still listened to a peer that takes nothing any more: it may have said why.
 const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
@@ -54,9 +54,9 @@ const PROBE: Duration = Duration::from_secs(5);
 /// How much too early the timer of a link may come.
 const EARLY: Duration = Duration::from_secs(1);
 /// One side's frames of an exchange have about so many bytes at the most.
-const EXCHANGED: usize = wire::batch::FULL;
+const EXCHANGE_BYTES: usize = wire::batch::FULL;
 /// One side has at most so many events under way in an exchange: its other frames fit beside them.
-const EXCHANGED_EVENTS: usize = wire::cloudevents::json::MAX_FRAMES - 24;
+const EXCHANGE_EVENTS: usize = wire::cloudevents::json::MAX_FRAMES - 24;
 
 /// Where the time of links begins: what a resync left for later keeps its time from link to link.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -100,10 +100,10 @@ impl<S: LinkHandler> Exchange<S> {
         handler: Arc<S>,
         asked: impl IntoIterator<Item = Input>,
     ) -> Exchange<S> {
-        config.limits = config.limits.of_exchange(EXCHANGED_EVENTS, EXCHANGED);
+        config.limits = config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES);
         config.span = Span::Exchange { after };
         let link = Box::new(Link::new(config, link_time()));
-        let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGED));
+        let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
         task.take(Input::Open);
         asked.into_iter().for_each(|input| task.take(input));
         Exchange(task)
@@ -118,7 +118,7 @@ impl<S: LinkHandler> Exchange<S> {
             task.work();
         }
         task.handler.progress(&task.link);
-        let frames = task.group(EXCHANGED);
+        let frames = task.group(EXCHANGE_BYTES);
         // What was sent is to be acknowledged, at least.
         let more = task.queued > 0 || !task.loads.is_empty() || task.link.in_flight() > 0;
         Batch { frames, more }
@@ -276,6 +276,8 @@ impl<S: LinkHandler> LinkTask<S> {
         self.closed.is_none()
             && self.queued < MAX_QUEUED
             && self.received < MAX_RECEIVED
+            // What follows may be the answers to what the resync of an exchange before asked.
+            && !self.link.awaits_permit()
             && self.link.wants_input()
     }
 
@@ -376,7 +378,7 @@ impl<S: LinkHandler> LinkTask<S> {
         let away = GoAway { code: code.to_owned(), message: message.clone(), retry_after };
         self.take(Input::Say(Frame::GoAway(away)));
         self.closed = Some((code.to_owned(), message, retry_after));
-        self.words = Some(Instant::now() + LAST_WORDS);
+        self.words = Some(Instant::now() + GO_AWAY_WITHIN);
     }
 
     /// Somebody asked whether the other side is there.
@@ -426,8 +428,8 @@ impl<S: LinkHandler> LinkTask<S> {
                 }
             }),
             Output::ReturnPermit => handler.return_permit(),
-            Output::Refound => self.job(async move {
-                match handler.refound_paced().await {
+            Output::Reincarnate => self.job(async move {
+                match handler.reincarnate_rate_limited().await {
                     Ok(()) => Input::Reincarnated,
                     Err(wait) => Input::NotReincarnated { wait },
                 }
@@ -441,7 +443,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Output::Close { code, message, retry_after, away } => {
                 self.away = away;
                 self.closed = Some((code.to_owned(), message, retry_after));
-                self.words = Some(Instant::now() + LAST_WORDS);
+                self.words = Some(Instant::now() + GO_AWAY_WITHIN);
             }
         }
     }
@@ -496,7 +498,7 @@ impl<S: LinkHandler> LinkTask<S> {
     /// What was received is processed to its end (SYN-14), then nothing is left.
     async fn end(mut self: Box<Self>) -> Ended {
         if let (Some(mut writer), None) = (self.writer.take(), &self.error) {
-            let _ = tokio::time::timeout(LAST_WORDS, writer.finish()).await;
+            let _ = tokio::time::timeout(GO_AWAY_WITHIN, writer.finish()).await;
         }
         self.take(Input::Disconnected);
         let until = Instant::now() + JOBS_END;

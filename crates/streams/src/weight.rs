@@ -13,14 +13,14 @@ pub(crate) fn weight(frame: &Frame) -> usize {
             Op::Put { content, .. } => FRAME + content.len(),
             Op::Delete { .. } => FRAME,
         },
-        Frame::ResyncResponse(tell) => FRAME + tell_weight(tell),
+        Frame::ResyncResponse(tell) => FRAME + response_weight(tell),
         Frame::Refused(refused) => FRAME + refused.message.len() + refused.key.name.len(),
         Frame::Answer(answer) => FRAME + wire::body::encoded_len(answer),
         _ => FRAME,
     }
 }
 
-fn tell_weight(tell: &sync::frame::ResyncResponse) -> usize {
+fn response_weight(tell: &sync::frame::ResyncResponse) -> usize {
     use model::TrieNode;
     use sync::frame::ResyncResponse;
     let top = |node: &TrieNode| match node {

@@ -31,7 +31,7 @@ pub struct Admission<Who> {
 pub enum Turn {
     /// Now.
     Now,
-    /// ResyncRequest again after this.
+    /// Not now; ask again after this.
     Later(Duration),
 }
 

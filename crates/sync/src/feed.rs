@@ -183,7 +183,7 @@ impl Feed {
         Planner { feed: self, next: self.head + 1, over: BTreeMap::new(), sections: BTreeSet::new() }
     }
 
-    /// Takes a change that is durable. Returned is the new compacted when tombstones had to be
+    /// Takes a change that is durable. Returned is the new compacted revision when tombstones had to be
     /// forgotten: it belongs into the next [`crate::durable::Write`].
     ///
     /// # Errors

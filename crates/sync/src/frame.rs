@@ -226,7 +226,8 @@ pub struct Checkpoint {
     pub root: Digest,
 }
 
-/// Requests of the trie resync; the source answers them from one snapshot.
+/// Requests of the trie resync. The source answers each from its set at that moment; changes since
+/// `Sections` follow as events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ResyncRequest {
@@ -245,7 +246,7 @@ pub enum ResyncRequest {
     /// The replica is done: the source goes on with the changes after this cursor. Also the end
     /// of a resync by inventory.
     Done {
-        /// The snapshot's place in the feed.
+        /// The cursor of `Sections`.
         from: FeedCursor,
     },
 }
@@ -254,7 +255,7 @@ pub enum ResyncRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ResyncResponse {
-    /// The snapshot's place in the feed, and its sections with their roots.
+    /// The source's cursor when it answered, and its sections with their roots.
     Sections {
         /// Where the feed stood.
         cursor: FeedCursor,

@@ -3,7 +3,6 @@
 use model::digest::Hasher;
 use model::{Digest, ObjectKey};
 
-use crate::frame::Interop;
 use crate::mode::{Mode, Role};
 
 /// The inventory checksum: SHA-256 over the sorted `kind/name/uid`, joined without a sign in
@@ -30,26 +29,17 @@ pub fn source(mode: Mode) -> Option<Role> {
 
 /// What a side that was restarted says first, to one without the trie resync: the source of truth asks
 /// the other to begin, the replica begins by itself. `None` when nothing is synchronized.
-pub fn first_word(mode: Mode, restarted: Role) -> Option<ResyncOpening> {
+pub fn first_word(mode: Mode, restarted: Role) -> Option<ResyncStart> {
     let source = source(mode)?;
-    Some(if restarted == source { ResyncOpening::AskToBegin } else { ResyncOpening::Begin })
+    Some(if restarted == source { ResyncStart::AskPeerToBegin } else { ResyncStart::Begin })
 }
 
 /// How a resync is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResyncOpening {
+pub enum ResyncStart {
     /// `request-resource-resync`: from the source of truth.
-    AskToBegin,
+    AskPeerToBegin,
     /// `request-update` for each object with its checksum, then
     /// `request-synced-resource-list`: from the replica.
     Begin,
-}
-
-/// Which side may say a word of the resync about the objects of the source of truth.
-pub fn sayer(word: &Interop, mode: Mode) -> Option<Role> {
-    let source = source(mode)?;
-    Some(match word {
-        Interop::RequestResync | Interop::Listed(_) => source,
-        Interop::RequestList { .. } | Interop::RequestUpdate(_) => source.other(),
-    })
 }

@@ -21,14 +21,6 @@ pub fn is_status(kind: &Kind) -> bool {
 }
 
 /// The kind whose statuses a kind holds; `None` for a kind that is none of statuses.
-pub fn of_kind_of_status(kind: &Kind) -> Option<Kind> {
+pub fn kind_of_status(kind: &Kind) -> Option<Kind> {
     kind.as_str().strip_suffix(STATUS).map(Kind::new)
-}
-
-/// The key of the object that a status is of; `None` for a key that is none of a status.
-pub fn object_of_status(status: &ObjectKey) -> Option<ObjectKey> {
-    let kind = status.section.kind.as_str().strip_suffix(STATUS)?;
-    let mut key = status.clone();
-    key.section.kind = Kind::new(kind);
-    Some(key)
 }

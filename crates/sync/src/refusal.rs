@@ -50,7 +50,7 @@ pub const BAD_NAME: &str = "bad-name";
 pub fn of_kind(kind: &Kind, from: Role, mode: Mode, kinds: &[Kind]) -> Option<(&'static str, String)> {
     let declared = |kind: &Kind| kinds.contains(kind);
     let action = kind.as_str() == Kind::ACTION;
-    let status = object::of_kind_of_status(kind);
+    let status = object::kind_of_status(kind);
     // Of the `Sync` object alone, which a release declares, a node says how it stands with it.
     let node_status = *kind == model::condition::node_status_key().section.kind;
     let known = action || declared(kind) || node_status || status.as_ref().is_some_and(declared);

@@ -20,11 +20,11 @@ pub const MAX_OBJECTS: usize = 200_000;
 /// The most bytes of their contents, together.
 pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The most objects that could not be taken and are remembered, each by name.
-pub const MAX_UNFIT: usize = 1000;
+pub const MAX_REJECTED_OBJECTS: usize = 1000;
 /// The longest name of one of those, kind and namespace included, in bytes.
-const MAX_UNFIT_NAME: usize = 2048;
+const MAX_REJECTED_KEY_LEN: usize = 2048;
 /// The longest reason that is kept of one, in bytes.
-const MAX_UNFIT_REASON: usize = 512;
+const MAX_REJECTED_MESSAGE_LEN: usize = 512;
 
 /// An object of the source that could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Replica {
         self.objects.iter().map(|(key, (stub, _))| (key, stub))
     }
 
-    /// What could not be taken, and why: at most [`MAX_UNFIT`] objects.
+    /// What could not be taken, and why: at most [`MAX_REJECTED_OBJECTS`] objects.
     pub fn rejected(&self) -> &BTreeMap<ObjectKey, RejectedObject> {
         &self.rejected
     }
@@ -164,6 +164,11 @@ impl Replica {
     pub(crate) fn stands_at(&self, cursor: &FeedCursor) -> bool {
         let nothing = cursor.position() == Position::default() && self.is_empty() && self.refused() == 0;
         nothing || self.cursor.as_ref() == Some(cursor)
+    }
+
+    /// A resync that a link began is not at its end.
+    pub fn is_resyncing(&self) -> bool {
+        self.resync.is_under_way()
     }
 
     pub(crate) fn take_resync(&mut self) -> Resync {
@@ -237,25 +242,25 @@ impl Replica {
     /// Remembers what could not be taken; only counts it when there is no room for more.
     pub(crate) fn refuse(&mut self, key: ObjectKey, mut rejected: RejectedObject) {
         let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
-        let full = self.rejected.len() >= MAX_UNFIT && !self.rejected.contains_key(&key);
-        if full || name > MAX_UNFIT_NAME {
+        let full = self.rejected.len() >= MAX_REJECTED_OBJECTS && !self.rejected.contains_key(&key);
+        if full || name > MAX_REJECTED_KEY_LEN {
             self.evicted = self.evicted.saturating_add(1);
             return;
         }
-        let end = rejected.message.floor_char_boundary(MAX_UNFIT_REASON);
+        let end = rejected.message.floor_char_boundary(MAX_REJECTED_MESSAGE_LEN);
         rejected.message.truncate(end);
         self.rejected.insert(key.clone(), rejected);
         self.changed(key);
     }
 
     /// A resync counts anew what there is no room to remember.
-    pub(crate) fn forget_unnamed(&mut self) {
+    pub(crate) fn reset_evicted(&mut self) {
         self.evicted = 0;
     }
 
     /// Forgets refusals for want of room once there is room for all of them; whether there
     /// were any.
-    pub(crate) fn forget_surplus(&mut self, most: usize, most_bytes: u64) -> bool {
+    pub(crate) fn forget_rejected_for_room(&mut self, most: usize, most_bytes: u64) -> bool {
         let (mut free, mut bytes, mut sections) = (Vec::new(), self.bytes, BTreeSet::new());
         for (key, rejected) in
             self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::TOO_MANY)
@@ -277,11 +282,14 @@ impl Replica {
         any
     }
 
-    /// Forgets what failed for now on a link that is over: nobody tries it any more.
-    pub(crate) fn forget_failing(&mut self) {
+    /// Forgets what failed for now on a link that is over, as nobody tries it any more; how many
+    /// objects these are.
+    pub(crate) fn forget_failing(&mut self) -> u64 {
         let failing = self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::FAILS);
-        let failing = failing.map(|(key, _)| key.clone()).collect();
+        let failing: Vec<ObjectKey> = failing.map(|(key, _)| key.clone()).collect();
+        let count = failing.len() as u64;
         self.forget(failing);
+        count
     }
 
     fn forget(&mut self, refused: Vec<ObjectKey>) {
@@ -292,7 +300,7 @@ impl Replica {
     }
 
     /// Forgets refusals for a uid that no other object has any more; whether there were any.
-    pub(crate) fn forget_twins(&mut self) -> bool {
+    pub(crate) fn forget_rejected_for_uid(&mut self) -> bool {
         let free = |key: &ObjectKey, rejected: &RejectedObject| {
             let uid = rejected.stub.as_ref().map(|stub| &stub.uid);
             rejected.code == crate::refusal::UID_TWICE

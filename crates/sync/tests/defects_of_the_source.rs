@@ -62,7 +62,7 @@ fn every_connect_compares_not_only_the_first_of_a_process() {
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL));
-    assert_eq!(pair.link(AGENT).counters().walk_objects, 1, "at the cost of the difference");
+    assert_eq!(pair.link(AGENT).counters().resync_objects, 1, "at the cost of the difference");
     assert_eq!(theirs(&pair, AGENT), SetCondition::InSync);
 }
 
@@ -90,7 +90,7 @@ fn content_is_compared_not_only_names() {
         pair.sides[AGENT].replica = sync::Replica::restore(saved);
         pair.connect();
         assert!(pair.is_equal(PRINCIPAL), "walk {walk}");
-        assert_eq!(pair.link(AGENT).counters().walk_objects, 1, "walk {walk}");
+        assert_eq!(pair.link(AGENT).counters().resync_objects, 1, "walk {walk}");
     }
 }
 
@@ -169,7 +169,7 @@ fn a_resync_of_thousands_loses_none() {
             pair.sides[AGENT].frames
         );
         assert_eq!(pair.sides[AGENT].replica.cursor(), Some(&pair.sides[PRINCIPAL].feed.cursor()));
-        assert_eq!(pair.link(AGENT).counters().walk_objects, 2600, "walk {walk}");
+        assert_eq!(pair.link(AGENT).counters().resync_objects, 2600, "walk {walk}");
     }
 }
 
@@ -499,8 +499,8 @@ fn a_walk_costs_what_differs() {
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL));
     let counters = pair.link(AGENT).counters();
-    assert_eq!(counters.walk_objects, 10);
-    assert!(counters.walk_frames < 20, "{} frames", counters.walk_frames);
+    assert_eq!(counters.resync_objects, 10);
+    assert!(counters.resync_frames < 20, "{} frames", counters.resync_frames);
     let places: usize = pair.sides[PRINCIPAL]
         .frames
         .iter()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::{Digest, ObjectKey, Stub};
 use sync::events::{self, may_say, name_of};
 use sync::frame::{Ack, Event, Interop, Op, Ping, Pong};
-use sync::interop::{ResyncOpening, first_word, inventory_checksum};
+use sync::interop::{ResyncStart, first_word, inventory_checksum};
 use sync::{Frame, Mode, Role};
 
 fn event(kind: &str, op: &str) -> Frame {
@@ -87,10 +87,10 @@ fn the_inventory_checksum_is_over_sorted_kind_name_uid() {
 fn who_speaks_first_after_a_restart() {
     use Role::{Agent, Principal};
     let cases = [
-        (Mode::Managed, Principal, Some(ResyncOpening::AskToBegin)),
-        (Mode::Managed, Agent, Some(ResyncOpening::Begin)),
-        (Mode::Autonomous, Agent, Some(ResyncOpening::AskToBegin)),
-        (Mode::Autonomous, Principal, Some(ResyncOpening::Begin)),
+        (Mode::Managed, Principal, Some(ResyncStart::AskPeerToBegin)),
+        (Mode::Managed, Agent, Some(ResyncStart::Begin)),
+        (Mode::Autonomous, Agent, Some(ResyncStart::AskPeerToBegin)),
+        (Mode::Autonomous, Principal, Some(ResyncStart::Begin)),
         (Mode::Off, Agent, None),
     ];
     for (mode, restarted, expected) in cases {

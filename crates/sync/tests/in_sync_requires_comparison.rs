@@ -43,7 +43,7 @@ fn behind_is_not_in_sync() {
     pair.drops = |_, _| false;
     pair.reconnect();
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
-    // A change whose event is lost is known by a sign of incarnation.
+    // A change whose event is lost is known by a ping.
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(_));
     pair.put(PRINCIPAL, &key(APP, "new"), "n", "x");
     pair.run();
@@ -79,7 +79,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
         _ => None,
     });
     assert_eq!(why, Some(("fails-for-now", "the disk is busy")), "and is told why, once");
-    assert!(pair.link(AGENT).counters().marks_equal > 0, "the rest is compared, and equal");
+    assert!(pair.link(AGENT).counters().checkpoints_equal > 0, "the rest is compared, and equal");
     // It is still tried, and works one day.
     pair.sides[AGENT].outcome = |_, _| Outcome::Done;
     pair.pass(70);
@@ -112,10 +112,10 @@ fn what_an_operator_asks_before_the_hello_is_passed_on_with_it() {
     pair.give(PRINCIPAL, Input::Open);
     pair.give(PRINCIPAL, Input::Approve);
     pair.give(PRINCIPAL, Input::Resync);
-    assert!(pair.link(PRINCIPAL).has_wishes());
+    assert!(pair.link(PRINCIPAL).has_operator_requests());
     pair.give(AGENT, Input::Open);
     pair.run();
-    assert!(!pair.link(PRINCIPAL).has_wishes());
+    assert!(!pair.link(PRINCIPAL).has_operator_requests());
     let frames = &pair.sides[PRINCIPAL].frames;
     assert!(frames.contains(&Frame::Approve));
     assert!(frames.contains(&Frame::Interop(Box::new(Interop::RequestResync))));

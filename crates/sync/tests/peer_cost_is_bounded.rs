@@ -17,7 +17,7 @@ use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
 };
 use sync::link::Note;
-use sync::replica::MAX_UNFIT;
+use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
 const APP: &str = "Application";
@@ -121,7 +121,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     }
     pair.connect();
     let replica = &pair.sides[PRINCIPAL].replica;
-    assert_eq!((replica.rejected().len(), replica.refused()), (MAX_UNFIT, 3000));
+    assert_eq!((replica.rejected().len(), replica.refused()), (MAX_REJECTED_OBJECTS, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), 3000, "all are counted");
     let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere { .. }));
     assert!(noted.count() <= 32, "not a line for each");

@@ -138,7 +138,7 @@ impl Reconciler {
         self.sets.with(|feed, _| {
             let own = feed.objects().filter(|(key, _)| **key != node_status_key());
             let gone = own.filter(|(key, _)| {
-                let kind = object::of_kind_of_status(&key.section.kind);
+                let kind = object::kind_of_status(&key.section.kind);
                 !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
             });
             gone.map(|(key, _)| Own::Remove(key.clone())).collect()

@@ -105,7 +105,7 @@ impl Poster {
             tracing::debug!(error = chain(error), "frames could not be posted");
         }
         let counters = &ended.counters;
-        let moved = moved || counters.received + counters.walk_frames + counters.refused_here > 0;
+        let moved = moved || counters.received + counters.resync_frames + counters.refused_here > 0;
         ended.error = ended.error.or(error);
         Posted { ended, failed, acked, moved }
     }

@@ -254,7 +254,7 @@ impl Reconciler {
                     let outcomes = self.batch(&batch, rules);
                     if answer.send(outcomes).is_err() {
                         // The link that asked is gone, and what became durable is not in memory.
-                        self.read_again();
+                        self.reload_sets();
                     }
                 }
                 Some(ReconcilerEvent::Operation(operation)) => self.operation(operation),
@@ -497,7 +497,7 @@ impl Reconciler {
         }
     }
 
-    fn read_again(&mut self) {
+    fn reload_sets(&mut self) {
         if let Err(error) = self.sets.reload() {
             self.problem("objects", Some(chain(&error)));
         }

@@ -5,6 +5,8 @@
 //! for one or something of the node's own is to go; it is closed when both directions are
 //! equal and nothing moves. The other transports keep what they name open.
 
+mod exchanges;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +16,9 @@ use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
 use streams::sse::SseReader;
 use streams::task::{self, Ended, EndedBy, LinkCommand, LinkHandle, LinkTransport};
-use streams::{FrameReader, TransportError, run_link};
+use streams::{TransportError, run_link};
 use sync::FeedCursor;
-use sync::backoff::{Backoff, LinkEnd, ReconnectPolicy, poll_at};
+use sync::backoff::{LinkEnd, ReconnectPolicy, poll_at};
 use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
@@ -25,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::handler::AgentLinkHandler;
-use super::posts::{Posted, Poster};
+use super::posts::Poster;
 use super::reconciler::{ObjectReconciler, Rules};
 use super::sets::Sets;
 use super::signals::{LinkSignal, LinkSignaller, LinkSignals};
@@ -42,10 +44,6 @@ use crate::render::chain;
 pub const IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a link rests.
 const LOOK: Duration = Duration::from_secs(5);
-/// After so long polls that bring something all the time pause for what else there is to do.
-const LONGEST_POLL: Duration = Duration::from_secs(120);
-/// Frames that are pushed down at once at most, before a ping ends them.
-const MAX_PUSHED: usize = 2 * wire::cloudevents::json::MAX_FRAMES;
 /// The longest sleep without a link.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A link that lived so long was a good one: the next failure is the first.
@@ -259,7 +257,7 @@ impl Manager {
                             Ok(Opened::Stream(ends)) => self.link(ends, transport_kind).await,
                             Ok(Opened::Events(reader)) => self.events(reader).await,
                             Ok(Opened::Poll) => self.poll().await,
-                            Err(error) => self.not_opened(transport_kind, &error),
+                            Err(error) => self.open_failed(transport_kind, &error),
                         },
                         () = net::accept::stopped(&mut stopped_open) => return,
                     }
@@ -342,7 +340,7 @@ impl Manager {
         })
     }
 
-    fn not_opened(&mut self, transport_kind: TransportKind, error: &DialError) {
+    fn open_failed(&mut self, transport_kind: TransportKind, error: &DialError) {
         let why = chain(error);
         tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
         self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
@@ -407,112 +405,6 @@ impl Manager {
         self.acked = handler.acked().or(self.acked.take());
         self.view.link_ended(&ended.counters);
         self.ended(&ended, handler.quiet().is_some(), transport_kind, closing, began.elapsed());
-    }
-
-    /// One exchange; whether nothing is left to be said, and how it went.
-    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (bool, Posted) {
-        let rules = self.rules.borrow().clone();
-        let (mut config, handler) = self.end(transport_kind, &rules);
-        // Nobody waits here for a retry: the next exchange brings what failed.
-        config.limits.shown_after = 1;
-        let posted = match pushed.is_empty() {
-            true => self.poster.post(config, self.acked.clone(), &handler).await,
-            false => self.poster.take(config, pushed, &handler).await,
-        };
-        self.acked = posted.acked.clone().or(self.acked.take());
-        self.view.link_ended(&posted.ended.counters);
-        (handler.quiet().is_some() && !posted.moved && !posted.failed, posted)
-    }
-
-    /// Polls until nothing is left to be said, or nothing moves.
-    async fn poll(&mut self) {
-        let (transport_kind, began) = (TransportKind::Poll, Instant::now());
-        self.last_poll = Some(began);
-        self.rules.mark_unchanged();
-        self.begins(transport_kind);
-        let mut anew = true;
-        loop {
-            let mut stopped = self.stopped.clone();
-            let exchanged = tokio::select! {
-                exchanged = self.exchange(transport_kind, Vec::new()) => exchanged,
-                () = net::accept::stopped(&mut stopped) => return,
-            };
-            let (done, Posted { ended, failed, moved, .. }) = exchanged;
-            // Where the control plane stands elsewhere than it was taken to, it said so.
-            let anew = failed && ended.retry_after == Some(0) && std::mem::take(&mut anew);
-            if anew || moved && !failed && began.elapsed() < LONGEST_POLL {
-                continue;
-            }
-            let closing = if failed || !done && !moved { Closing::No } else { Closing::Idle };
-            self.ended(&ended, done, transport_kind, closing, began.elapsed());
-            self.requested |= !done;
-            return;
-        }
-    }
-
-    /// Takes what the control plane pushes down, and posts what there is to say, until the stream
-    /// ends.
-    async fn events(&mut self, mut reader: Box<SseReader>) {
-        let (transport_kind, began) = (TransportKind::Sse, Instant::now());
-        let rules = self.rules.borrow_and_update().clone();
-        self.begins(transport_kind);
-        // A publish while there was no stream was announced to nobody (SYN-11).
-        self.daemon.contact();
-        let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
-        let mut feed = self.sets.watch();
-        let (mut pushed, mut heard) = (Vec::new(), Instant::now());
-        let (mut due, mut quiet) = (Some(began), None::<Instant>);
-        let mut retry = Backoff::new(self.count);
-        let (ended, closing) = loop {
-            let rests = quiet.is_some() && !self.policy.transport.keeps_open();
-            let post = due.unwrap_or(heard + silence);
-            let mut stopped = self.stopped.clone();
-            tokio::select! {
-                came = reader.next() => {
-                    heard = Instant::now();
-                    match came {
-                        Ok(Some(frames)) if pushed.len() + frames.len() <= MAX_PUSHED => pushed.extend(frames),
-                        Ok(Some(_)) => break (Ended::lost(Some(TransportError::TooLarge { limit: MAX_PUSHED })), Closing::No),
-                        Ok(None) => break (Ended::lost(None), Closing::No),
-                        Err(error) => break (Ended::lost(Some(error)), Closing::No),
-                    }
-                    if !pushed.iter().any(|frame| matches!(frame, Frame::Ping(_) | Frame::GoAway(_))) {
-                        continue;
-                    }
-                    let posted = self.exchange(transport_kind, std::mem::take(&mut pushed)).await.1;
-                    if matches!(posted.ended.how, EndedBy::Them(_)) {
-                        break (posted.ended, Closing::No);
-                    }
-                    due = Some(heard);
-                }
-                () = sleep_until(post) => {
-                    if due.is_none() {
-                        break (Ended::lost(Some(TransportError::Slow)), Closing::No);
-                    }
-                    let (done, Posted { ended, failed, moved, .. }) = self.exchange(transport_kind, Vec::new()).await;
-                    if failed && ended.retry_after != Some(0) {
-                        break (ended, Closing::No);
-                    }
-                    let now = Instant::now();
-                    quiet = done.then(|| quiet.unwrap_or(now));
-                    if done || moved {
-                        retry.succeeded();
-                    }
-                    due = match (done, moved) {
-                        (true, _) => None,
-                        (false, true) => Some(now),
-                        (false, false) => Some(now + retry.failed(None)),
-                    };
-                }
-                Ok(()) = feed.changed() => due = Some(Instant::now()),
-                closing = self.closes(transport_kind, &rules) => break (Ended::lost(None), closing),
-                () = net::accept::stopped(&mut stopped) => break (Ended::lost(None), Closing::Stop),
-                () = tokio::time::sleep(LOOK), if rests => if self.is_at_rest(quiet) {
-                    break (Ended::lost(None), Closing::Idle);
-                }
-            }
-        };
-        self.ended(&ended, quiet.is_some(), transport_kind, closing, began.elapsed());
     }
 
     /// Waits for a reason to end a link that the release gives.

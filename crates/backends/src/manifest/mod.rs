@@ -273,11 +273,8 @@ fn take_source_uid(metadata: &mut Map<String, Value>) -> Option<String> {
 
 fn canonical(value: &Value) -> Result<Bytes, Problem> {
     // Keys are text and numbers finite, so nothing is left that could not be written.
-    let written = if is_plain(value) {
-        serde_json::to_vec(value)
-    } else {
-        serde_json_canonicalizer::to_vec(value)
-    };
+    let written =
+        if is_plain(value) { serde_json::to_vec(value) } else { serde_json_canonicalizer::to_vec(value) };
     let bytes = written.map_err(|error| Problem::NotJson(error.to_string()))?;
     if bytes.len() > sync::object::MAX_CONTENT {
         return Err(Problem::TooLarge { size: bytes.len() });

@@ -22,8 +22,10 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Opens the streams of some nodes, and waits until their sets are equal.
 async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec<Peer>, BenchError> {
     let held = peers(stage, url, nodes).await?;
-    until("idle streams are in sync", || held.iter().all(|(_, handler)| handler.counters().marks_equal > 0))
-        .await?;
+    until("idle streams are in sync", || {
+        held.iter().all(|(_, handler)| handler.counters().checkpoints_equal > 0)
+    })
+    .await?;
     Ok(held)
 }
 

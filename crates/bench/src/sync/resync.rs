@@ -39,7 +39,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let all = args.objects as u64;
     until("all objects came", || handler.counters().applied >= all).await?;
     let rate = (all - first) as f64 / at.elapsed().as_secs_f64();
-    until("the sets are equal", || handler.counters().marks_equal > 0).await?;
+    until("the sets are equal", || handler.counters().checkpoints_equal > 0).await?;
     let (whole, cpu) = (began.elapsed(), stage.cpu()?.since(opened));
     let each = |time: std::time::Duration| format!("{:.1} us", time.as_secs_f64() * 1e6 / all as f64);
     print(

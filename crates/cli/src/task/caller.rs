@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use server::api::work::WorkNews;
+use server::api::work::WorkQuery;
 
 use super::ticker::Ticker;
 use crate::connect::Connect;
@@ -69,6 +69,6 @@ pub(crate) async fn pace(nodes: usize) {
 }
 
 /// A question for what is new of a task or a workflow since a version.
-pub(crate) fn news(id: &str, after: u64) -> WorkNews {
-    WorkNews { wait: NEWS_SECS, after: Some(after), ..id.into() }
+pub(crate) fn news(id: &str, after: u64) -> WorkQuery {
+    WorkQuery { wait: NEWS_SECS, after: Some(after), ..id.into() }
 }

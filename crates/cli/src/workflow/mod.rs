@@ -8,7 +8,7 @@ mod show;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use server::api::work::{TURN_WORKFLOW, Turn, TurnWorkflow, WORKFLOW, WORKFLOWS, WorkHistory};
+use server::api::work::{CONTROL_WORKFLOW, ControlWorkflow, Turn, WORKFLOW, WORKFLOWS, WorkHistory};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -125,17 +125,19 @@ pub async fn run(args: &WorkflowArgs, screen: Screen) -> Result<Exit, Failure> {
             let answers = answers::of_steps(&operator, &view, screen).await?;
             Ok(screen.result(&view, || format!("{}{answers}", show(&view, screen)))?)
         }
-        WorkflowVerb::Approve { id } => turn(connect, TurnWorkflow::new(id, Turn::Approve), screen).await,
-        WorkflowVerb::Abort { id } => turn(connect, TurnWorkflow::new(id, Turn::Abort), screen).await,
+        WorkflowVerb::Approve { id } => turn(connect, ControlWorkflow::new(id, Turn::Approve), screen).await,
+        WorkflowVerb::Abort { id } => turn(connect, ControlWorkflow::new(id, Turn::Abort), screen).await,
         WorkflowVerb::Resume { id, include_unknown } => {
-            let order =
-                TurnWorkflow { include_unknown: *include_unknown, ..TurnWorkflow::new(id, Turn::Resume) };
+            let order = ControlWorkflow {
+                include_unknown: *include_unknown,
+                ..ControlWorkflow::new(id, Turn::Resume)
+            };
             turn(connect, order, screen).await
         }
     }
 }
 
-async fn turn(connect: &Connect, order: TurnWorkflow, screen: Screen) -> Result<Exit, Failure> {
-    let view = connect.dial().await?.call(&TURN_WORKFLOW, order).await?;
+async fn turn(connect: &Connect, order: ControlWorkflow, screen: Screen) -> Result<Exit, Failure> {
+    let view = connect.dial().await?.call(&CONTROL_WORKFLOW, order).await?;
     Ok(screen.result(&view, || show(&view, screen))?)
 }

@@ -143,7 +143,7 @@ impl<P: Clone> Work<P> {
             Input::Tick => {}
             Input::Put { id, order } => self.put(id, order, at, allows, &mut effects),
             Input::Removed { id } => self.removed(&id),
-            Input::Delegations => self.judge_waiting(at, allows, &mut effects),
+            Input::Delegations => self.reauthorize_waiting(at, allows, &mut effects),
             Input::Begun { id } => self.begun(&id, allows, &mut effects),
             Input::NotBegun { id, message } => {
                 if self.active.remove(&id).is_some() {
@@ -257,7 +257,7 @@ impl<P: Clone> Work<P> {
             Err(error) => {
                 self.drop_waiting(&id);
                 let outcome = Outcome::Failed { message: error.to_string() };
-                return self.end_unbegun(id, outcome, at.trusted.plus(MAX_EXPIRES), at, effects);
+                return self.refuse_unstarted(id, outcome, at.trusted.plus(MAX_EXPIRES), at, effects);
             }
         };
         order.expires = bounded(order.expires, at);
@@ -269,7 +269,7 @@ impl<P: Clone> Work<P> {
         if !order.cancel
             && let Err(refusal) = self.admits(&order, allows)
         {
-            return self.end_unbegun(id, refusal.into(), expires, at, effects);
+            return self.refuse_unstarted(id, refusal.into(), expires, at, effects);
         }
         self.arrivals += 1;
         self.queue.insert(self.arrivals, id.clone());
@@ -314,7 +314,7 @@ impl<P: Clone> Work<P> {
         Some(waiting.order)
     }
 
-    fn judge_waiting(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn reauthorize_waiting(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         let refused: Vec<(String, ActionRefusal)> = self
             .waiting
             .iter()
@@ -322,7 +322,7 @@ impl<P: Clone> Work<P> {
             .collect();
         for (id, refusal) in refused {
             let Some(order) = self.drop_waiting(&id) else { continue };
-            self.end_unbegun(id, refusal.into(), order.expires, at, effects);
+            self.refuse_unstarted(id, refusal.into(), order.expires, at, effects);
         }
     }
 
@@ -350,7 +350,7 @@ impl<P: Clone> Work<P> {
     /// Says that an action is over that never ran, or puts that off: whoever orders without
     /// end what is refused shall not fill the log with answers. More than are kept here are
     /// not answered at all.
-    fn end_unbegun(
+    fn refuse_unstarted(
         &mut self,
         id: String,
         outcome: Outcome,
@@ -465,7 +465,7 @@ impl<P: Clone> Work<P> {
             .collect();
         for (id, outcome) in ends {
             let Some(order) = self.drop_waiting(&id) else { continue };
-            self.end_unbegun(id, outcome, order.expires, at, effects);
+            self.refuse_unstarted(id, outcome, order.expires, at, effects);
         }
     }
 
@@ -496,7 +496,7 @@ impl<P: Clone> Work<P> {
             let expires = bounded(order.expires, at);
             match allows(&order.work) {
                 Err(refusal) => {
-                    self.end_unbegun(id, refusal.into(), expires, at, effects);
+                    self.refuse_unstarted(id, refusal.into(), expires, at, effects);
                 }
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);

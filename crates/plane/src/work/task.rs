@@ -65,7 +65,7 @@ pub enum Effect {
         /// The action's id.
         id: String,
     },
-    /// It is over. Said once in the incarnation of a task, and perhaps again after a restart.
+    /// It is over. Said once for each task, and perhaps again after a restart of the control plane.
     Finished(Summary),
 }
 
@@ -366,7 +366,7 @@ impl Task {
 
     /// Everything that time, room and budget make possible.
     fn go_on(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
-        self.find_silent(now, effects);
+        self.mark_silent(now, effects);
         if self.waited_until().is_some_and(|until| now >= until) {
             for node in self.deferred.clone() {
                 self.change(&node, |work| work.enter(NodeStage::Offline, now));
@@ -381,7 +381,7 @@ impl Task {
         self.finish(now, effects);
     }
 
-    fn find_silent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn mark_silent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         while let Some((due, node)) = self.deadlines.first().cloned() {
             if now < due {
                 return;

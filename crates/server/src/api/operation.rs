@@ -188,7 +188,7 @@ mod tests {
 
     use super::{Operation, segments};
     use crate::api::objects::{OBJECT, ObjectName};
-    use crate::api::work::{BEGIN_TASK, TURN_WORKFLOW, Turn, TurnWorkflow};
+    use crate::api::work::{BEGIN_TASK, CONTROL_WORKFLOW, ControlWorkflow, Turn};
     use crate::api::{Matching, NODES};
 
     /// What a server reads of what a client sends.
@@ -215,8 +215,8 @@ mod tests {
             (uri.as_str(), read.selector),
             ("/v1/nodes?match=a%3Db%2C%21c+%2Bd&limit=1000", matching.selector)
         );
-        let turn = TurnWorkflow { include_unknown: true, ..TurnWorkflow::new("w/1", Turn::Resume) };
-        let (uri, read) = sent(&TURN_WORKFLOW, &turn);
+        let turn = ControlWorkflow { include_unknown: true, ..ControlWorkflow::new("w/1", Turn::Resume) };
+        let (uri, read) = sent(&CONTROL_WORKFLOW, &turn);
         assert_eq!((uri.as_str(), read), ("/v1/workflows/w%2F1/resume", turn));
     }
 

@@ -14,7 +14,7 @@ pub static SELECT: Operation<Select, Selected> = Operation::post("/v1/selections
 /// Tasks, the newest first.
 pub static TASKS: Operation<WorkHistory, Vec<TaskView>> = Operation::get("/v1/tasks");
 /// One task, or what is new of it.
-pub static TASK: Operation<WorkNews, TaskView> = Operation::get("/v1/tasks/{id}");
+pub static TASK: Operation<WorkQuery, TaskView> = Operation::get("/v1/tasks/{id}");
 /// What became of a task on its nodes, page by page.
 pub static TASK_NODES: Operation<TaskNodesQuery, TaskNodesView> = Operation::get("/v1/tasks/{id}/nodes");
 /// What a node printed for a task.
@@ -22,19 +22,19 @@ pub static OUTPUT: Operation<OutputQuery, Vec<OutputView>> = Operation::get("/v1
 /// Begins a task.
 pub static BEGIN_TASK: Operation<NewTask, TaskView> = Operation::transfer("/v1/tasks");
 /// Calls a task off.
-pub static CANCEL_TASK: Operation<WorkNews, TaskView> = Operation::post("/v1/tasks/{id}/cancel");
+pub static CANCEL_TASK: Operation<WorkQuery, TaskView> = Operation::post("/v1/tasks/{id}/cancel");
 /// Workflows, the newest first.
 pub static WORKFLOWS: Operation<WorkHistory, Vec<WorkflowView>> = Operation::get("/v1/workflows");
 /// One workflow, or what is new of it.
-pub static WORKFLOW: Operation<WorkNews, WorkflowView> = Operation::get("/v1/workflows/{id}");
+pub static WORKFLOW: Operation<WorkQuery, WorkflowView> = Operation::get("/v1/workflows/{id}");
 /// Begins a workflow.
 pub static BEGIN_WORKFLOW: Operation<NewWorkflow, WorkflowView> = Operation::transfer("/v1/workflows");
 /// Tells a workflow how to go on.
-pub static TURN_WORKFLOW: Operation<TurnWorkflow, WorkflowView> =
+pub static CONTROL_WORKFLOW: Operation<ControlWorkflow, WorkflowView> =
     Operation::post("/v1/workflows/{id}/{turn}");
 
 /// The longest that a question for news is held, in seconds.
-pub const MAX_NEWS_WAIT: u64 = 30;
+pub const MAX_LONG_POLL_SECS: u64 = 30;
 
 /// Tasks or workflows, the newest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -49,19 +49,19 @@ pub struct WorkHistory {
 /// One task or workflow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct WorkNews {
+pub struct WorkQuery {
     /// Its id.
     pub id: String,
     /// How long the answer is held while there is nothing new, in seconds, up to
-    /// [`MAX_NEWS_WAIT`].
+    /// [`MAX_LONG_POLL_SECS`].
     pub wait: u64,
     /// The version that is known already.
     pub after: Option<u64>,
 }
 
-impl From<&str> for WorkNews {
-    fn from(id: &str) -> WorkNews {
-        WorkNews { id: id.to_owned(), ..WorkNews::default() }
+impl From<&str> for WorkQuery {
+    fn from(id: &str) -> WorkQuery {
+        WorkQuery { id: id.to_owned(), ..WorkQuery::default() }
     }
 }
 
@@ -329,7 +329,7 @@ impl std::fmt::Display for Turn {
 /// An order to a workflow; its body may be left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TurnWorkflow {
+pub struct ControlWorkflow {
     /// The workflow.
     pub id: String,
     /// What to do.
@@ -342,9 +342,9 @@ pub struct TurnWorkflow {
     pub include_unknown: bool,
 }
 
-impl TurnWorkflow {
+impl ControlWorkflow {
     /// An order to the step at which the workflow stands.
-    pub fn new(id: &str, turn: Turn) -> TurnWorkflow {
-        TurnWorkflow { id: id.to_owned(), turn, step: None, include_unknown: false }
+    pub fn new(id: &str, turn: Turn) -> ControlWorkflow {
+        ControlWorkflow { id: id.to_owned(), turn, step: None, include_unknown: false }
     }
 }

@@ -9,7 +9,7 @@ use sync::Feed;
 /// The most stretches of changes that are remembered; of older ones it is not known whether they
 /// are of actions, so they count as objects'. A node that is offline while tasks alone come
 /// and go needs one.
-const MAX_STRETCHES: usize = 32;
+const MAX_RANGES: usize = 32;
 
 /// The changes of actions in a node's feed, and how many actions there are in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Actions {
                 *last = *last.start()..=*revs.end().max(last.end());
             }
             _ => {
-                if self.changes.len() == MAX_STRETCHES {
+                if self.changes.len() == MAX_RANGES {
                     self.changes.remove(0);
                 }
                 self.changes.push(revs);
@@ -100,7 +100,7 @@ mod tests {
     use model::{Digest, Kind, ObjectKey, Stub};
     use sync::Feed;
 
-    use super::{Actions, MAX_STRETCHES};
+    use super::{Actions, MAX_RANGES};
 
     fn after(actions: &Actions) -> [u64; 5] {
         [0, 3, 5, 8, 9].map(|rev| actions.after(rev))
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_and_the_newest() {
-        let many = MAX_STRETCHES as u64 + 10;
+        let many = MAX_RANGES as u64 + 10;
         let actions = Actions::waiting((1..=many).map(|number| number * 2).collect());
-        assert_eq!(actions.after(0), MAX_STRETCHES as u64);
+        assert_eq!(actions.after(0), MAX_RANGES as u64);
         assert_eq!(actions.after(many * 2 - 1), 1);
     }
 }

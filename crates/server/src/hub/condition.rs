@@ -17,7 +17,7 @@ use super::summary::SyncSummary;
 
 /// What a node's condition depends on besides its summary.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ConditionContext<'a> {
     /// The mode of the release that the node is pointed to.
     pub(crate) mode: Mode,
     /// How the node can be reached now.
@@ -28,7 +28,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) started: Timestamp,
 }
 
-impl Surroundings<'_> {
+impl ConditionContext<'_> {
     fn is_late(&self) -> bool {
         matches!(self.reach, Reach::Offline | Reach::Removed)
     }
@@ -36,7 +36,7 @@ impl Surroundings<'_> {
 
 impl SyncSummary {
     /// How synchronization of the node stands.
-    pub(crate) fn condition(&self, around: Surroundings<'_>) -> SyncCondition {
+    pub(crate) fn condition(&self, around: ConditionContext<'_>) -> SyncCondition {
         let link = self.link().map(|link| (link.cause(), link.since));
         if self.is_duplicate() {
             return SyncCondition::new(SyncCause::DuplicateIdentity, None);
@@ -97,7 +97,7 @@ impl SyncSummary {
         Some(SyncCause::OutOfSync { direction: Direction::Down, difference })
     }
 
-    fn behind_cause(&self, link: Option<&SyncCause>, around: Surroundings<'_>) -> Option<SyncCause> {
+    fn behind_cause(&self, link: Option<&SyncCause>, around: ConditionContext<'_>) -> Option<SyncCause> {
         let (down, up) = match link {
             Some(SyncCause::Behind { down, up, .. }) => (down.saturating_sub(self.actions_behind()), *up),
             _ => (0, 0),
@@ -112,7 +112,7 @@ impl SyncSummary {
     }
 
     /// Nothing waits: what the last comparison came to, if it counts.
-    fn rests_on_comparison(&self, around: Surroundings<'_>, linked: Option<Timestamp>) -> SyncCondition {
+    fn rests_on_comparison(&self, around: ConditionContext<'_>, linked: Option<Timestamp>) -> SyncCondition {
         let Some(SyncCondition { cause, since }) = self.concluded().cloned() else {
             let cause = if linked.is_some() { SyncCause::Connecting } else { SyncCause::NeverCompared };
             return SyncCondition::new(cause, linked);

@@ -156,7 +156,7 @@ impl SyncIndex {
         let of_objects =
             link.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off));
         self.update(&link.node, |summary| {
-            if of_objects && summary.is_spoken_for_by(link) {
+            if of_objects && summary.accepts_report_of(link) {
                 summary.observed(&cause, now());
             }
             // What is posted is the way up of the node's stream.

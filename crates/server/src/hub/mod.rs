@@ -22,13 +22,14 @@ mod summary;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use model::condition::{NodeProblem, node_status_key};
 use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 
-pub(crate) use condition::Surroundings;
+pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
 pub(crate) use link::{Ending, NodeLink, OpenLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
@@ -44,6 +45,8 @@ const SWEEP_AT: usize = 1024;
 const LOADS: usize = 16;
 /// Nodes whose sets are kept between their posts.
 const RECENT: usize = 64;
+/// How long a resync by posts may keep its node's sets in memory.
+const RESYNC_WITHIN: Duration = Duration::from_secs(300);
 /// Actions read at once.
 const PAGE: usize = 1000;
 /// The most cursors or conditions persisted in one call.
@@ -70,7 +73,7 @@ pub(crate) struct Hub {
     /// Those that somebody holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
     /// Sets that posts were answered from last: the next posts want them.
-    recent: Mutex<VecDeque<Arc<NodeSync>>>,
+    recent: Mutex<VecDeque<(Arc<NodeSync>, Instant)>>,
     /// A node is loaded by one at a time, so that there are never two of it in memory.
     loading: [tokio::sync::Mutex<()>; LOADS],
 }
@@ -156,13 +159,20 @@ impl Hub {
         Ok(node)
     }
 
-    /// Keeps the sets in memory for the node's next post, among the last [`RECENT`].
+    /// Keeps the sets in memory for the node's next post, among [`RECENT`]. The first to go is the
+    /// oldest that is not in the middle of a resync, whose progress goes with it; one that is has
+    /// its place for [`RESYNC_WITHIN`].
     pub(crate) fn remember(&self, node: &Arc<NodeSync>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|one| !Arc::ptr_eq(one, node));
-        recent.push_back(node.clone());
-        while recent.len() > RECENT {
-            recent.pop_front();
+        let known = recent.iter().position(|(one, _)| Arc::ptr_eq(one, node));
+        let since = known.and_then(|at| recent.remove(at)).map_or_else(Instant::now, |(_, since)| since);
+        recent.push_back((node.clone(), since));
+        if recent.len() > RECENT {
+            let may_go = |(one, since): &(Arc<NodeSync>, Instant)| {
+                since.elapsed() > RESYNC_WITHIN || !one.sets().replica.is_resyncing()
+            };
+            let first = recent.iter().position(may_go).unwrap_or(RECENT);
+            recent.remove(first);
         }
     }
 
@@ -198,7 +208,7 @@ impl Hub {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|node| node.id != *id);
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(node, _)| node.id != *id);
     }
 
     /// Persists how far nodes said that they are, and what comparisons came to.

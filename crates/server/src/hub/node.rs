@@ -102,12 +102,12 @@ pub(crate) enum EditOutcome {
     Unchanged,
     Deleted,
     Absent,
-    Refused(NotTaken),
+    Refused(EditRejection),
 }
 
 /// Why an object does not fit into a node's feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotTaken {
+pub(crate) enum EditRejection {
     #[error("uid_twice: {0} has this uid; one uid is one object")]
     UidTwice(ObjectKey),
     #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
@@ -134,7 +134,14 @@ impl NodeSync {
         let head = watch::Sender::new(feed.head());
         let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
-        let sets = Mutex::new(Sets { feed, replica, founded, compacted: None, bytes, recent: RecentContents::default() });
+        let sets = Mutex::new(Sets {
+            feed,
+            replica,
+            founded,
+            compacted: None,
+            bytes,
+            recent: RecentContents::default(),
+        });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         let answered = AtomicU64::new(0);
         Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
@@ -179,10 +186,10 @@ impl NodeSync {
     /// edits of [`store::MAX_WRITE_BYTES`] together.
     pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.change_whole(edits).await }).await
+        run_to_completion(async move { this.change_locked(edits).await }).await
     }
 
-    async fn change_whole(&self, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
+    async fn change_locked(&self, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let _one = self.changing.lock().await;
         let acts: Vec<bool> = edits.iter().map(|edit| is_action(edit.key())).collect();
         let (write, came) = self.sets().plan(edits);
@@ -234,10 +241,10 @@ impl NodeSync {
     /// Begins the feed's incarnation anew with the same objects: its numbers were given out before.
     pub(crate) async fn reincarnate(self: &Arc<Self>) -> Result<(), HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.refound_whole().await }).await
+        run_to_completion(async move { this.reincarnate_locked().await }).await
     }
 
-    async fn refound_whole(&self) -> Result<(), HubError> {
+    async fn reincarnate_locked(&self) -> Result<(), HubError> {
         let _one = self.changing.lock().await;
         let anew = self.sets().feed.reincarnate(fresh_incarnation()?);
         let changes = anew.changes_after(0, usize::MAX);
@@ -339,7 +346,7 @@ impl Sets {
                     Ok((stub, was)) => {
                         let Ok(change) = planner.try_put(&key, &stub) else {
                             planned.removed(&key);
-                            came.push(EditOutcome::Refused(NotTaken::TooManySections));
+                            came.push(EditOutcome::Refused(EditRejection::TooManySections));
                             continue;
                         };
                         came.push(match (&change, was) {
@@ -381,7 +388,7 @@ impl Planned<'_> {
     }
 
     /// The stub to put, and whether the object was there.
-    fn put(&mut self, key: &ObjectKey, uid: Uid, content: &Content) -> Result<(Stub, bool), NotTaken> {
+    fn put(&mut self, key: &ObjectKey, uid: Uid, content: &Content) -> Result<(Stub, bool), EditRejection> {
         let before = self.stub(key).cloned();
         let uid = match uid {
             Uid::Known(uid) => uid,
@@ -400,10 +407,10 @@ impl Planned<'_> {
         };
         // What grows neither is let in: a feed that is full of actions can still be edited.
         if before.is_none() && count > MAX_OBJECTS + more {
-            return Err(NotTaken::TooMany);
+            return Err(EditRejection::TooMany);
         }
         if size > before.as_ref().map_or(0, |stub| stub.size) && bytes > MAX_BYTES + more_bytes {
-            return Err(NotTaken::TooMuch);
+            return Err(EditRejection::TooMuch);
         }
         (self.count, self.bytes) = (count, bytes);
         let stub = Stub { uid, digest: Digest::of(&content.bytes), size };
@@ -430,7 +437,7 @@ impl Planned<'_> {
     }
 
     /// No other object of the kind has the uid.
-    fn alone(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), NotTaken> {
+    fn alone(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), EditRejection> {
         if self.uids.is_none() {
             let mut uids = BTreeMap::new();
             let over = self.over.iter().filter_map(|(key, stub)| Some((key, stub.as_ref()?)));
@@ -442,7 +449,7 @@ impl Planned<'_> {
         }
         let holder = self.uids.as_ref().and_then(|uids| uids.get(&(key.section.kind.clone(), uid.clone())));
         match holder {
-            Some(holder) if holder != key => Err(NotTaken::UidTwice(holder.clone())),
+            Some(holder) if holder != key => Err(EditRejection::UidTwice(holder.clone())),
             _ => Ok(()),
         }
     }

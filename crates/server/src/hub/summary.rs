@@ -289,7 +289,7 @@ impl SyncSummary {
 
     /// What the link says of the sets counts: it is the node's, or an exchange, of which there is one at
     /// a time.
-    pub(super) fn is_spoken_for_by(&self, link: &Arc<NodeLink>) -> bool {
+    pub(super) fn accepts_report_of(&self, link: &Arc<NodeLink>) -> bool {
         link.transport == TransportKind::Poll || self.is_linked_by(link)
     }
 

@@ -46,9 +46,8 @@ pub(crate) struct LinkCounts {
     pub(crate) duplicates: u64,
     pub(crate) applied: u64,
     pub(crate) refused: u64,
-    pub(crate) walk_frames: u64,
-    pub(crate) walk_objects: u64,
-    pub(crate) walk_bytes: u64,
+    pub(crate) resync_frames: u64,
+    pub(crate) resync_objects: u64,
 }
 
 /// Everything that is counted. Each method is one moment in the program.
@@ -168,16 +167,15 @@ impl Metrics {
     /// What a link counted since the last time.
     pub(crate) fn counted(&self, counts: LinkCounts) {
         let LinkCounts { coalesced, superseded, duplicates, applied, refused, .. } = counts;
-        let LinkCounts { walk_frames, walk_objects, walk_bytes, .. } = counts;
+        let LinkCounts { resync_frames, resync_objects, .. } = counts;
         for (what, count) in [
             ("coalesced", coalesced),
             ("superseded", superseded),
             ("duplicate", duplicates),
             ("applied", applied),
             ("refused", refused),
-            ("resync_frames", walk_frames),
-            ("resync_objects", walk_objects),
-            ("resync_bytes", walk_bytes),
+            ("resync_frames", resync_frames),
+            ("resync_objects", resync_objects),
         ] {
             self.link_counts.get_or_create(&[("what", what)]).inc_by(count);
         }

@@ -8,7 +8,7 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::Matching;
 use crate::api::objects::{ConditionView, Resync, Resynced, SyncView, SyncsView};
-use crate::hub::{Surroundings, Wants};
+use crate::hub::{ConditionContext, Wants};
 use crate::index::Slot;
 use crate::operator_port::Call;
 use crate::state::ControlPlane;
@@ -46,17 +46,17 @@ pub(crate) async fn list(call: Call, asked: Matching) -> Result<SyncsView, Probl
 }
 
 /// What a node's condition depends on besides its summary.
-async fn around<'p>(plane: &'p ControlPlane, slot: &Slot) -> Result<(NodeId, Surroundings<'p>), Problem> {
+async fn around<'p>(plane: &'p ControlPlane, slot: &Slot) -> Result<(NodeId, ConditionContext<'p>), Problem> {
     let mode = match slot.pointed_root(&plane.heads()) {
         None => Mode::Off,
         Some(root) => plane.grants.mode(&root).await.map_err(store_problem)?,
     };
     let id = slot.id();
     let (instance, started, reach) = (plane.boot(), plane.started, reach(plane, &id));
-    Ok((id, Surroundings { mode, reach, instance, started }))
+    Ok((id, ConditionContext { mode, reach, instance, started }))
 }
 
-fn view(plane: &ControlPlane, slot: &Slot, around: Surroundings<'_>) -> SyncView {
+fn view(plane: &ControlPlane, slot: &Slot, around: ConditionContext<'_>) -> SyncView {
     let (id, node) = slot.names();
     let reach = match around.reach {
         Reach::Online => "online",

@@ -31,7 +31,7 @@ use crate::answer::{Reply, json, refuse};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, segments};
 use crate::api::work::{
-    BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, OUTPUT, SELECT, TASK, TASK_NODES, TASKS, TURN_WORKFLOW,
+    BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
     WORKFLOW, WORKFLOWS,
 };
 use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
@@ -103,7 +103,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         route(&WORKFLOWS, views::workflows),
         route(&WORKFLOW, views::workflow),
         route(&BEGIN_WORKFLOW, work::begin_workflow),
-        route(&TURN_WORKFLOW, work::turn_workflow),
+        route(&CONTROL_WORKFLOW, work::control_workflow),
     ]
 });
 

@@ -5,7 +5,7 @@ use wire::{Code, Problem};
 
 use super::Call;
 use crate::answer::chain;
-use crate::api::work::{NewTask, NewWorkflow, TaskView, Turn, TurnWorkflow, WorkNews, WorkflowView};
+use crate::api::work::{ControlWorkflow, NewTask, NewWorkflow, TaskView, Turn, WorkQuery, WorkflowView};
 use crate::node_port::whole;
 use crate::state::now;
 use crate::work::{fresh_id, select, views};
@@ -21,7 +21,7 @@ pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, P
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn cancel_task(call: Call, asked: WorkNews) -> Result<TaskView, Problem> {
+pub(super) async fn cancel_task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
     let (Call { plane, by }, id) = (call, asked.id);
     if views::task_now(&plane, &id).await?.finished.is_none() {
         plane.work.cancel(&id, &by).await?;
@@ -52,9 +52,9 @@ pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<Wor
     views::workflow_now(&plane, &id).await
 }
 
-pub(super) async fn turn_workflow(call: Call, asked: TurnWorkflow) -> Result<WorkflowView, Problem> {
+pub(super) async fn control_workflow(call: Call, asked: ControlWorkflow) -> Result<WorkflowView, Problem> {
     let Call { plane, by } = call;
-    let TurnWorkflow { id, turn, step, include_unknown } = asked;
+    let ControlWorkflow { id, turn, step, include_unknown } = asked;
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
     let wrong = || {

@@ -17,7 +17,7 @@ const OPENED_AT_ONCE: u32 = 30;
 /// The most openings of one node that wait for the link before to end: they hold what came.
 pub(super) const MAX_WAITING: usize = 2;
 /// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
-pub(super) const REFOUND_EVERY: Duration = Duration::from_secs(3600);
+pub(super) const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Who posted within this holds the node's identity, as one with a link does.
 const POSTED_WITHIN: Duration = Duration::from_secs(300);
@@ -119,14 +119,14 @@ impl StreamAdmission {
     }
 
     /// Whether somebody posted not long ago.
-    pub(super) fn is_posted_to(&self) -> bool {
+    pub(super) fn has_recent_post(&self) -> bool {
         self.known().posted.as_ref().is_some_and(|(_, at)| at.elapsed() < POSTED_WITHIN)
     }
 
     /// How long it is until the feed's incarnation may be begun anew again, if it may not now.
-    pub(super) fn refound_in(&self) -> Option<Duration> {
+    pub(super) fn reincarnation_allowed_in(&self) -> Option<Duration> {
         let since = self.known().reincarnated?.elapsed();
-        REFOUND_EVERY.checked_sub(since).filter(|left| !left.is_zero())
+        REINCARNATION_INTERVAL.checked_sub(since).filter(|left| !left.is_zero())
     }
 
     /// The feed's incarnation is begun anew now.

@@ -122,9 +122,8 @@ impl PlaneLinkHandler {
             duplicates: since(|c| c.duplicates),
             applied: since(|c| c.applied),
             refused: since(|c| c.refused_here + c.refused_there),
-            walk_frames: since(|c| c.walk_frames),
-            walk_objects: since(|c| c.walk_objects),
-            walk_bytes: 0,
+            resync_frames: since(|c| c.resync_frames),
+            resync_objects: since(|c| c.resync_objects),
         });
         for _ in 0..since(|c| c.resyncs + c.resyncs_served) {
             metrics.resync_began();
@@ -368,8 +367,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    async fn refound_paced(&self) -> Result<(), Duration> {
-        if let Some(left) = self.caller.slot.openings().refound_in() {
+    async fn reincarnate_rate_limited(&self) -> Result<(), Duration> {
+        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
             let node = &self.caller.id;
             tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
             return Err(left);

@@ -5,8 +5,8 @@
 //! unless the first lives on under another process: then two agents use one identity.
 
 mod admission;
+mod announce;
 mod handler;
-mod news;
 mod posted;
 mod rpc;
 mod serve;
@@ -22,7 +22,7 @@ use sync::admission::{Admission, RateLimiter, Turn};
 use tokio::time::Instant;
 
 pub(crate) use admission::StreamAdmission;
-pub(crate) use news::announce;
+pub(crate) use announce::announce;
 pub(crate) use posted::events;
 pub(crate) use rpc::{ping, push, refused, version};
 pub(crate) use serve::{sse, subscribe, websocket};

@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::replication::TransportKind;
 use streams::task::Ended;
+use streams::task::SLOW;
 use streams::{Exchange, FrameWriter, LinkCommand};
 use sync::frame::{GoAway, Ping};
 use sync::link::Input;
@@ -164,7 +165,7 @@ pub(super) async fn push_down(
         };
         let (sets, mut head) = (lease.sets.clone(), lease.sets.watch());
         let frames = pushed(&request, lease, &open, from.take(), std::mem::take(&mut said)).await;
-        if writer.send(frames).await.is_err() {
+        if !matches!(tokio::time::timeout(SLOW, writer.send(frames)).await, Ok(Ok(()))) {
             break away("lost", "the stream is not read any more", BUSY_RETRY);
         }
         let due = Instant::now() + every;

@@ -39,7 +39,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(15);
 const LEASE_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
-/// The longest name of a instance of the agent, in bytes.
+/// The longest name of an instance of the agent, in bytes.
 const MAX_INSTANCE: usize = 128;
 /// How soon an opening that could not be served now may be tried again, in seconds.
 const AGAIN: u64 = 5;
@@ -157,7 +157,7 @@ pub(crate) fn sse(
     let mut opening = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
-    opening.instance = head.uri.query().and_then(said_instance);
+    opening.instance = head.uri.query().and_then(instance_in_query);
     let (pipe, parts) = streams::body::response();
     let writer = Box::new(SseWriter::new(pipe, opening.origin()));
     tokio::spawn(Box::pin(async move {
@@ -177,7 +177,7 @@ pub(crate) fn sse(
 
 /// The instance of the agent as a signed query says it: events go down before a hello
 /// comes up.
-fn said_instance(query: &str) -> Option<String> {
+fn instance_in_query(query: &str) -> Option<String> {
     let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.to_owned())
 }
@@ -249,7 +249,7 @@ async fn begin(opening: &StreamRequest) -> Result<(OpenLink, Lease), GoAway> {
 pub(super) async fn register(opening: &StreamRequest) -> Result<OpenLink, GoAway> {
     let openings = opening.caller.slot.openings();
     let _one = openings.judging.lock().await;
-    if is_second(opening, openings).await {
+    if is_duplicate_agent(opening, openings).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
     }
@@ -362,17 +362,17 @@ pub(super) async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkCon
     LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings())
 }
 
-/// Whether this opening is of a second agent under the node's identity (IDN-10): the link that
-/// there is incarnations, and is of another process; or this process was replaced before. An opening
-/// that does not say its process can be told from the one before only by that one's life.
-async fn is_second(opening: &StreamRequest, openings: &StreamAdmission) -> bool {
+/// Whether this request is of a second agent under the node's identity (IDN-10): the node's link is
+/// alive, and of another process; or this process was replaced before. A request that does not name
+/// its process is a second one's as long as the link before is alive.
+async fn is_duplicate_agent(opening: &StreamRequest, openings: &StreamAdmission) -> bool {
     let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
     let old = opening.plane.hub.sync_index().link(node);
     if instance.is_some() && instance == old.as_ref().and_then(|old| old.instance()) {
         return false;
     }
     let replaced =
-        (old.is_some() || openings.is_posted_to()) && instance.is_some_and(|it| openings.was_replaced(it));
+        (old.is_some() || openings.has_recent_post()) && instance.is_some_and(|it| openings.was_replaced(it));
     let alive = replaced
         || match old {
             Some(old) => old.is_alive().await,

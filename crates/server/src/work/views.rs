@@ -13,8 +13,8 @@ use wire::{Code, Problem};
 use super::version_at;
 use crate::answer::store_problem;
 use crate::api::work::{
-    MAX_NEWS_WAIT, OutputQuery, OutputView, StepView, TaskNodeView, TaskNodesQuery, TaskNodesView, TaskView,
-    WorkHistory, WorkNews, WorkflowView,
+    MAX_LONG_POLL_SECS, OutputQuery, OutputView, StepView, TaskNodeView, TaskNodesQuery, TaskNodesView,
+    TaskView, WorkHistory, WorkQuery, WorkflowView,
 };
 use crate::operator_port::Call;
 use crate::state::ControlPlane;
@@ -27,12 +27,12 @@ fn no_task(id: &str) -> Problem {
 }
 
 /// How long a question for news is held.
-fn wait(asked: &WorkNews) -> Duration {
-    Duration::from_secs(asked.wait.min(MAX_NEWS_WAIT))
+fn wait(asked: &WorkQuery) -> Duration {
+    Duration::from_secs(asked.wait.min(MAX_LONG_POLL_SECS))
 }
 
 /// A task, as soon as it differs from what is known, or when the wait is over.
-pub(crate) async fn task(call: Call, asked: WorkNews) -> Result<TaskView, Problem> {
+pub(crate) async fn task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
     if let Some(open) = call.plane.work.get(&asked.id) {
         let mut news = open.news.subscribe();
         let other = news.wait_for(|news| Some(news.version) != asked.after);
@@ -166,11 +166,11 @@ pub(crate) async fn workflow_now(plane: &ControlPlane, id: &str) -> Result<Workf
 }
 
 /// A workflow, as soon as it or its task differs from what is known, or when the wait is over.
-pub(crate) async fn workflow(call: Call, asked: WorkNews) -> Result<WorkflowView, Problem> {
+pub(crate) async fn workflow(call: Call, asked: WorkQuery) -> Result<WorkflowView, Problem> {
     workflow_news(&call.plane, asked).await
 }
 
-async fn workflow_news(plane: &ControlPlane, asked: WorkNews) -> Result<WorkflowView, Problem> {
+async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<WorkflowView, Problem> {
     let (id, deadline) = (&asked.id, Instant::now() + wait(&asked));
     let mut news = plane.work.workflows.news.subscribe();
     loop {

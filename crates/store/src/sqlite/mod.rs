@@ -18,7 +18,6 @@ mod sync;
 mod tasks;
 mod writer;
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
@@ -62,7 +61,7 @@ pub struct SqliteStore {
     // In the order in which they end: the lock goes after all that writes, then it is told.
     readers: Readers,
     writer: Writer,
-    _lock: File,
+    _lock: open::DatabaseLock,
     closed: watch::Sender<()>,
 }
 

@@ -32,7 +32,18 @@ pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) readers: Vec<Connection>,
     /// Held as long as the database is open.
-    pub(super) lock: File,
+    pub(super) lock: DatabaseLock,
+}
+
+/// The database is this process's alone as long as this lives.
+pub(super) struct DatabaseLock(File);
+
+impl Drop for DatabaseLock {
+    fn drop(&mut self) {
+        // A child that was forked and is not its own program yet has the file too: closing it here
+        // alone would leave the database locked for a moment.
+        let _ = self.0.unlock();
+    }
 }
 
 pub(super) fn open(path: &Path, readers: usize) -> Result<Opened> {
@@ -68,7 +79,7 @@ fn connect(path: &Path, cache_kib: i64) -> Result<Connection> {
     Ok(connection)
 }
 
-fn lock(path: &Path) -> Result<File> {
+fn lock(path: &Path) -> Result<DatabaseLock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let file = OpenOptions::new()
@@ -79,7 +90,7 @@ fn lock(path: &Path) -> Result<File> {
         .open(PathBuf::from(name))
         .map_err(|error| file_error("open the lock", error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(DatabaseLock(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
         Err(TryLockError::Error(error)) => Err(file_error("lock the database", error)),
     }

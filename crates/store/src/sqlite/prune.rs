@@ -22,7 +22,7 @@ const REMOVED_IN_BATCH: i64 = 10;
 const OBJECTS_IN_BATCH: usize = 2_000;
 /// The newest logs of a node that are kept when they have no facts left. A log that is
 /// forgotten would be accepted again from its beginning, so this is far more than a node
-/// has incarnations.
+/// has incarnations of its log.
 const LOGS_PER_NODE: i64 = 1000;
 
 pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retention) -> Result<Pruned> {

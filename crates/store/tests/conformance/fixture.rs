@@ -50,7 +50,7 @@ pub async fn enrolled(store: &dyn Store, n: u32) -> NodeId {
     id
 }
 
-/// A incarnation of a node's log.
+/// An incarnation of a node's log.
 pub fn incarnation(name: &str) -> Incarnation {
     name.parse().unwrap()
 }

@@ -84,7 +84,7 @@ pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &dyn Store) 
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.enrolled, record.cert_used), (at(0), false));
     assert_eq!(record.cursor.unwrap().seq, 1);
-    // The token of the first time does not come back to incarnation by that.
+    // The token of the first time does not become valid again by that.
     let refused = store.enroll(new_node(1), token("nonce-1"), at(3)).await.unwrap_err();
     assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
 }

@@ -21,21 +21,21 @@ impl Link {
     }
 
     /// Compares the root, once nothing is under way.
-    pub(super) fn compare_mark(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn compare_checkpoint(&mut self, cx: &mut Cx<'_>) {
         if !self.inbox.is_settled() || self.resync.is_busy() {
             return;
         }
         let Some(mark) = self.inbox.mark.take() else { return };
         self.inbox.ack_due = true;
         if mark.cursor.revision <= self.inbox.shown && cx.replica.root() == mark.root {
-            self.counters.marks_equal += 1;
+            self.counters.checkpoints_equal += 1;
             cx.replica.begin_incarnation(&mark.cursor.incarnation);
             self.inbox.complete_to(mark.cursor, cx.replica.cursor());
             self.inbox.verified = true;
             self.resync.succeeded();
             cx.note(Note::InSync);
         } else {
-            self.counters.marks_different += 1;
+            self.counters.checkpoints_different += 1;
             self.inbox.verified = false;
             self.want_resync(cx);
         }

@@ -22,7 +22,7 @@ use crate::refusal;
 use crate::replica::Replica;
 
 /// Places from here on hold back nothing: of what fails again and again.
-pub(super) const LET_GO: u64 = 1 << 62;
+pub(super) const FIRST_RELEASED_POSITION: u64 = 1 << 62;
 
 /// Why something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(super) struct Pending {
 
 impl Pending {
     /// The cursor goes on without it, and roots are compared without it.
-    pub fn is_let_go(&self) -> bool {
-        self.item.place >= LET_GO
+    pub fn is_released(&self) -> bool {
+        self.item.place >= FIRST_RELEASED_POSITION
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Inbox {
     pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
     /// How many wait that are let go, and how many ever were.
     pub set_aside: usize,
-    pub let_go_ever: u64,
+    pub released_total: u64,
     bytes: u64,
     pub unacked: BTreeSet<u64>,
     pub in_flight: Option<InFlightBatch>,
@@ -149,7 +149,7 @@ impl Inbox {
     /// Takes what waits for an object out of every order.
     pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
-        self.set_aside -= usize::from(pending.is_let_go());
+        self.set_aside -= usize::from(pending.is_released());
         match pending.hold {
             Hold::Ready => drop(self.ready.remove(&pending.item.place)),
             Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
@@ -160,7 +160,7 @@ impl Inbox {
 
     pub fn insert(&mut self, pending: Pending) {
         let (place, key) = (pending.item.place, pending.item.key.clone());
-        if pending.is_let_go() {
+        if pending.is_released() {
             self.set_aside += 1;
         } else {
             self.open.insert(place);
@@ -215,7 +215,7 @@ impl Link {
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;
-        self.resync.changed(&event.key);
+        self.resync.changed(&event.key, cx.now);
         self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
@@ -244,7 +244,7 @@ impl Link {
             Some(before) => {
                 self.inbox.settle(before.item.place, before.seq);
                 self.counters.superseded += 1;
-                let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_let_go();
+                let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_released();
                 if before.item.rev == event.rev || failing { before.tries } else { 0 }
             }
             None => 0,
@@ -256,7 +256,8 @@ impl Link {
         }
         // What is said again, or answers a question, keeps the place of what it replaces, so
         // that the cursor stays below it.
-        let again = before.filter(|before| !before.is_let_go() && (seq == 0 || before.item.rev == event.rev));
+        let again =
+            before.filter(|before| !before.is_released() && (seq == 0 || before.item.rev == event.rev));
         let place = again.map_or(place, |before| before.item.place);
         let item = Item {
             key: event.key,
@@ -332,7 +333,7 @@ impl Link {
                 break;
             }
             let Some(pending) = self.inbox.take(&key) else { break };
-            if self.is_said_already(&pending.item, cx) {
+            if self.is_already_applied(&pending.item, cx) {
                 self.counters.duplicates += 1;
                 self.inbox.settle(pending.item.place, pending.seq);
                 self.inbox.ack_due = true;
@@ -367,7 +368,7 @@ impl Link {
     }
 
     /// The replica is like that already; what is only remembered is put right.
-    fn is_said_already(&self, item: &Item, cx: &mut Cx<'_>) -> bool {
+    fn is_already_applied(&self, item: &Item, cx: &mut Cx<'_>) -> bool {
         let here = cx.replica.get(&item.key).map(|(stub, _)| stub);
         match (&item.change, here) {
             (Op::Put { stub, .. }, Some(here)) if here.uid == stub.uid && here.digest == stub.digest => {
@@ -386,7 +387,7 @@ impl Link {
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
         let busy = self.inbox.in_flight.as_ref().map(|batch| batch.since.max(self.inbox.ack_at));
         let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.ack_within / 4);
-        if !self.inbox.ack_due && !alive || self.peer.is_none() && !self.speaks_first() {
+        if !self.inbox.ack_due && !alive || self.peer.is_none() && !self.sends_before_hello() {
             return;
         }
         self.inbox.ack_due = false;
@@ -397,7 +398,7 @@ impl Link {
         cx.send(Frame::Ack(Ack {
             seq: self.inbox.acked,
             cursor: self.inbox.acked_cursor.clone(),
-            refused: cx.replica.refused().saturating_add(self.resync.kept.map_or(0, |(kept, _)| kept as u64)),
+            refused: cx.replica.refused().saturating_add(self.resync.lacking()),
         }));
     }
 

@@ -137,7 +137,7 @@ impl Link {
         set_barrier(&mut self.resync.stage, number);
         self.resync.asked_at = cx.now;
         self.resync.frames += frames.len() as u64 + 1;
-        self.counters.walk_frames += frames.len() as u64;
+        self.counters.resync_frames += frames.len() as u64;
         for frame in frames {
             cx.send(Frame::Interop(Box::new(frame)));
         }

@@ -25,7 +25,7 @@ use model::{Incarnation, ObjectSet, Timestamp};
 use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
-use crate::interop::{self, ResyncOpening};
+use crate::interop::{self, ResyncStart};
 use crate::mode::Role;
 use crate::replica::Replica;
 
@@ -67,14 +67,14 @@ pub struct Link {
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
     /// What an operator asked for before the other side said hello.
-    wishes: Wishes,
+    wishes: OperatorRequests,
     /// The shell was asked to begin the own feed anew; until then nothing is said.
     reincarnating: bool,
 }
 
 /// What is still to be passed on to the node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wishes {
+struct OperatorRequests {
     approve: bool,
     resync: bool,
 }
@@ -146,7 +146,7 @@ impl Link {
             closing: None,
             feed_incarnation: None,
             peer_head: 0,
-            wishes: Wishes::default(),
+            wishes: OperatorRequests::default(),
             reincarnating: false,
         }
     }
@@ -186,12 +186,12 @@ impl Link {
             Input::Approve => {
                 self.resync_now(true, cx);
                 self.wishes.approve = true;
-                self.pass_on(cx);
+                self.forward_operator_requests(cx);
             }
             Input::Resync => {
                 self.resync_now(false, cx);
                 self.wishes.resync = true;
-                self.pass_on(cx);
+                self.forward_operator_requests(cx);
             }
             Input::Reincarnated => self.reincarnated(cx),
             Input::NotReincarnated { wait } => self.not_reincarnated(wait, cx),
@@ -200,7 +200,12 @@ impl Link {
             Input::Disconnected => {
                 self.closing = Some(());
                 self.permit.give_back(cx);
-                cx.replica.keep_resync(std::mem::take(&mut self.resync));
+                let mut resync = std::mem::take(&mut self.resync);
+                if !self.inbox.is_settled() {
+                    // What was fetched and is not durable is found again by comparing anew.
+                    resync.compare_anew(cx.now);
+                }
+                cx.replica.keep_resync(resync);
             }
         }
     }
@@ -222,7 +227,7 @@ impl Link {
         }
         self.step_resync(cx);
         self.form_batch(cx);
-        self.compare_mark(cx);
+        self.compare_checkpoint(cx);
         // A mark that fits moves the cursor, or a difference begins a resync.
         self.step_resync(cx);
         self.form_batch(cx);
@@ -237,7 +242,7 @@ impl Link {
     fn open(&mut self, cx: &mut Cx<'_>) {
         (self.opened, self.heard) = (cx.now, cx.now);
         self.feed_incarnation = Some(cx.feed.incarnation().clone());
-        cx.replica.forget_failing();
+        let failing = cx.replica.forget_failing();
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
         let nowhere = || FeedCursor::at(cx.feed.incarnation().clone(), 0);
         let have = match cx.replica.cursor().cloned() {
@@ -245,6 +250,7 @@ impl Link {
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
         };
         self.resync = cx.replica.take_resync().continued(&self.config.span, cx.now);
+        self.resync.failing = self.resync.failing.max(failing);
         let after = match &self.config.span {
             Span::Transport => None,
             Span::Exchange { after } => after.clone().filter(|cursor| {
@@ -262,7 +268,7 @@ impl Link {
             have,
             after: after.clone(),
         })));
-        self.inbox.ack_due = self.speaks_first();
+        self.inbox.ack_due = self.sends_before_hello();
         self.server.shown = cx.feed.head();
         if let Some(cursor) = after {
             let empty = cursor.position() == Position::default();
@@ -302,7 +308,7 @@ impl Link {
             let message = "the events begin after another cursor than this side's";
             return self.go_away("cursor", message, Some(0), cx);
         }
-        self.pass_on(cx);
+        self.forward_operator_requests(cx);
         self.first_word(have.as_ref(), cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
         if self.out.flow == Flow::Unknown {
@@ -324,10 +330,10 @@ impl Link {
             return;
         }
         match interop::first_word(self.config.mode, self.config.role) {
-            Some(ResyncOpening::AskToBegin) if have.is_some() => {
+            Some(ResyncStart::AskPeerToBegin) if have.is_some() => {
                 cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
             }
-            Some(ResyncOpening::Begin) if !cx.replica.is_empty() => self.want_resync(cx),
+            Some(ResyncStart::Begin) if !cx.replica.is_empty() => self.want_resync(cx),
             _ => {}
         }
     }
@@ -362,11 +368,11 @@ impl Link {
             Frame::ResyncResponse(tell) => self.told(*tell, cx),
             Frame::Interop(interop) => self.interop(*interop, cx),
             Frame::Ping(ping) => {
-                self.source_stands(ping.head);
+                self.observe_peer_head(ping.head);
                 self.pinged(ping);
             }
             Frame::Pong(pong) => {
-                self.source_stands(pong.head);
+                self.observe_peer_head(pong.head);
                 self.ponged(pong, cx);
             }
             Frame::GoAway(away) => {
@@ -396,7 +402,7 @@ impl Link {
     }
 
     /// The other side's feed is there by now: what was compared before is old.
-    fn source_stands(&mut self, head: u64) {
+    fn observe_peer_head(&mut self, head: u64) {
         if head > self.peer_head {
             self.peer_head = head;
             self.inbox.verified = false;
@@ -405,14 +411,14 @@ impl Link {
 
     /// What an operator asked of the control plane's end counts at the node's, too: its replica
     /// is the other half of the two sets. Before its hello it waits.
-    fn pass_on(&mut self, cx: &mut Cx<'_>) {
+    fn forward_operator_requests(&mut self, cx: &mut Cx<'_>) {
         if self.config.role == Role::Agent {
-            self.wishes = Wishes::default();
+            self.wishes = OperatorRequests::default();
         }
         if self.peer.is_none() || self.closing.is_some() {
             return;
         }
-        let Wishes { approve, resync } = std::mem::take(&mut self.wishes);
+        let OperatorRequests { approve, resync } = std::mem::take(&mut self.wishes);
         if resync {
             cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
         }
@@ -511,13 +517,18 @@ impl Link {
         !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
     }
 
+    /// The shell is still to say whether a resync may begin.
+    pub fn awaits_permit(&self) -> bool {
+        self.permit.is_wanted().is_some()
+    }
+
     /// The link is over; only batches under way may still come to an end.
     pub fn is_closed(&self) -> bool {
         self.closing.is_some()
     }
 
     /// The agent's end of an exchange: its request is made before the other side's hello.
-    fn speaks_first(&self) -> bool {
+    fn sends_before_hello(&self) -> bool {
         self.config.role == Role::Agent && self.config.span != Span::Transport
     }
 
@@ -539,7 +550,7 @@ impl Link {
     }
 
     /// Something that an operator asked for is still to be passed on to the node.
-    pub fn has_wishes(&self) -> bool {
+    pub fn has_operator_requests(&self) -> bool {
         self.wishes.approve || self.wishes.resync
     }
 

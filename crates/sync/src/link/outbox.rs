@@ -155,8 +155,8 @@ pub(super) struct Outbox {
     /// but the next ones are asked for only when they have come.
     load: Option<(u64, Option<Vec<Planned>>)>,
     marked: bool,
-    mark_at: Timestamp,
-    said_since_mark: bool,
+    checkpoint_sent_at: Timestamp,
+    sent_since_checkpoint: bool,
     /// How many of our objects the other side could not take.
     pub refused_there: u64,
 }
@@ -176,8 +176,8 @@ impl Outbox {
             waits_since: now,
             load: None,
             marked: false,
-            mark_at: now,
-            said_since_mark: false,
+            checkpoint_sent_at: now,
+            sent_since_checkpoint: false,
             refused_there: 0,
         }
     }
@@ -208,7 +208,7 @@ impl Outbox {
     }
 
     /// Everything was said, and is acknowledged.
-    pub fn is_through(&self, feed: &Feed) -> bool {
+    pub fn is_fully_acknowledged(&self, feed: &Feed) -> bool {
         self.flow == Flow::Open && self.done == feed.head() && self.window.is_empty() && self.load.is_none()
     }
 
@@ -243,7 +243,7 @@ impl Link {
                 // With the new incarnation the link goes away.
                 self.reincarnating = true;
                 self.out.stop(Flow::Unknown);
-                cx.out.push(Output::Refound);
+                cx.out.push(Output::Reincarnate);
             }
         }
     }
@@ -261,8 +261,8 @@ impl Link {
         let (seq, cursor, root) = (self.out.seq, cx.feed.cursor(), cx.feed.root());
         cx.send(Frame::Checkpoint(Checkpoint { seq, cursor, root }));
         self.out.marked = true;
-        self.out.mark_at = cx.now;
-        self.out.said_since_mark = false;
+        self.out.checkpoint_sent_at = cx.now;
+        self.out.sent_since_checkpoint = false;
     }
 
     /// The other side's resync is done: the changes after `from` follow, if they do not already, and
@@ -391,7 +391,7 @@ impl Link {
         self.out.seq += 1;
         self.out.window.push_back((self.out.seq, size));
         self.out.window_bytes += size;
-        self.out.said_since_mark = true;
+        self.out.sent_since_checkpoint = true;
         event.seq = self.out.seq;
         self.counters.sent += 1;
         self.counters.sent_bytes += size;
@@ -403,8 +403,10 @@ impl Link {
         if out.flow != Flow::Open || out.done < cx.feed.head() || out.load.is_some() {
             return;
         }
-        let since = cx.now.since(out.mark_at);
-        let quiet = out.said_since_mark && out.window.is_empty() && since >= self.config.limits.mark_after;
+        let since = cx.now.since(out.checkpoint_sent_at);
+        let quiet = out.sent_since_checkpoint
+            && out.window.is_empty()
+            && since >= self.config.limits.checkpoint_after;
         if !out.marked || quiet || since >= self.config.limits.periodic {
             self.send_checkpoint(cx);
         }
@@ -416,7 +418,9 @@ impl Link {
         let ahead = |cursor: &FeedCursor| {
             cursor.incarnation == *cx.feed.incarnation() && cursor.position().highest() > cx.feed.head()
         };
-        if ack.seq > self.out.seq || ack.cursor.as_ref().is_some_and(ahead) {
+        // Before anything of this link was taken, the hello decided what to do with a cursor ahead.
+        let ahead = ack.seq > 0 && ack.cursor.as_ref().is_some_and(ahead);
+        if ack.seq > self.out.seq || ahead {
             self.go_away("ack-of-unsent", "what was never sent was acknowledged", None, cx);
             return;
         }
@@ -451,8 +455,8 @@ impl Link {
     pub(super) fn outbox_deadline(&self) -> Option<Timestamp> {
         let limits = &self.config.limits;
         let mark = (self.out.flow == Flow::Open).then(|| {
-            let quiet = self.out.said_since_mark && self.out.window.is_empty();
-            self.out.mark_at.plus(if quiet { limits.mark_after } else { limits.periodic })
+            let quiet = self.out.sent_since_checkpoint && self.out.window.is_empty();
+            self.out.checkpoint_sent_at.plus(if quiet { limits.checkpoint_after } else { limits.periodic })
         });
         self.out.overdue_at(limits).into_iter().chain(mark).min()
     }
@@ -460,7 +464,7 @@ impl Link {
 
 /// The place of a kind in the order of application: declared kinds, their statuses, others.
 pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {
-    let status = crate::object::of_kind_of_status(kind);
+    let status = crate::object::kind_of_status(kind);
     let declared = |kind: &Kind| kinds.iter().position(|one| one == kind);
     let place = declared(kind)
         .or_else(|| status.as_ref().and_then(declared).map(|at| at + kinds.len()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::ObjectKey;
 
 use super::batch::Outcome;
-use super::inbox::{Hold, InFlightBatch, LET_GO, Pending};
+use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
 use super::types::Note;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Op, Refused, Resource};
@@ -62,7 +62,7 @@ impl Link {
         }
         if !cx.replica.rejected().is_empty() {
             let (objects, bytes) = (self.config.limits.objects, self.config.limits.object_bytes);
-            if cx.replica.forget_twins() | cx.replica.forget_surplus(objects, bytes) {
+            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(objects, bytes) {
                 self.want_resync(cx);
             }
         }
@@ -103,7 +103,7 @@ impl Link {
             Outcome::Permanent { code, message } => return self.give_up(pending, code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.seq > 0 && self.inbox.held.len() < self.config.limits.parked {
+        if pending.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
             self.inbox.unacked.remove(&pending.seq);
             pending.seq = 0;
         }
@@ -115,24 +115,26 @@ impl Link {
     /// and a resync brings it again.
     fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let limits = &self.config.limits;
-        if pending.tries < limits.shown_after || pending.is_let_go() || self.inbox.set_aside >= limits.parked
+        if pending.tries < limits.shown_after
+            || pending.is_released()
+            || self.inbox.set_aside >= limits.pending_retries
         {
             return;
         }
         self.inbox.settle(pending.item.place, pending.seq);
         pending.seq = 0;
-        pending.item.place = LET_GO + self.inbox.let_go_ever;
-        self.inbox.let_go_ever += 1;
+        pending.item.place = FIRST_RELEASED_POSITION + self.inbox.released_total;
+        self.inbox.released_total += 1;
         let stub = match &pending.item.change {
             Op::Put { stub, .. } => Some(stub.clone()),
             Op::Delete { .. } => None,
         };
         let (key, rev, code) = (pending.item.key.clone(), pending.item.rev, refusal::FAILS.to_owned());
-        self.tell_refusal(key, stub, rev, code, why, cx);
+        self.report_rejection(key, stub, rev, code, why, cx);
     }
 
     /// Notes that an object is not taken, unless many were noted just now.
-    fn note_refusal(&mut self, key: &ObjectKey, code: &str, message: &str, cx: &mut Cx<'_>) {
+    fn note_rejection(&mut self, key: &ObjectKey, code: &str, message: &str, cx: &mut Cx<'_>) {
         let (since, count) = &mut self.inbox.noted;
         if cx.now.since(*since) >= NOTED_IN {
             (*since, *count) = (cx.now, 0);
@@ -163,11 +165,11 @@ impl Link {
         cx: &mut Cx<'_>,
     ) {
         self.counters.refused_here += 1;
-        self.tell_refusal(key, stub, rev, code, message, cx);
+        self.report_rejection(key, stub, rev, code, message, cx);
     }
 
     /// Says here and there that an object is not taken, or not for now.
-    fn tell_refusal(
+    fn report_rejection(
         &mut self,
         key: ObjectKey,
         stub: Option<model::Stub>,
@@ -179,7 +181,7 @@ impl Link {
         message.truncate(message.floor_char_boundary(MAX_TEXT));
         let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
         cx.send(Frame::Refused(Box::new(refused)));
-        self.note_refusal(&key, &code, &message, cx);
+        self.note_rejection(&key, &code, &message, cx);
         cx.replica.refuse(key, RejectedObject { stub, rev, code, message });
         self.inbox.ack_due = true;
     }

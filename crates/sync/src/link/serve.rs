@@ -94,7 +94,7 @@ impl Server {
 impl Link {
     /// A question of the walk about our feed.
     pub(super) fn asked(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
-        self.counters.walk_frames += 1;
+        self.counters.resync_frames += 1;
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
@@ -157,7 +157,7 @@ impl Link {
     }
 
     fn tell(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
-        self.counters.walk_frames += 1;
+        self.counters.resync_frames += 1;
         cx.send(Frame::ResyncResponse(Box::new(tell)));
     }
 

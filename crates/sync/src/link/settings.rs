@@ -37,6 +37,8 @@ impl Limits {
             window_events: self.window_events.min(frames),
             window_bytes: self.window_bytes.min(bytes as u64),
             batch_bytes: self.batch_bytes.min(bytes as u64),
+            // Tries are counted in the link: what is to be fetched anew waits for the next comparison.
+            refetches: 0,
             ..self
         }
     }
@@ -47,7 +49,7 @@ impl Limits {
         let LinkSettings { window, pending_retries, keepalive_secs, timeout_secs } = settings.bounded();
         Limits {
             window_events: window as usize,
-            parked: pending_retries as usize,
+            pending_retries: pending_retries as usize,
             ping_every: Duration::from_secs(keepalive_secs.into()),
             dead_after: Duration::from_secs(timeout_secs.into()),
             ..self

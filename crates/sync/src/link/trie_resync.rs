@@ -7,10 +7,10 @@
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
-//! and takes its orphans out. The cost is in proportion to the difference. Frames are ordered:
-//! all events before the sections precede the snapshot, and none follows before Done. At the end
-//! the replica is complete up to the snapshot's place in the feed, and Done says that the source
-//! goes on from there.
+//! and takes its orphans out. The cost is in proportion to the difference. The replica applies all
+//! events that came before the sections, then compares. Events keep coming meanwhile; an object that
+//! changed is not taken for an orphan. At the end the replica is complete up to the cursor of the
+//! sections, and a source that was stuck goes on from there after Done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,6 +33,9 @@ use crate::mode::Role;
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
 const APPROVED_FOR: Duration = Duration::from_secs(15);
+
+/// The most objects that may change while a comparison goes on; with more it begins anew.
+const MAX_CHANGED: usize = 20_000;
 
 /// An operator's word that orphans may go, good for one mass of them.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,8 @@ pub(crate) struct Resync {
     approved: Option<Approval>,
     /// Orphans kept until an operator confirms, and of how many objects.
     pub kept: Option<(usize, usize)>,
+    /// Objects that failed for now on a link before: until the sets are equal, they are not here.
+    pub failing: u64,
     pub began: Timestamp,
     /// The last sign that the source works on a request.
     pub asked_at: Timestamp,
@@ -115,18 +120,40 @@ impl Resync {
     }
 
     /// A change of this object came: it is newer than what a comparison finds.
-    pub fn changed(&mut self, key: &ObjectKey) {
+    pub fn changed(&mut self, key: &ObjectKey, now: Timestamp) {
         let resync = match &mut self.stage {
             Stage::TrieResync(resync) => Some(resync),
             _ => self.unfinished.as_mut(),
         };
-        if let Some(resync) = resync {
+        let Some(resync) = resync else { return };
+        if resync.changed.len() < MAX_CHANGED {
             resync.changed.insert(key.clone());
+            return;
         }
+        // What was compared is old by now.
+        self.compare_anew(now);
+    }
+
+    /// Gives up a comparison that is under way, for one from its beginning.
+    pub fn compare_anew(&mut self, now: Timestamp) {
+        self.unfinished = None;
+        if matches!(self.stage, Stage::TrieResync(_)) {
+            self.stage = Stage::Wanted(now);
+        }
+    }
+
+    /// Objects that this side lacks or has too many, whoever is to blame.
+    pub fn lacking(&self) -> u64 {
+        self.failing.saturating_add(self.kept.map_or(0, |(kept, _)| kept as u64))
     }
 
     pub fn is_busy(&self) -> bool {
         matches!(self.stage, Stage::Asked | Stage::TrieResync(_) | Stage::InventoryResync(_))
+    }
+
+    /// One began and is not at its end, on this link or for the next.
+    pub fn is_under_way(&self) -> bool {
+        self.is_busy() || self.unfinished.is_some()
     }
 
     pub fn is_wanted(&self) -> bool {
@@ -147,6 +174,7 @@ impl Resync {
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.kept = None;
+        self.failing = 0;
         if matches!(self.stage, Stage::Wanted(_)) {
             self.stage = Stage::Idle;
         }
@@ -254,7 +282,7 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() && !self.speaks_first() || self.closing.is_some() {
+        if self.peer.is_none() && !self.sends_before_hello() || self.closing.is_some() {
             return;
         }
         match self.resync.stage {
@@ -268,7 +296,7 @@ impl Link {
                 }
             }
             Stage::Wanted(_) => {}
-            Stage::Asked | Stage::TrieResync(_) => self.step_walk(cx),
+            Stage::Asked | Stage::TrieResync(_) => self.step_trie_resync(cx),
             Stage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
@@ -276,14 +304,14 @@ impl Link {
     pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
         let incarnation = self.peer_incarnation().cloned();
         self.counters.resyncs += 1;
-        cx.replica.forget_unnamed();
+        cx.replica.reset_evicted();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, cx.now);
         if let Some(walk) = resync.unfinished.take()
             && incarnation.is_none_or(|incarnation| walk.cursor.incarnation == incarnation)
         {
             resync.stage = Stage::TrieResync(walk);
-            return self.step_walk(cx);
+            return self.step_trie_resync(cx);
         }
         (resync.frames, resync.fetched) = (0, 0);
         if self.both.trie_resync {
@@ -298,7 +326,7 @@ impl Link {
     fn ask(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
         self.resync.asked_at = cx.now;
         self.resync.frames += 1;
-        self.counters.walk_frames += 1;
+        self.counters.resync_frames += 1;
         cx.send(Frame::ResyncRequest(Box::new(ask)));
     }
 
@@ -306,7 +334,7 @@ impl Link {
     pub(super) fn told(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
         let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
         self.resync.frames += 1;
-        self.counters.walk_frames += 1;
+        self.counters.resync_frames += 1;
         match (&mut self.resync.stage, tell) {
             (Stage::Asked, ResyncResponse::Sections { sections, .. }) if sections.len() > MAX_SECTIONS => {
                 self.too_many(cx);
@@ -341,7 +369,7 @@ impl Link {
                 }
                 let changed = walk.resumed || head > walk.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
-                    true => descent.supply_now_at(&section, &path, node),
+                    true => descent.supply_current_at(&section, &path, node),
                     false => descent.supply_at(&section, &path, node),
                 });
                 if let Err(error) = supplied {
@@ -377,13 +405,13 @@ impl Link {
             _ => return Some(event),
         }
         self.resync.fetched += 1;
-        self.counters.walk_objects += 1;
+        self.counters.resync_objects += 1;
         self.resync.asked_at = cx.now;
         self.accept(event, 0, cx);
         None
     }
 
-    fn step_walk(&mut self, cx: &mut Cx<'_>) {
+    fn step_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let drained = self.inbox.is_drained();
         let most = self.config.limits.asked.min(MAX_REQUESTED);
         let objects = self.config.limits.objects;
@@ -425,7 +453,7 @@ impl Link {
         let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
         let Phase::Fetching(fetching) = &mut walk.phase else { return };
         if fetching.wants.is_empty() {
-            return self.end_walk(cx);
+            return self.end_trie_resync(cx);
         }
         if full {
             return;
@@ -461,7 +489,7 @@ impl Link {
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
-    fn end_walk(&mut self, cx: &mut Cx<'_>) {
+    fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.mark = None;

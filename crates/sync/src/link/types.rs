@@ -83,7 +83,7 @@ pub struct Limits {
     /// The most contents asked of the shell at once.
     pub load_events: usize,
     /// The most objects that wait for a retry without holding up acknowledgements.
-    pub parked: usize,
+    pub pending_retries: usize,
     /// The link ends when events are in flight and nothing is acknowledged for so long. A peer
     /// that applies for longer repeats its acknowledgement meanwhile.
     pub ack_within: Duration,
@@ -96,7 +96,7 @@ pub struct Limits {
     /// Roots are compared at least so often.
     pub periodic: Duration,
     /// Roots are compared so long after changes were said.
-    pub mark_after: Duration,
+    pub checkpoint_after: Duration,
     /// The link ends when a request of a resync is not answered for so long.
     pub answer_within: Duration,
     /// The first wait before a retry; doubles.
@@ -132,13 +132,13 @@ impl Default for Limits {
             batch_events: 1024,
             batch_bytes: 4 * 1024 * 1024,
             load_events: 512,
-            parked: 1024,
+            pending_retries: 1024,
             ack_within: Duration::from_secs(60),
             hello_within: Duration::from_secs(15),
             ping_every: Duration::from_secs(80),
             dead_after: Duration::from_secs(150),
             periodic: Duration::from_secs(600),
-            mark_after: Duration::from_secs(30),
+            checkpoint_after: Duration::from_secs(30),
             answer_within: Duration::from_secs(60),
             retry_first: Duration::from_secs(1),
             retry_longest: Duration::from_secs(60),
@@ -184,9 +184,9 @@ pub enum Input {
         /// How long.
         wait: Duration,
     },
-    /// What [`Output::Refound`] asked for was done, or could not be.
+    /// What [`Output::Reincarnate`] asked for was done, or could not be.
     Reincarnated,
-    /// It is too soon for [`Output::Refound`]; not before the wait.
+    /// It is too soon for [`Output::Reincarnate`]; not before the wait.
     NotReincarnated {
         /// How long.
         wait: Duration,
@@ -229,7 +229,7 @@ pub enum Output {
     /// [`crate::Feed::reincarnate`], durably, then say [`Input::Reincarnated`]. That is a lot of work
     /// on the other side's word alone: too soon after the last time say
     /// [`Input::NotReincarnated`]. The link closes; the next one goes on.
-    Refound,
+    Reincarnate,
     /// A frame that is not the link's own: a check-in, its answer, a notice.
     Received(Frame),
     /// The other side's hello; its instance tells two agents with one identity apart.
@@ -335,15 +335,15 @@ pub struct Counters {
     /// Resyncs served.
     pub resyncs_served: u64,
     /// Questions and answers of resyncs, sent and received.
-    pub walk_frames: u64,
+    pub resync_frames: u64,
     /// Objects that resyncs brought here.
-    pub walk_objects: u64,
+    pub resync_objects: u64,
     /// Orphans deleted here.
     pub orphans: u64,
     /// Marks whose root was equal.
-    pub marks_equal: u64,
+    pub checkpoints_equal: u64,
     /// Marks whose root was different.
-    pub marks_different: u64,
+    pub checkpoints_different: u64,
     /// Frames that were not understood or came out of turn.
     pub ignored: u64,
     /// Batches applied.

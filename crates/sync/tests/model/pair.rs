@@ -183,7 +183,7 @@ impl Pair {
                         side.held.push_front(Input::Admitted);
                     }
                 }
-                Output::Refound => {
+                Output::Reincarnate => {
                     side.incarnations += 1;
                     match side.refound_again {
                         Some(wait) => side.held.push_back(Input::NotReincarnated { wait }),

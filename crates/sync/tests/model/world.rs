@@ -37,7 +37,7 @@ enum Job {
     Apply(Arc<Batch>),
     Applied(u64, Vec<Outcome>),
     Permit,
-    Refound,
+    Reincarnate,
 }
 
 struct Side {
@@ -221,7 +221,7 @@ impl World {
                 batch_events: BATCH,
                 batch_bytes: 20,
                 load_events: 2,
-                parked: PARKED,
+                pending_retries: PARKED,
                 refetches: 3,
                 shown_after: 2,
                 asked: 2,
@@ -292,10 +292,10 @@ impl World {
             ("superseded", c.superseded),
             ("resyncs", c.resyncs),
             ("resyncs served", c.resyncs_served),
-            ("walk objects", c.walk_objects),
+            ("walk objects", c.resync_objects),
             ("orphans", c.orphans),
-            ("marks equal", c.marks_equal),
-            ("marks different", c.marks_different),
+            ("marks equal", c.checkpoints_equal),
+            ("marks different", c.checkpoints_different),
             ("refused there", c.refused_there),
             ("refused here", c.refused_here),
             ("events", c.received),
@@ -386,7 +386,7 @@ impl World {
                     self.sides[at].jobs.retain(|job| !matches!(job, Job::Permit));
                     assert_eq!(self.sides[at].permits, 0);
                 }
-                Output::Refound => self.sides[at].jobs.push_back(Job::Refound),
+                Output::Reincarnate => self.sides[at].jobs.push_back(Job::Reincarnate),
                 Output::Close { code, .. } => {
                     self.reach(match code {
                         "no-hello" => "closed no-hello",
@@ -502,7 +502,7 @@ impl World {
                 self.sides[at].jobs.push_front(Job::Applied(batch.id, outcomes));
             }
             Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
-            Job::Refound => {
+            Job::Reincarnate => {
                 self.reincarnate(at);
                 self.give(at, Input::Reincarnated);
             }

@@ -202,7 +202,7 @@ impl Poller {
         let (settled, after) = self
             .handler
             .with_sets(|feed, replica| (link.is_settled(feed, replica), link.resumes_after(feed)));
-        let brought = link.counters().received + link.counters().walk_frames;
+        let brought = link.counters().received + link.counters().resync_frames;
         self.after = after;
         exchange.end().await;
         answer.map(|_| more || !settled || brought > 0 || !self.left.is_empty())

@@ -176,9 +176,10 @@ impl<'a> CloudEvent<'a> {
         })
     }
 
-    /// What is carried as JSON.
+    /// What is carried as JSON; an event without data says nothing but its name.
     fn read<T: for<'de> Deserialize<'de>>(&self, name: &'static str) -> Result<T, ReadFrameError> {
-        serde_json::from_slice(self.data.as_slice())
+        let data = self.data.as_slice();
+        serde_json::from_slice(if data.is_empty() { b"{}" } else { data })
             .map_err(|error| ReadFrameError::Payload { name, what: error.to_string() })
     }
 
