@@ -20,7 +20,7 @@ macro_rules! texts {
 
 texts! {
     crate::Digest: "Digest" "^[0-9a-f]{64}$"
-    crate::ObjectKey: "ObjectKey" "^[^/]+/[^/]*/.+$"
+    crate::ObjectKey: "ObjectKey" "^[^/]+/[^/]*/[\\s\\S]+$"
     crate::Timestamp: "Timestamp" "^-?[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"
     crate::Hostname: "Hostname" "^[a-z0-9.-]{1,253}$"
     crate::FleetId: "FleetId" "^[a-z0-9][a-z0-9_-]{0,99}$"
