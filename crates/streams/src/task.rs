@@ -276,8 +276,6 @@ impl<S: LinkHandler> LinkTask<S> {
         self.closed.is_none()
             && self.queued < MAX_QUEUED
             && self.received < MAX_RECEIVED
-            // What follows may be the answers to what the resync of an exchange before asked.
-            && !self.link.awaits_permit()
             && self.link.wants_input()
     }
 
@@ -345,7 +343,9 @@ impl<S: LinkHandler> LinkTask<S> {
 
     fn take(&mut self, input: Input) {
         let now = link_time();
-        let outputs = self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, now));
+        let permits = self.handler.permits();
+        let outputs =
+            self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, permits, now));
         self.perform(outputs);
     }
 
@@ -421,19 +421,9 @@ impl<S: LinkHandler> LinkTask<S> {
                 let id = batch.id;
                 self.job(async move { Input::Applied { id, outcomes: handler.apply(batch).await } });
             }
-            Output::WantPermit => self.job(async move {
-                match handler.permit().await {
-                    Ok(()) => Input::Admitted,
-                    Err(wait) => Input::NotAdmitted { wait },
-                }
-            }),
-            Output::ReturnPermit => handler.return_permit(),
-            Output::Reincarnate => self.job(async move {
-                match handler.reincarnate_rate_limited().await {
-                    Ok(()) => Input::Reincarnated,
-                    Err(wait) => Input::NotReincarnated { wait },
-                }
-            }),
+            Output::Reincarnate => {
+                self.job(async move { Input::Reincarnated(handler.reincarnate().await) });
+            }
             Output::Received(frame) => {
                 self.received += 1;
                 self.jobs.push(Box::pin(async move { Done::Received(handler.received(frame).await) }));

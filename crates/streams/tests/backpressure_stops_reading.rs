@@ -42,12 +42,6 @@ impl LinkHandler for Counting {
         self.under.apply(batch).await
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         self.received.fetch_add(1, Ordering::SeqCst);
         self.let_go.acquire().await.unwrap().forget();

@@ -179,8 +179,10 @@ fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
     for _ in 0..100 {
         pair.give(PRINCIPAL, Input::Frame(ask_list()));
     }
-    assert_eq!((listed(&pair) - before, pair.sides[PRINCIPAL].wanted), (0, 1), "a permit first");
-    pair.give(PRINCIPAL, Input::Admitted);
+    assert_eq!((listed(&pair) - before, pair.sides[PRINCIPAL].wanted.get()), (0, 1), "a permit first");
+    pair.sides[PRINCIPAL].busy = false;
+    pair.now = pair.now.plus(Duration::from_secs(1));
+    pair.give(PRINCIPAL, Input::Tick);
     pair.run();
     let first = listed(&pair) - before;
     assert!(first > 0 && first < 1000, "no more while much waits to be sent: {first}");
@@ -193,11 +195,10 @@ fn a_list_is_said_once_at_a_time_in_parts_and_with_a_permit() {
 #[test]
 fn contents_are_loaded_once_at_a_time() {
     let mut pair = filled(100);
-    (pair.sides[PRINCIPAL].busy, pair.sides[PRINCIPAL].full) = (true, true);
+    pair.sides[PRINCIPAL].full = true;
     pair.connect();
     for _ in 0..60 {
         pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Sections))));
-        pair.give(PRINCIPAL, Input::Admitted);
         let from = FeedCursor::at("p".parse().unwrap(), 0);
         pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Done { from }))));
     }
@@ -215,7 +216,6 @@ fn a_permit_is_not_kept_by_asking() {
     pair.connect();
     pair.wires.iter_mut().for_each(std::collections::VecDeque::clear);
     pair.give(PRINCIPAL, Input::Frame(Frame::ResyncRequest(Box::new(ResyncRequest::Sections))));
-    pair.give(PRINCIPAL, Input::Admitted);
     for _ in 0..20 {
         let section = key(APP, "x").section;
         let tops = ResyncRequest::Tops { section, paths: vec![Vec::new()] };

@@ -118,13 +118,6 @@ impl LinkHandler for AgentLinkHandler {
         self.reconciler.apply(batch, self.rules).await
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        // The control plane admits resyncs of the whole fleet; here there is one link.
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         match frame {
             Frame::Answer(answer) => {
@@ -212,8 +205,9 @@ impl LinkHandler for AgentLinkHandler {
         });
     }
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         self.reconciler.reincarnate().await;
+        Ok(())
     }
 }
 

@@ -142,12 +142,6 @@ impl LinkHandler for DurableHandler {
         }
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, _: Frame) -> Option<Frame> {
         None
     }
@@ -162,7 +156,8 @@ impl LinkHandler for DurableHandler {
 
     fn progress(&self, _: &Link) {}
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         // Its own feed is empty: there is nothing to begin anew.
+        Ok(())
     }
 }

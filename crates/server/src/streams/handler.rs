@@ -9,6 +9,7 @@ use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
+use sync::admission::Permits;
 use sync::frame::{Hello, Op};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
@@ -241,16 +242,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        let permit = self.plane.links.permit(&self.caller.id);
-        if permit.is_err() {
-            self.plane.metrics.resync_refused();
-        }
-        permit
-    }
-
-    fn return_permit(&self) {
-        self.plane.links.return_permit(&self.caller.id);
+    fn permits(&self) -> &dyn Permits {
+        self
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {
@@ -358,22 +351,29 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
+        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
+            let node = &self.caller.id;
+            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
+            return Err(left);
+        }
         match self.sets.reincarnate().await {
             Ok(()) => self.caller.slot.openings().reincarnates(),
             Err(error) => {
                 tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its incarnation anew");
             }
         }
+        Ok(())
+    }
+}
+
+impl Permits for PlaneLinkHandler {
+    fn take(&self) -> Result<(), Duration> {
+        let permit = self.plane.links.permit(&self.caller.id);
+        permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 
-    async fn reincarnate_rate_limited(&self) -> Result<(), Duration> {
-        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
-            let node = &self.caller.id;
-            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
-            return Err(left);
-        }
-        self.reincarnate().await;
-        Ok(())
+    fn give_back(&self) {
+        self.plane.links.return_permit(&self.caller.id);
     }
 }

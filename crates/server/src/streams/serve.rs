@@ -332,7 +332,7 @@ async fn end(
     if ended.is_none() {
         tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
         handler.sets.abandon();
-        handler.return_permit();
+        handler.permits().give_back();
     }
     ended
 }

@@ -225,9 +225,14 @@ impl Link {
             return;
         }
         let resume = match &have {
-            // Who has nothing needs no tombstones.
-            None | Some((_, true)) => Resume::From(Position::default()),
-            Some((cursor, false)) => cx.feed.can_resume(cursor),
+            None => Resume::From(Position::default()),
+            Some((cursor, empty)) => match cx.feed.can_resume(cursor) {
+                // Who has nothing needs no tombstones. Only numbers must not be given out twice.
+                Resume::From(_) | Resume::Behind | Resume::OtherIncarnation if *empty => {
+                    Resume::From(Position::default())
+                }
+                resume => resume,
+            },
         };
         let ahead = resume == Resume::AheadOfHead;
         self.out.acked = have.filter(|(_, empty)| !empty && !ahead).map(|(cursor, _)| cursor);

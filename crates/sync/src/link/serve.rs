@@ -17,7 +17,6 @@ use crate::durable::Content;
 use crate::feed::State;
 use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
-use crate::mode::Role;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
 const RESYNC_IDLE: Duration = Duration::from_secs(60);
@@ -25,8 +24,6 @@ const RESYNC_IDLE: Duration = Duration::from_secs(60);
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// How long an agent waits when the principal is busy with the other direction.
-const BUSY_WAIT_SECS: u64 = 1;
 
 /// An answer that waits for its content, or for its turn.
 #[derive(Clone, Debug)]
@@ -63,8 +60,6 @@ pub(super) struct Server {
     served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
     pub shown: u64,
-    /// The request that waits for a permit.
-    waits: Option<ResyncRequest>,
     answers: VecDeque<Answer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
@@ -98,15 +93,10 @@ impl Link {
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
-            ask if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Serving) => {
-                self.serve(ask, cx);
-            }
-            ask if self.permit.is_free() => {
-                self.server.waits = Some(ask);
-                self.permit.want(PermitUse::Serving, cx);
-            }
-            _ if self.server.waits.is_none() => self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx),
-            _ => {}
+            ask => match self.take_permit(PermitUse::Serving, cx) {
+                Ok(()) => self.serve(ask, cx),
+                Err(wait) => self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx),
+            },
         }
     }
 
@@ -161,49 +151,10 @@ impl Link {
         cx.send(Frame::ResyncResponse(Box::new(tell)));
     }
 
-    /// The word of the fleet-wide admission.
-    pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
-        let wanted = self.permit.is_wanted();
-        self.permit.admitted(cx.now);
-        match wanted {
-            Some(PermitUse::Requesting) => self.begin_resync(cx),
-            Some(PermitUse::Serving) => match self.server.waits.take() {
-                Some(ask) => self.serve(ask, cx),
-                None if self.server.list.is_some() => {}
-                None => self.permit.give_back(cx),
-            },
-            // A permit that nobody wants any more goes back.
-            None => cx.out.push(Output::ReturnPermit),
-        }
-    }
-
-    /// No permit now.
-    pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
-        let wanted = self.permit.is_wanted();
-        self.permit.denied();
-        match wanted {
-            Some(PermitUse::Requesting) => {
-                self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait))
-            }
-            Some(PermitUse::Serving) if self.server.waits.take().is_some() => {
-                self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
-            }
-            Some(PermitUse::Serving) => {
-                if let Some(list) = &mut self.server.list {
-                    list.not_before = Some(cx.now.plus(wait));
-                }
-            }
-            None => {}
-        }
-    }
-
     /// The resync is over.
     pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
-        (self.server.served, self.server.waits) = (None, None);
-        if self.permit.is_held_for(PermitUse::Serving) || self.permit.is_wanted() == Some(PermitUse::Serving)
-        {
-            self.permit.give_back(cx);
-        }
+        self.server.served = None;
+        self.return_permit_of(PermitUse::Serving, cx);
     }
 
     /// Ends the link with a replica that does not go on with its resync.
@@ -292,16 +243,16 @@ impl Link {
 
     /// Says the next part of the list; whether all of it is said.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(list) = &mut self.server.list else { return true };
+        let Some(mut list) = self.server.list.take() else { return true };
         if !list.begun {
-            if list.not_before.is_some() {
-                return false;
+            if list.not_before.is_none()
+                && self.permit.is_none()
+                && let Err(wait) = self.take_permit(PermitUse::Serving, cx)
+            {
+                list.not_before = Some(cx.now.plus(wait));
             }
-            let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
-            if !held {
-                if self.permit.is_free() {
-                    self.permit.want(PermitUse::Serving, cx);
-                }
+            if list.not_before.is_some() {
+                self.server.list = Some(list);
                 return false;
             }
             list.begun = true;
@@ -322,6 +273,7 @@ impl Link {
             self.end_list(cx);
             return true;
         }
+        self.server.list = Some(list);
         // The next part goes when the shell has room for more.
         let id = self.next_load();
         self.server.load = Some((id, Vec::new()));
@@ -330,11 +282,8 @@ impl Link {
     }
 
     fn end_list(&mut self, cx: &mut Cx<'_>) {
-        self.server.list = None;
         self.server.listed = Some(cx.now);
-        if self.permit.is_held_for(PermitUse::Serving) {
-            self.permit.give_back(cx);
-        }
+        self.return_permit_of(PermitUse::Serving, cx);
     }
 
     fn load_answers(&mut self, wanted: Vec<Wanted>, cx: &mut Cx<'_>) {
