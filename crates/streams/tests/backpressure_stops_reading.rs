@@ -56,7 +56,9 @@ impl LinkHandler for Counting {
         self.under.progress(link);
     }
 
-    async fn reincarnate(&self) {}
+    async fn reincarnate(&self) -> Result<(), Duration> {
+        Ok(())
+    }
 }
 
 struct Pipe(mpsc::Receiver<Vec<Frame>>);

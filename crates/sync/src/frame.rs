@@ -161,6 +161,24 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// What the object is now; `None` when it is gone.
+    pub fn stub(&self) -> Option<&Stub> {
+        match self {
+            Op::Put { stub, .. } => Some(stub),
+            Op::Delete { .. } => None,
+        }
+    }
+
+    /// Bytes of content.
+    pub fn content_len(&self) -> u64 {
+        match self {
+            Op::Put { content, .. } => content.len() as u64,
+            Op::Delete { .. } => 0,
+        }
+    }
+}
+
 /// A change in a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -13,6 +13,7 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
 use crate::durable::SavedReplica;
+use crate::frame::Op;
 use crate::link::Resync;
 
 /// The most objects of a replica: all that one side may author, and a status of each.
@@ -37,6 +38,13 @@ pub struct RejectedObject {
     pub code: String,
     /// Why, for people.
     pub message: String,
+}
+
+impl RejectedObject {
+    pub(crate) fn of(op: &Op, rev: u64, code: &str, mut message: String) -> RejectedObject {
+        message.truncate(message.floor_char_boundary(MAX_REJECTED_MESSAGE_LEN));
+        RejectedObject { stub: op.stub().cloned(), rev, code: code.to_owned(), message }
+    }
 }
 
 /// A replica of the other side's feed.
@@ -240,15 +248,13 @@ impl Replica {
     }
 
     /// Remembers what could not be taken; only counts it when there is no room for more.
-    pub(crate) fn refuse(&mut self, key: ObjectKey, mut rejected: RejectedObject) {
+    pub(crate) fn refuse(&mut self, key: ObjectKey, rejected: RejectedObject) {
         let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
         let full = self.rejected.len() >= MAX_REJECTED_OBJECTS && !self.rejected.contains_key(&key);
         if full || name > MAX_REJECTED_KEY_LEN {
             self.evicted = self.evicted.saturating_add(1);
             return;
         }
-        let end = rejected.message.floor_char_boundary(MAX_REJECTED_MESSAGE_LEN);
-        rejected.message.truncate(end);
         self.rejected.insert(key.clone(), rejected);
         self.changed(key);
     }

@@ -9,7 +9,7 @@ mod pair;
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::cursor::Position;
-use sync::frame::{Checkpoint, Event, Frame, Interop, Op};
+use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
 use sync::link::{Note, Outcome};
 use sync::{FeedCursor, Input, Link, Mode, refusal};
 
@@ -75,7 +75,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     );
     assert_eq!(pair.link(PRINCIPAL).refused_there(), 1, "the source sees it");
     let why = pair.sides[PRINCIPAL].notes.iter().find_map(|note| match note {
-        Note::RefusedThere { code, message, .. } => Some((code.as_str(), message.as_str())),
+        Note::RefusedThere(Refused { code, message, .. }) => Some((code.as_str(), message.as_str())),
         _ => None,
     });
     assert_eq!(why, Some(("fails-for-now", "the disk is busy")), "and is told why, once");

@@ -123,7 +123,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     let replica = &pair.sides[PRINCIPAL].replica;
     assert_eq!((replica.rejected().len(), replica.refused()), (MAX_REJECTED_OBJECTS, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), 3000, "all are counted");
-    let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere { .. }));
+    let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere(_)));
     assert!(noted.count() <= 32, "not a line for each");
     let resyncs = pair.link(PRINCIPAL).counters().resyncs;
     pair.pass(500);

@@ -15,14 +15,11 @@ use sync::backoff::{
 fn permits_go_in_the_order_of_asking() {
     let mut admission = Admission::new(2);
     let now = Timestamp(0);
-    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now) .is_ok()).collect();
+    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now).is_ok()).collect();
     assert_eq!(asked, [true, true, false, false, false]);
     assert_eq!(admission.ask(&0, now), Ok(()), "who holds one has it");
     admission.give_back(&0);
-    assert!(
-        matches!(admission.ask(&4, now), Err(wait) if wait >= Duration::from_secs(1)),
-        "not before 2"
-    );
+    assert!(matches!(admission.ask(&4, now), Err(wait) if wait >= Duration::from_secs(1)), "not before 2");
     assert_eq!(admission.ask(&2, now), Ok(()));
     assert_eq!((admission.held(), admission.waiting()), (2, 2));
     // Who does not come back loses the turn.

@@ -12,7 +12,6 @@
 //! most one link, and a newer one ends the one before; the answer to "how does it stand" loads no
 //! set.
 
-mod actions;
 mod condition;
 mod index;
 pub(crate) mod link;

@@ -10,7 +10,7 @@ use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
 use sync::admission::Permits;
-use sync::frame::{Hello, Op};
+use sync::frame::{Hello, Op, Refused};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -140,7 +140,7 @@ impl PlaneLinkHandler {
                 self.plane.metrics.propagated(Duration::from_millis(millis));
             }
             Note::Resynced { took, .. } => self.plane.metrics.resync_ended(*took),
-            Note::RefusedHere { code, .. } | Note::RefusedThere { code, .. } => {
+            Note::RefusedHere(Refused { code, .. }) | Note::RefusedThere(Refused { code, .. }) => {
                 self.plane.metrics.failed(code);
             }
             Note::Missing(_) | Note::InSync => {}
@@ -278,7 +278,7 @@ impl LinkHandler for PlaneLinkHandler {
     fn note(&self, note: &Note) {
         let node = &self.caller.id;
         match note {
-            Note::RefusedThere { key, code, message } => {
+            Note::RefusedThere(Refused { key, code, message, .. }) => {
                 if self.sets.sets().feed.get(key).is_none() {
                     tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
                     return;
@@ -292,7 +292,7 @@ impl LinkHandler for PlaneLinkHandler {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
                 }
             }
-            Note::RefusedHere { key, code, message } => {
+            Note::RefusedHere(Refused { key, code, message, .. }) => {
                 tracing::info!(%node, %key, code, message, "an object of the node cannot be taken");
             }
             Note::Resynced { frames, fetched, deleted, kept, took } => {

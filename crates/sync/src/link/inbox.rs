@@ -12,14 +12,13 @@ use model::set::MAX_SECTIONS;
 use model::{ObjectKey, SectionKey, Timestamp};
 
 use super::batch::{Batch, Item, Outcome};
-use super::outbox::content_len;
 use super::types::{Limits, Output};
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::object::MAX_CONTENT;
 use crate::refusal;
-use crate::replica::Replica;
+use crate::replica::{RejectedObject, Replica};
 
 /// Places from here on hold back nothing: of what fails again and again.
 pub(super) const FIRST_RELEASED_POSITION: u64 = 1 << 62;
@@ -74,7 +73,6 @@ pub(super) struct Inbox {
     pub set_aside: usize,
     pub released_total: u64,
     bytes: u64,
-    pub unacked: BTreeSet<u64>,
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
     acked: u64,
@@ -110,8 +108,12 @@ impl Inbox {
         self.ready.len() >= events || self.bytes >= bytes
     }
 
+    /// Up to which number events are settled, or kept for a retry.
     fn settled_seq(&self) -> u64 {
-        self.unacked.first().map_or(self.seq, |first| first - 1)
+        let waiting = self.waiting.values().map(|pending| pending.seq);
+        let in_flight = self.in_flight.iter().flat_map(|batch| batch.metas.iter().map(|(seq, _)| *seq));
+        let first = waiting.chain(in_flight).filter(|seq| *seq > 0).min();
+        first.map_or(self.seq, |first| first - 1)
     }
 
     /// The newest cursor that no open place holds back.
@@ -154,7 +156,7 @@ impl Inbox {
             Hold::Ready => drop(self.ready.remove(&pending.item.place)),
             Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
         }
-        self.bytes -= size(&pending.item);
+        self.bytes -= pending.item.change.content_len();
         Some(pending)
     }
 
@@ -165,7 +167,7 @@ impl Inbox {
         } else {
             self.open.insert(place);
         }
-        self.bytes += size(&pending.item);
+        self.bytes += pending.item.change.content_len();
         match pending.hold {
             Hold::Ready => drop(self.ready.insert(place, key.clone())),
             Hold::Until(at) | Hold::Fetch(at) => drop(self.held.insert((at, place), key.clone())),
@@ -173,18 +175,8 @@ impl Inbox {
         self.waiting.insert(key, pending);
     }
 
-    pub fn settle(&mut self, place: u64, seq: u64) {
+    pub fn settle(&mut self, place: u64) {
         self.open.remove(&place);
-        if seq > 0 {
-            self.unacked.remove(&seq);
-        }
-    }
-}
-
-fn size(item: &Item) -> u64 {
-    match &item.change {
-        Op::Put { content, .. } => content.len() as u64,
-        Op::Delete { .. } => 0,
     }
 }
 
@@ -193,7 +185,7 @@ impl Link {
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
         self.resync.asked_at = cx.now;
-        self.counters.received_bytes += content_len(&event);
+        self.counters.received_bytes += event.op.content_len();
         if event.seq == 0 {
             self.answered(event, cx);
             return;
@@ -242,7 +234,7 @@ impl Link {
         let before = self.inbox.take(&event.key);
         let tries = match &before {
             Some(before) => {
-                self.inbox.settle(before.item.place, before.seq);
+                self.inbox.settle(before.item.place);
                 self.counters.superseded += 1;
                 let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_released();
                 if before.item.rev == event.rev || failing { before.tries } else { 0 }
@@ -250,9 +242,7 @@ impl Link {
             None => 0,
         };
         if let Some((code, message)) = refusal {
-            let stub = stub_of(&event);
-            self.refuse(event.key, stub, event.rev, code.to_owned(), message, cx);
-            return;
+            return self.refuse(event.key, RejectedObject::of(&event.op, event.rev, code, message), cx);
         }
         // What is said again, or answers a question, keeps the place of what it replaces, so
         // that the cursor stays below it.
@@ -267,9 +257,6 @@ impl Link {
             at: event.at,
             place,
         };
-        if seq > 0 {
-            self.inbox.unacked.insert(seq);
-        }
         self.inbox.insert(Pending { item, seq, tries, hold: Hold::Ready });
     }
 
@@ -327,7 +314,7 @@ impl Link {
         let mut room = Room::of(cx.replica, &limits);
         while let Some((_, key)) = self.inbox.ready.first_key_value() {
             let key = key.clone();
-            let next = self.inbox.waiting.get(&key).map_or(0, |pending| size(&pending.item));
+            let next = self.inbox.waiting.get(&key).map_or(0, |pending| pending.item.change.content_len());
             if !items.is_empty() && (items.len() >= limits.batch_events || bytes + next > limits.batch_bytes)
             {
                 break;
@@ -335,7 +322,7 @@ impl Link {
             let Some(pending) = self.inbox.take(&key) else { break };
             if self.is_already_applied(&pending.item, cx) {
                 self.counters.duplicates += 1;
-                self.inbox.settle(pending.item.place, pending.seq);
+                self.inbox.settle(pending.item.place);
                 self.inbox.ack_due = true;
                 continue;
             }
@@ -344,7 +331,7 @@ impl Link {
                 && !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev)
             {
                 let message = format!("the object here has uid {}, and is not older", here.uid);
-                self.give_up(pending, refusal::UID_MISMATCH.to_owned(), message, cx);
+                self.give_up(pending, refusal::UID_MISMATCH, message, cx);
                 continue;
             }
             if let Op::Put { stub, .. } = &pending.item.change {
@@ -356,7 +343,7 @@ impl Link {
                     continue;
                 }
                 if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {
-                    self.give_up(pending, refusal::TOO_MANY.to_owned(), full, cx);
+                    self.give_up(pending, refusal::TOO_MANY, full, cx);
                     continue;
                 }
             }
@@ -459,12 +446,5 @@ impl Room {
             self.sections.insert(key.section.clone());
         }
         None
-    }
-}
-
-fn stub_of(event: &Event) -> Option<model::Stub> {
-    match &event.op {
-        Op::Put { stub, .. } => Some(stub.clone()),
-        Op::Delete { .. } => None,
     }
 }

@@ -360,12 +360,7 @@ impl Link {
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
                 self.counters.refused_there += 1;
-                let refused = *refused;
-                cx.note(Note::RefusedThere {
-                    key: refused.key,
-                    code: refused.code,
-                    message: refused.message,
-                });
+                cx.note(Note::RefusedThere(*refused));
             }
             Frame::Checkpoint(mark) => self.marked(mark, cx),
             Frame::ResyncRequest(ask) => self.asked(*ask, cx),

@@ -8,14 +8,14 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
-use super::outbox::{content_len, event_of};
+use super::outbox::{Loaded, Planned};
 use super::permit::PermitUse;
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
+use crate::frame::{Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
@@ -50,9 +50,6 @@ struct List {
     after: Option<ObjectKey>,
 }
 
-/// An object that was asked for, as it was when its content was asked of the shell.
-type Wanted = (ObjectKey, u64, State);
-
 /// The answering half.
 #[derive(Debug, Default)]
 pub(super) struct Server {
@@ -63,7 +60,7 @@ pub(super) struct Server {
     answers: VecDeque<Answer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
-    load: Option<(u64, Vec<Wanted>)>,
+    load: Option<(u64, Vec<Planned>)>,
 }
 
 impl Server {
@@ -214,7 +211,7 @@ impl Link {
                     Some((rev, state)) => (rev, state.clone()),
                     None => (cx.feed.head(), State::Gone { uid: uid.as_str().into() }),
                 };
-                let size = if let State::Live { stub, .. } = &state { stub.size } else { 0 };
+                let size = state.size();
                 let limits = &self.config.limits;
                 if !wanted.is_empty()
                     && (wanted.len() >= limits.load_events || size.saturating_add(bytes) > limits.batch_bytes)
@@ -222,7 +219,8 @@ impl Link {
                     break;
                 }
                 bytes = size.saturating_add(bytes);
-                wanted.push((key.clone(), rev, state));
+                let (key, upto) = (key.clone(), Position::default());
+                wanted.push(Planned { key, rev, state, upto, created: false });
                 self.server.answers.pop_front();
             }
             if !wanted.is_empty() {
@@ -286,9 +284,8 @@ impl Link {
         self.return_permit_of(PermitUse::Serving, cx);
     }
 
-    fn load_answers(&mut self, wanted: Vec<Wanted>, cx: &mut Cx<'_>) {
-        let live = wanted.iter().filter(|(.., state)| matches!(state, State::Live { .. }));
-        let wants: Vec<_> = live.map(|(key, rev, _)| (key.clone(), *rev)).collect();
+    fn load_answers(&mut self, wanted: Vec<Planned>, cx: &mut Cx<'_>) {
+        let wants = Planned::wants(&wanted);
         if wants.is_empty() {
             self.send_answers(wanted, Vec::new(), cx);
             return;
@@ -306,32 +303,20 @@ impl Link {
         }
     }
 
-    fn send_answers(&mut self, wanted: Vec<Wanted>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let mut contents = contents.into_iter();
+    fn send_answers(&mut self, wanted: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        // What was overtaken while its content was fetched is asked for once more.
         let mut again = Vec::new();
-        for (key, rev, state) in wanted {
-            let live = matches!(state, State::Live { .. });
-            let content = if live { contents.next().flatten() } else { None };
-            // Overtaken while its content was fetched: asked for once more.
-            if live && cx.feed.get(&key).is_none_or(|(now, _)| now != rev) {
-                again.push(Answer::Object { key, uid: String::new() });
-                continue;
+        for loaded in Planned::loaded(wanted, contents, cx.feed) {
+            match loaded {
+                Loaded::Event(event) => {
+                    self.counters.sent += 1;
+                    self.counters.sent_bytes += event.op.content_len();
+                    cx.send(Frame::Event(Box::new(event)));
+                }
+                Loaded::Overtaken(key) => again.push(Answer::Object { key, uid: String::new() }),
+                Loaded::Missing(key) => cx.note(Note::Missing(key)),
             }
-            let Some(event) = event_of(&key, rev, &state, content, Position::default(), false) else {
-                cx.note(Note::Missing(key));
-                continue;
-            };
-            self.send_answer(event, cx);
         }
-        for answer in again.into_iter().rev() {
-            self.server.answers.push_front(answer);
-        }
-    }
-
-    fn send_answer(&mut self, event: Event, cx: &mut Cx<'_>) {
-        debug_assert!(event.seq == 0 && event.upto == Position::default());
-        self.counters.sent += 1;
-        self.counters.sent_bytes += content_len(&event);
-        cx.send(Frame::Event(Box::new(event)));
+        again.into_iter().rev().for_each(|answer| self.server.answers.push_front(answer));
     }
 }

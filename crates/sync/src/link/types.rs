@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use super::batch::{Batch, Outcome};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
-use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, VERSIONS};
+use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 
@@ -245,24 +245,10 @@ pub enum Note {
         oldest: i64,
     },
     /// The other side will never apply this object of ours.
-    RefusedThere {
-        /// Which.
-        key: ObjectKey,
-        /// A stable code.
-        code: String,
-        /// Why.
-        message: String,
-    },
+    RefusedThere(Refused),
     /// An object of the other side cannot be applied here. Of many in a short time only the
     /// first are noted; [`Counters::refused_here`] has all.
-    RefusedHere {
-        /// Which.
-        key: ObjectKey,
-        /// A stable code.
-        code: String,
-        /// Why.
-        message: String,
-    },
+    RefusedHere(Refused),
     /// A resync ended.
     Resynced {
         /// Questions and answers.

@@ -11,7 +11,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
-use sync::frame::{Frame, ResyncResponse};
+use sync::frame::{Frame, Refused, ResyncResponse};
 use sync::link::{Batch, Limits, Note, Outcome, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
@@ -443,7 +443,7 @@ impl World {
     fn noted(&mut self, note: Note) {
         match note {
             Note::Resynced { kept, .. } if kept > 0 => self.reach("kept orphans"),
-            Note::RefusedHere { code, .. } if code == refusal::FAILS => self.reach("let go"),
+            Note::RefusedHere(Refused { code, .. }) if code == refusal::FAILS => self.reach("let go"),
             _ => {}
         }
     }
