@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use wire::batch::Batch;
 
 pub use crate::command::{
-    Ended, EndedBy, GoAwayReason, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders,
+    Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders,
 };
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
@@ -226,7 +226,7 @@ struct LinkTask<S> {
     /// Frames of the handler's that are worked on.
     received: usize,
     probes: Vec<(Instant, oneshot::Sender<bool>)>,
-    closed: Option<(String, String, Option<u64>)>,
+    closed: Option<GoAway>,
     /// With what the other side went away.
     away: Option<CloseReason>,
     /// Until when the last words may be sent.
@@ -292,7 +292,11 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(Some(frames)) => self.frames(frames),
             Ok(None) => self.gone = true,
             Err(error) => match error.refusal() {
-                Some(code) => self.go_away(code, error.explained(), None),
+                Some(code) => self.go_away(GoAway {
+                    code: code.to_owned(),
+                    message: error.explained(),
+                    retry_after: None,
+                }),
                 None => {
                     self.error = Some(error);
                     self.gone = true;
@@ -364,20 +368,19 @@ impl<S: LinkHandler> LinkTask<S> {
                 self.probes.push((Instant::now() + PROBE, answer));
                 self.take(Input::Say(Frame::Ping(Ping::default())));
             }
-            LinkCommand::GoAway(parting) => {
-                let GoAwayReason { code, message, retry_after } = *parting;
-                self.go_away(code, message, retry_after);
-            }
+            LinkCommand::GoAway(why) => self.go_away(*why),
         }
     }
 
-    fn go_away(&mut self, code: &'static str, message: String, retry_after: Option<u64>) {
-        if self.closed.is_some() {
-            return;
+    fn go_away(&mut self, why: GoAway) {
+        if self.closed.is_none() {
+            self.take(Input::Say(Frame::GoAway(why.clone())));
+            self.closes(why);
         }
-        let away = GoAway { code: code.to_owned(), message: message.clone(), retry_after };
-        self.take(Input::Say(Frame::GoAway(away)));
-        self.closed = Some((code.to_owned(), message, retry_after));
+    }
+
+    fn closes(&mut self, why: GoAway) {
+        self.closed = Some(why);
         self.words = Some(Instant::now() + GO_AWAY_WITHIN);
     }
 
@@ -432,8 +435,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Output::Note(note) => handler.note(&note),
             Output::Close { code, message, retry_after, away } => {
                 self.away = away;
-                self.closed = Some((code.to_owned(), message, retry_after));
-                self.words = Some(Instant::now() + GO_AWAY_WITHIN);
+                self.closes(GoAway { code: code.to_owned(), message, retry_after });
             }
         }
     }
@@ -501,7 +503,7 @@ impl<S: LinkHandler> LinkTask<S> {
         // nothing more.
         match self.closed.take() {
             None => Ended { met, counters, ..Ended::lost(self.error) },
-            Some((code, message, retry_after)) => {
+            Some(GoAway { code, message, retry_after }) => {
                 let how = self.away.map_or(EndedBy::Us(CloseReason::of(&code)), EndedBy::Them);
                 Ended { code, message, retry_after, counters, how, met, error: None }
             }

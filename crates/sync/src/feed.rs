@@ -1,8 +1,17 @@
 //! [`Feed`]: a set that this side authors, with the order in which it changed.
 //!
+//! ```text
+//! edits --> Planner --> changes --(made durable)--> commit --> Feed
+//!                                                               |  by key: newest change of each object
+//!             link: a cursor, going through the kinds' lanes <--+  by kind: changes in their order
+//!             resync: the set, as a trie                     <--+
+//! ```
+//!
 //! The feed is the send queue: it holds each object once, at its newest change, so state
-//! coalesces by itself, nothing is evicted, and its bound is the number of objects. A link
-//! is a cursor over it.
+//! coalesces by itself, nothing is evicted, and its bound is the number of objects.
+//!
+//! Invariants: changes are numbered 1, 2, 3 within an incarnation; a tombstone is forgotten only behind
+//! `compacted`, which says so; the set is worked out when it is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::condition::{SyncCause, SyncCondition};
-use model::replication::{Mode, TransportKind};
+use model::replication::TransportKind;
 use model::{Kind, NodeId};
 use store::SyncHead;
 use sync::Feed;
@@ -153,8 +153,7 @@ impl SyncIndex {
     /// The node's link says how both sets stand. A link that synchronizes no objects says nothing
     /// of them.
     pub(crate) fn observed(&self, link: &Arc<NodeLink>, cause: SyncCause) {
-        let of_objects =
-            link.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off));
+        let of_objects = link.synchronizes();
         self.update(&link.node, |summary| {
             if of_objects && summary.accepts_report_of(link) {
                 summary.observed(&cause, now());
@@ -183,9 +182,11 @@ impl SyncIndex {
         self.update(id, |summary| summary.want(wants))
     }
 
-    /// What operators asked of the node's link, for the link that is about to be told.
-    pub(crate) fn take_wants(&self, id: &NodeId) -> Wants {
-        self.update(id, SyncSummary::take_wants)
+    /// What operators asked of the node was passed on.
+    pub(crate) fn passed_on(&self, id: &NodeId, wants: Wants) {
+        if wants != Wants::default() {
+            self.update(id, |summary| summary.passed_on(wants));
+        }
     }
 
     /// A link takes the place of the one before, which is told to go away and returned; `false`

@@ -30,7 +30,7 @@ use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 
 pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
-pub(crate) use link::{Ending, NodeLink, OpenLink, Wants};
+pub(crate) use link::{NodeLink, OpenLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
 pub(crate) use summary::SyncSummary;
 

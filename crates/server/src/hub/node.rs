@@ -1,7 +1,12 @@
 //! [`NodeSync`]: the two sets of one node.
 //!
-//! A node's feed is changed by one at a time: planned, made durable, committed. Its replica
-//! is changed by its link alone. What is in memory never runs ahead of the store.
+//! ```text
+//! edits --plan--> Write --store--> commit to the feed --> head: watch --> link, push
+//! link: batch --keep--> store --> the link commits to the replica
+//! ```
+//!
+//! Invariants: a node's feed is changed by one at a time; its replica is changed by its link alone; what
+//! is in memory never runs ahead of the store; when that is in doubt the sets are stale, and loaded anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

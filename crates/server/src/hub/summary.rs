@@ -301,15 +301,15 @@ impl SyncSummary {
             return;
         }
         self.link = None;
-        // Something was under way: what came of it is not known.
+        // Something was under way: what came of it is not known, and another link is to say.
         let moved = match link.cause() {
             SyncCause::Behind { down, up, .. } => down.saturating_add(up) > self.actions_behind(),
-            SyncCause::Comparing => true,
+            SyncCause::Comparing => link.synchronizes(),
             _ => false,
         };
+        self.unconfirmed |= moved;
         let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
         if moved && was_in_sync {
-            self.unconfirmed = true;
             self.conclude(SyncCause::Interrupted, now);
         }
     }
@@ -345,9 +345,15 @@ impl SyncSummary {
         told
     }
 
-    /// What operators asked for, to be passed on now.
-    pub(super) fn take_wants(&mut self) -> Wants {
-        std::mem::take(&mut self.wants)
+    /// What operators asked for, and nobody passed on yet.
+    pub(crate) fn wants(&self) -> Wants {
+        self.wants
+    }
+
+    /// These wants were passed on to the node.
+    pub(super) fn passed_on(&mut self, wants: Wants) {
+        self.wants.resync &= !wants.resync;
+        self.wants.approve &= !wants.approve;
     }
 
     /// How far the node acknowledged, when the store does not have that yet.

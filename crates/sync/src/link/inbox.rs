@@ -1,5 +1,11 @@
 //! The receiving half of a link: events into one lane per object, batches out of them.
 //!
+//! ```text
+//! event --> waiting: one of each object --ready--> batch in flight --> applied
+//!              ^   \-- held until a retry, or until it is fetched anew     |
+//!              +----------------- failed ---------------------------------+
+//! ```
+//!
 //! Every accepted event has a *place*, a number that only rises. The cursor may move to what
 //! a place stands for once no place up to it is open. The newest event of an object replaces
 //! one that waits; what waits for a retry holds up nothing but the cursor.
@@ -72,7 +78,9 @@ pub(super) struct Inbox {
     /// How many wait that are let go, and how many ever were.
     pub set_aside: usize,
     pub released_total: u64,
+    /// Bytes of the contents of what is ready, and of what is held.
     bytes: u64,
+    held_bytes: u64,
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
     acked: u64,
@@ -101,6 +109,11 @@ impl Inbox {
 
     pub fn under_way(&self) -> usize {
         self.waiting.len() + self.in_flight.as_ref().map_or(0, |batch| batch.batch.items.len())
+    }
+
+    /// There is room to hold one more of this size for a retry.
+    pub fn may_hold(&self, bytes: u64, most: u64) -> bool {
+        self.held.is_empty() || self.held_bytes.saturating_add(bytes) <= most
     }
 
     /// There is no room for more.
@@ -152,11 +165,17 @@ impl Inbox {
     pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
         self.set_aside -= usize::from(pending.is_released());
+        let (place, bytes) = (pending.item.place, pending.item.change.content_len());
         match pending.hold {
-            Hold::Ready => drop(self.ready.remove(&pending.item.place)),
-            Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
+            Hold::Ready => {
+                self.ready.remove(&place);
+                self.bytes -= bytes;
+            }
+            Hold::Until(at) | Hold::Fetch(at) => {
+                self.held.remove(&(at, place));
+                self.held_bytes -= bytes;
+            }
         }
-        self.bytes -= pending.item.change.content_len();
         Some(pending)
     }
 
@@ -167,10 +186,16 @@ impl Inbox {
         } else {
             self.open.insert(place);
         }
-        self.bytes += pending.item.change.content_len();
+        let bytes = pending.item.change.content_len();
         match pending.hold {
-            Hold::Ready => drop(self.ready.insert(place, key.clone())),
-            Hold::Until(at) | Hold::Fetch(at) => drop(self.held.insert((at, place), key.clone())),
+            Hold::Ready => {
+                self.ready.insert(place, key.clone());
+                self.bytes += bytes;
+            }
+            Hold::Until(at) | Hold::Fetch(at) => {
+                self.held.insert((at, place), key.clone());
+                self.held_bytes += bytes;
+            }
         }
         self.waiting.insert(key, pending);
     }

@@ -1,11 +1,20 @@
 //! What becomes of a batch: what is done counts, what failed is tried again or refused
 //! (SYN-12).
+//!
+//! ```text
+//! Done ----------> replica, acknowledged
+//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried
+//! Recoverable ---> fetched anew, at most `refetches` times, then rejected
+//! Permanent -----> rejected: the source is told, the set as received has it
+//! ```
+//!
+//! Invariant: the cursor stays below what is held, until it is rejected.
 
 use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::Outcome;
+use super::batch::{Item, Outcome};
 use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
 use super::types::Note;
 use super::{Cx, Link};
@@ -80,7 +89,11 @@ impl Link {
         pending.tries += 1;
         let wait = self.config.limits.retry_first * (1 << (pending.tries - 1).min(16));
         let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
+        let bytes = pending.item.change.content_len();
         match outcome {
+            Outcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
+                return self.let_go(pending, why, cx);
+            }
             Outcome::Temporary(why) => {
                 self.counters.temporary += 1;
                 pending.hold = Hold::Until(again);
@@ -125,6 +138,17 @@ impl Link {
         let item = &pending.item;
         let rejected = RejectedObject::of(&item.change, item.rev, refusal::FAILS, why);
         self.report_rejection(item.key.clone(), rejected, cx);
+    }
+
+    /// There is no room to hold it for a retry: a comparison finds it again, in a while.
+    fn let_go(&mut self, pending: Pending, why: String, cx: &mut Cx<'_>) {
+        self.counters.temporary += 1;
+        let Item { key, rev, .. } = pending.item;
+        let code = refusal::FAILS.to_owned();
+        cx.send(Frame::Refused(Box::new(Refused { rev, key, code, message: why })));
+        cx.replica.evict();
+        self.want_resync(cx);
+        self.inbox.ack_due = true;
     }
 
     pub(super) fn give_up(&mut self, pending: Pending, code: &str, message: String, cx: &mut Cx<'_>) {

@@ -1,4 +1,12 @@
 //! The answering half of a resync: each request from the own set as it is then.
+//!
+//! ```text
+//! request --(permit, at the principal)--> answers: a queue --> contents of the shell --> events 0
+//!                                            pongs and ends of answers keep their place in it
+//! ```
+//!
+//! Invariants: answers go in the order of the requests; one load of contents is under way; a resync that
+//! nobody goes on with ends the link.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -89,7 +89,8 @@ impl Resync {
         self.stage = match std::mem::take(&mut self.stage) {
             Stage::Idle => Stage::Idle,
             Stage::Wanted(at) => Stage::Wanted(at),
-            Stage::InventoryResync(inventory) if *span != Span::Transport => {
+            Stage::InventoryResync(mut inventory) if *span != Span::Transport => {
+                inventory.carried_over();
                 Stage::InventoryResync(inventory)
             }
             Stage::TrieResync(resync) => self.set_aside(resync, now),
