@@ -26,9 +26,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use wire::batch::Batch;
 
-pub use crate::command::{
-    Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders,
-};
+pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders};
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 use crate::weight::{FRAME, weight};

@@ -171,3 +171,18 @@ fn a_late_delete_of_another_uid_is_refused() {
     }
     assert!(pair.sides[AGENT].replica.get(&key(APP, "a2")).is_none(), "one that is newer counts");
 }
+
+/// A ping overtook the checkpoint with a later head: what was compared is older than what is known.
+#[test]
+fn an_older_checkpoint_proves_nothing_newer() {
+    let mut pair = filled(3);
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
+    pair.connect();
+    let side = &mut pair.sides[PRINCIPAL];
+    let (cursor, root) = (side.feed.cursor(), side.feed.root());
+    let checkpoint = Frame::Checkpoint(Checkpoint { seq: 3, cursor, root });
+    let ping = sync::frame::Ping { number: 1, head: 5, ..Default::default() };
+    pair.give(AGENT, Input::Frame(Frame::Ping(ping)));
+    pair.give(AGENT, Input::Frame(checkpoint));
+    assert_eq!(standing(&pair, AGENT), SetCondition::Behind(2));
+}

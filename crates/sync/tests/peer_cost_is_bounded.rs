@@ -16,7 +16,7 @@ use sync::FeedCursor;
 use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
 };
-use sync::link::Note;
+use sync::link::{Note, Outcome};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -300,4 +300,32 @@ fn numbers_of_the_other_side_overflow_nothing() {
     let away = GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };
     pair.give(AGENT, Input::Frame(Frame::GoAway(away)));
     assert_eq!(pair.sides[AGENT].closed, Some(("went-away", Some(3600))));
+}
+
+/// What fails for now is held within the window's bytes, and what comes after it is read all the same.
+#[test]
+fn contents_that_fail_for_now_do_not_stop_reading() {
+    let mut pair = Pair::new(Mode::Managed);
+    pair.sides[AGENT].config.limits.window_bytes = 1000;
+    pair.sides[AGENT].outcome = |item, _| {
+        if item.key.name.starts_with("large") {
+            Outcome::Temporary("the disk is full".to_owned())
+        } else {
+            Outcome::Done
+        }
+    };
+    for n in 0..6 {
+        pair.put(PRINCIPAL, &key(APP, &format!("large{n}")), &format!("u{n}"), &"x".repeat(400));
+    }
+    pair.connect();
+    assert!(pair.link(AGENT).wants_input(), "what is held does not count as unread");
+    assert_eq!(pair.link(AGENT).under_way(), 2, "two are held, four are left to a comparison");
+    pair.put(PRINCIPAL, &key(APP, "small"), "s", "y");
+    pair.run();
+    assert!(pair.sides[AGENT].applied.contains(&key(APP, "small")));
+    assert!(matches!(standing(&pair, AGENT), SetCondition::OutOfSync(_)), "and nobody says in sync");
+    pair.sides[AGENT].outcome = |_, _| Outcome::Done;
+    pair.pass(700);
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
 }
