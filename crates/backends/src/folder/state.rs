@@ -183,7 +183,7 @@ impl State {
         if old.alone {
             return Ok(new);
         }
-        Ok(manifest::replace_document(&self.shared_text(root, old)?, old.manifest.place, &new)?)
+        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.place, Some(&new))?)
     }
 
     /// The text of a file that holds several objects, if it is as it was read.
@@ -245,7 +245,7 @@ impl State {
             }
             self.remove(&root, &old.path)?;
         } else {
-            let text = manifest::remove_document(&self.shared_text(&root, &old)?, old.manifest.place)?;
+            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.place, None)?;
             let read = understand_path(&old.path, text.as_bytes());
             self.write(&root, &old.path, text.as_bytes(), read)?;
         }
