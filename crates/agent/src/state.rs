@@ -295,7 +295,7 @@ impl Durable {
     pub fn collect_garbage(&self, adoption: &Adoption) -> Result<(), StateError> {
         let mut keep = self.needed(adoption)?;
         keep.extend(self.kept_for_undo()?);
-        self.contents.retain(&keep).map(drop).map_err(spool("remove contents that nothing needs"))
+        self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
     /// The channel's settings in a held release.
