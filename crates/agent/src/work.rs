@@ -126,7 +126,7 @@ enum Running {
 }
 
 struct Worker {
-    work: Work<Job>,
+    work: Work,
     inputs: VecDeque<Input>,
     marks: Journal<String, Mark>,
     running: BTreeMap<String, (Instant, Running)>,
