@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use model::Kind;
 use model::object::FOREIGN_KINDS;
+use serde::{Deserialize, Serialize, Serializer};
 use sync::events;
 
 /// What types of events begin with when they are written.
@@ -35,13 +36,18 @@ pub(super) fn kind_of(schema: &str) -> Kind {
 
 macro_rules! attributes {
     ($($variant:ident $name:literal)*) => {
-        /// The attributes that are read and written. The first four are fields of their own in
-        /// protobuf, numbered as here.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Attribute { $($variant,)* }
+        /// The attributes that are read and written, and the data, which is beside them in JSON. The
+        /// first four are fields of their own in protobuf, numbered as here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+        pub(super) enum Attribute {
+            $(#[serde(rename = $name)] $variant,)*
+            /// One that is not read.
+            #[serde(other)]
+            Other,
+        }
 
         /// Their names, in the same order.
-        pub(super) const ATTRIBUTES: &[&str] = &[$($name,)*];
+        pub(super) const ATTRIBUTES: &[&str] = &[$($name,)* ""];
     };
 }
 
@@ -64,6 +70,8 @@ attributes! {
     Gone "gone"
     At "at"
     Trace "traceparent"
+    Data "data"
+    DataBase64 "data_base64"
 }
 
 impl Attribute {
@@ -98,5 +106,11 @@ impl<'a> Attributes<'a> {
     /// Those that are there, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Cow<'a, str>)> {
         ATTRIBUTES.iter().zip(&self.0).filter_map(|(name, value)| Some((*name, value.as_ref()?)))
+    }
+}
+
+impl Serialize for Attributes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }

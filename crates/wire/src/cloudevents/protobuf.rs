@@ -7,8 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use prost::DecodeError;
 use prost::encoding::{
-    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
-    skip_field,
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
 };
 use sync::Frame;
 
@@ -16,8 +15,7 @@ use super::event::{CloudEvent, Data};
 use super::names::{ATTRIBUTES, Attribute};
 use super::{Origin, ReadFrameError, WriteFrameError};
 
-/// The attributes that are fields of their own, numbered from 1; all others are in a map.
-const FIELDS: usize = 4;
+/// The attributes before it are fields of their own, numbered from 1; all others are in a map.
 const ATTRIBUTE: u32 = 5;
 const BINARY_DATA: u32 = 6;
 const CE_STRING: u32 = 3;
@@ -28,45 +26,33 @@ const CE_URI: u32 = 5;
 /// # Errors
 /// [`WriteFrameError`]; then nothing was appended.
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
-    let event = CloudEvent::of(frame, origin)?;
-    let data = event.data.as_slice();
-    let (mut head, mut number) = (Vec::with_capacity(640), 0);
-    for (name, value) in event.attributes.iter() {
-        number += 1;
-        // The first four are always there.
-        if number as usize <= FIELDS {
-            field(number, value.as_bytes(), &mut head);
+    let CloudEvent { attributes, data } = CloudEvent::of(frame, origin)?;
+    let mut event = Vec::with_capacity(640 + data.as_slice().len());
+    let (mut entry, mut value) = (Vec::new(), Vec::new());
+    // The first four are always there.
+    for (number, (name, text)) in (1..).zip(attributes.iter()) {
+        if number < ATTRIBUTE {
+            field(number, text.as_bytes(), &mut event);
             continue;
         }
         let sort = if name == Attribute::Schema.as_str() { CE_URI } else { CE_STRING };
-        begin(ATTRIBUTE, len_of(name.len()) + len_of(len_of(value.len())), &mut head);
-        field(1, name.as_bytes(), &mut head);
-        begin(2, len_of(value.len()), &mut head);
-        field(sort, value.as_bytes(), &mut head);
+        field(sort, text.as_bytes(), &mut value);
+        field(1, name.as_bytes(), &mut entry);
+        field(2, &value, &mut entry);
+        field(ATTRIBUTE, &entry, &mut event);
+        entry.clear();
+        value.clear();
     }
-    let has_data = !matches!(event.data, Data::None);
-    let whole = head.len() + if has_data { len_of(data.len()) } else { 0 };
-    out.reserve(len_of(whole));
-    begin(1, whole, out);
-    out.extend_from_slice(&head);
-    if has_data {
-        field(BINARY_DATA, data, out);
+    if !matches!(data, Data::None) {
+        field(BINARY_DATA, data.as_slice(), &mut event);
     }
+    field(1, &event, out);
     Ok(())
 }
 
-/// The length of a field of so many bytes; the number of every field here has one byte.
-fn len_of(bytes: usize) -> usize {
-    1 + encoded_len_varint(bytes as u64) + bytes
-}
-
-fn begin(number: u32, bytes: usize, out: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, out);
-    encode_varint(bytes as u64, out);
-}
-
 fn field(number: u32, value: &[u8], out: &mut Vec<u8>) {
-    begin(number, value.len(), out);
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(value.len() as u64, out);
     out.extend_from_slice(value);
 }
 
