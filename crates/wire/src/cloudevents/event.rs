@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{Digest, ObjectKey, SectionKey, Stub};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sync::bounds::{Bounded, checksum};
 use sync::events;
 use sync::frame::{Event, Interop, Op};
@@ -319,6 +320,23 @@ fn content(data: Data) -> Result<Bytes, ReadFrameError> {
 
 /// The canonical form (RFC 8785) of a JSON text; `None` when there is none, such as for huge numbers.
 pub(super) fn canonical(json: &[u8]) -> Option<Bytes> {
-    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
-    serde_json_canonicalizer::to_vec(&value).ok().map(Bytes::from)
+    let value: Value = serde_json::from_slice(json).ok()?;
+    // What most objects are, serde_json writes alike in a quarter of the time.
+    let bytes = match is_plain(&value) {
+        true => serde_json::to_vec(&value).ok(),
+        false => serde_json_canonicalizer::to_vec(&value).ok(),
+    };
+    bytes.map(Bytes::from)
+}
+
+/// Whether all numbers are small integers, and keys order as their bytes do: not so beyond U+DFFF.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => number.as_i64().is_some_and(|number| number.unsigned_abs() < 1 << 53),
+        Value::Array(items) => items.iter().all(is_plain),
+        Value::Object(members) => {
+            members.iter().all(|(key, value)| key.bytes().all(|byte| byte < 0xee) && is_plain(value))
+        }
+    }
 }

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use prost::DecodeError;
 use prost::encoding::{
-    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
+    skip_field,
 };
 use sync::Frame;
 
@@ -28,7 +29,6 @@ const CE_URI: u32 = 5;
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
     let CloudEvent { attributes, data } = CloudEvent::of(frame, origin)?;
     let mut event = Vec::with_capacity(640 + data.as_slice().len());
-    let (mut entry, mut value) = (Vec::new(), Vec::new());
     // The first four are always there.
     for (number, (name, text)) in (1..).zip(attributes.iter()) {
         if number < ATTRIBUTE {
@@ -36,12 +36,10 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
             continue;
         }
         let sort = if name == Attribute::Schema.as_str() { CE_URI } else { CE_STRING };
-        field(sort, text.as_bytes(), &mut value);
-        field(1, name.as_bytes(), &mut entry);
-        field(2, &value, &mut entry);
-        field(ATTRIBUTE, &entry, &mut event);
-        entry.clear();
-        value.clear();
+        begin(ATTRIBUTE, len_of(name.len()) + len_of(len_of(text.len())), &mut event);
+        field(1, name.as_bytes(), &mut event);
+        begin(2, len_of(text.len()), &mut event);
+        field(sort, text.as_bytes(), &mut event);
     }
     if !matches!(data, Data::None) {
         field(BINARY_DATA, data.as_slice(), &mut event);
@@ -50,9 +48,18 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-fn field(number: u32, value: &[u8], out: &mut Vec<u8>) {
+/// The length of a field of so many bytes; the number of every field here has one byte.
+fn len_of(bytes: usize) -> usize {
+    1 + encoded_len_varint(bytes as u64) + bytes
+}
+
+fn begin(number: u32, bytes: usize, out: &mut Vec<u8>) {
     encode_key(number, WireType::LengthDelimited, out);
-    encode_varint(value.len() as u64, out);
+    encode_varint(bytes as u64, out);
+}
+
+fn field(number: u32, value: &[u8], out: &mut Vec<u8>) {
+    begin(number, value.len(), out);
     out.extend_from_slice(value);
 }
 
