@@ -14,7 +14,7 @@ use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
 
-use crate::handler::LinkHandler;
+use streams::LinkHandler;
 
 /// Both sets, and what was seen.
 pub struct MemoryLinkHandler {
