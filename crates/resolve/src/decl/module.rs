@@ -50,9 +50,7 @@ impl ModuleDecl {
             handlers: self.handlers.iter().map(|placed| placed.resource.clone()).collect(),
             verify: self.verify.clone(),
             observe: self.observe,
-            templates: BTreeMap::new(),
-            files: BTreeMap::new(),
-            blobs: std::collections::BTreeSet::new(),
+            ..Module::default()
         }
     }
 }

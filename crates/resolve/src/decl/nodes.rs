@@ -52,7 +52,7 @@ pub(crate) struct Item {
 }
 
 /// An entry of `nodes:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodesEntry {
     pub(crate) at: At,
     pub(crate) matches: Vec<Item>,
@@ -103,14 +103,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<NodesEntry> {
 
 fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<NodesEntry> {
     let at = At { len: 1, ..node.at };
-    let mut entry = NodesEntry {
-        at,
-        matches: Vec::new(),
-        except: Vec::new(),
-        facts: Facts::default(),
-        overrides: Vec::new(),
-        conditional: Vec::new(),
-    };
+    let mut entry = NodesEntry { at, ..NodesEntry::default() };
     let mut matched = false;
     for (key, value) in reading.map(node, "a node entry") {
         match key.value.as_str() {

@@ -65,19 +65,7 @@ fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
         Value::List(_) => ParamType::List,
         Value::Map(_) => ParamType::Map,
     };
-    Some(ParamDecl { default: Some(value), ..empty(kind) })
-}
-
-fn empty(kind: ParamType) -> ParamDecl {
-    ParamDecl {
-        kind,
-        default: None,
-        required: false,
-        min: None,
-        max: None,
-        values: Vec::new(),
-        merge: Merge::Replace,
-    }
+    Some(ParamDecl { default: Some(value), kind, ..ParamDecl::default() })
 }
 
 fn typed(
@@ -85,7 +73,7 @@ fn typed(
     name: &Spanned<String>,
     entries: &[(Spanned<String>, Node)],
 ) -> Option<ParamDecl> {
-    let mut decl = empty(ParamType::String);
+    let mut decl = ParamDecl::default();
     let (mut kind, mut default, mut typed) = (None, None, true);
     for (key, value) in entries {
         match key.value.as_str() {
