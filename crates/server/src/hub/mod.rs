@@ -67,7 +67,7 @@ pub(crate) enum HubError {
 
 /// All nodes' sets.
 pub(crate) struct Hub {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
     /// Those that somebody holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
@@ -78,7 +78,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(store: Arc<dyn Store>, index: Arc<FleetIndex>) -> Hub {
+    pub(crate) fn new(store: Arc<Store>, index: Arc<FleetIndex>) -> Hub {
         let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
         Hub {
             store,

@@ -40,7 +40,7 @@ const ACTIONS_BYTES: u64 = 8 * 1024 * 1024;
 /// The node's two sets.
 pub(crate) struct NodeSync {
     pub(crate) id: NodeId,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
     sets: Mutex<Sets>,
     /// One change of the feed at a time.
@@ -124,7 +124,7 @@ pub(crate) enum EditRejection {
 impl NodeSync {
     pub(super) fn restore(
         id: NodeId,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         sync_index: Arc<SyncIndex>,
         saved: sync::Saved,
     ) -> Result<NodeSync, HubError> {
