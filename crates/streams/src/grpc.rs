@@ -1,7 +1,5 @@
 //! Frames over gRPC: messages of the `EventStream` in a body of either side.
 
-use std::collections::VecDeque;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -216,30 +214,5 @@ impl Pipe for ResponsePipe {
 
     async fn end(&mut self, status: &Status) {
         ResponsePipe::end(self, Some(status.headers())).await;
-    }
-}
-
-/// Frames that were read before the rest is.
-pub struct Preread<I> {
-    first: VecDeque<Vec<Frame>>,
-    rest: I,
-}
-
-impl<I: FrameReader> Preread<I> {
-    /// Gives `first`, then what `rest` gives.
-    pub fn new(first: Vec<Frame>, rest: I) -> Preread<I> {
-        Preread { first: VecDeque::from([first]), rest }
-    }
-}
-
-#[async_trait]
-impl<I: FrameReader> FrameReader for Preread<I> {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
-        while let Some(first) = self.first.pop_front() {
-            if !first.is_empty() {
-                return Ok(Some(first));
-            }
-        }
-        self.rest.next().await
     }
 }

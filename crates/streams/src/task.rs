@@ -88,7 +88,11 @@ pub fn run_link<S: LinkHandler>(
 /// ```text
 /// agent          say([]) --> request --> say(request) --> answer --> say(answer)   control plane
 /// ```
-pub struct Exchange<S: LinkHandler>(Box<LinkTask<S>>);
+pub struct Exchange<S: LinkHandler> {
+    task: Box<LinkTask<S>>,
+    /// What is asked for once the other side said hello.
+    asked: Vec<Input>,
+}
 
 impl<S: LinkHandler> Exchange<S> {
     /// Opens the link; `after` as in [`Span::Exchange`]; `asked` is what operators want of it.
@@ -103,14 +107,14 @@ impl<S: LinkHandler> Exchange<S> {
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
         task.take(Input::Open);
-        asked.into_iter().for_each(|input| task.take(input));
-        Exchange(task)
+        Exchange { task, asked: asked.into_iter().collect() }
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
     pub async fn say(&mut self, frames: Vec<Frame>) -> Batch {
-        let task = &mut self.0;
+        let task = &mut self.task;
         task.frames(frames);
+        self.asked.drain(..).for_each(|input| task.take(input));
         while let Some(done) = task.jobs.next().await {
             task.done(done);
             task.work();
@@ -124,17 +128,17 @@ impl<S: LinkHandler> Exchange<S> {
 
     /// The link, for how it stands.
     pub fn link(&self) -> &Link {
-        &self.0.link
+        &self.task.link
     }
 
     /// A side ended it: with a go-away.
     pub fn is_closed(&self) -> bool {
-        self.0.closed.is_some()
+        self.task.closed.is_some()
     }
 
     /// Ends it: what came is durable.
     pub async fn end(self) -> Ended {
-        self.0.end().await
+        self.task.end().await
     }
 }
 

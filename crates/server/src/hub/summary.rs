@@ -241,15 +241,13 @@ impl SyncSummary {
     /// The node rejects so many objects now: if what it rejects for good is as many, it has taken
     /// what it could not take for a while.
     pub(crate) fn rejects_still(&mut self, count: u64) {
+        if count == 0 {
+            self.rejected.clear();
+        }
         let lasts = |rejection: &Rejection| rejection.code != sync::refusal::FAILS;
         if self.rejected.values().filter(|rejection| lasts(rejection)).count() as u64 >= count {
             self.rejected.retain(|_, rejection| lasts(rejection));
         }
-    }
-
-    /// The node holds all objects as our feed says.
-    pub(crate) fn rejects_none(&mut self) {
-        self.rejected.clear();
     }
 
     /// A second agent came under the node's identity.
