@@ -33,33 +33,82 @@ pub trait Chunks: Send {
     async fn chunk(&mut self) -> Result<Chunk, TransportError>;
 }
 
-/// Frames from a body of gRPC messages.
-pub struct GrpcReader<C> {
+/// The messages of a gRPC body.
+pub struct Messages<C> {
     chunks: C,
     decoder: Decoder,
+    ended: bool,
+}
+
+impl<C: Chunks> Messages<C> {
+    /// Reads messages of at most `limit` bytes.
+    pub fn new(chunks: C, gzip: bool, limit: usize) -> Messages<C> {
+        Messages { chunks, decoder: Decoder::new(limit, gzip), ended: false }
+    }
+
+    /// Waits for the next message; `None` at the end. When given up in the middle nothing is lost.
+    ///
+    /// # Errors
+    /// When the body is broken, or ended with a problem.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
+        loop {
+            if let Some(message) = self.ready()? {
+                return Ok(Some(message));
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next message, if all of it is here.
+    fn ready(&mut self) -> Result<Option<Bytes>, TransportError> {
+        self.decoder.next().map_err(|error| match error {
+            grpc::ReadGrpcError::TooLarge { limit } => TransportError::TooLarge { limit },
+            other => TransportError::Framing(other.to_string()),
+        })
+    }
+
+    /// Waits for a piece of the body; `false` at its end.
+    async fn more(&mut self) -> Result<bool, TransportError> {
+        if self.ended {
+            return Ok(false);
+        }
+        match self.chunks.chunk().await? {
+            Chunk::Data(bytes) => self.decoder.push(bytes),
+            Chunk::End(status) => {
+                self.ended = true;
+                if let Some(problem) = status.and_then(|status| status.problem) {
+                    return Err(TransportError::Problem(problem));
+                }
+                self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Frames from a body of gRPC messages.
+pub struct GrpcReader<C> {
+    messages: Messages<C>,
     limit: usize,
     /// The only source that frames may name.
     source: String,
     /// Of the last event: those after it are mostly of the same one, and share its texts. So
     /// keys are compared by their names alone, and the texts are kept once.
     section: Option<SectionKey>,
-    ended: bool,
 }
 
 impl<C: Chunks> GrpcReader<C> {
     /// Reads messages of at most `limit` bytes from `source` alone.
     pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcReader<C> {
-        GrpcReader { chunks, decoder: Decoder::new(limit, gzip), limit, source, section: None, ended: false }
+        GrpcReader { messages: Messages::new(chunks, gzip, limit), limit, source, section: None }
     }
 
     fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
         let mut frames = Vec::new();
-        let framing = |error: grpc::ReadGrpcError| match error {
-            grpc::ReadGrpcError::TooLarge { limit } => TransportError::TooLarge { limit },
-            other => TransportError::Framing(other.to_string()),
-        };
         while frames.len() < AT_ONCE
-            && let Some(message) = self.decoder.next().map_err(framing)?
+            && let Some(message) = self.messages.ready()?
         {
             let read: Result<Frame, ReadFrameError> =
                 protobuf::decode(&message, Some(&self.source), self.limit);
@@ -88,18 +137,8 @@ impl<C: Chunks> FrameReader for GrpcReader<C> {
             if !frames.is_empty() {
                 return Ok(Some(frames));
             }
-            if self.ended {
+            if !self.messages.more().await? {
                 return Ok(None);
-            }
-            match self.chunks.chunk().await? {
-                Chunk::Data(bytes) => self.decoder.push(bytes),
-                Chunk::End(status) => {
-                    self.ended = true;
-                    if let Some(problem) = status.and_then(|status| status.problem) {
-                        return Err(TransportError::Problem(problem));
-                    }
-                    self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
-                }
             }
         }
     }

@@ -232,7 +232,7 @@ impl LinkHandler for PlaneLinkHandler {
         if let Some(old) = self.replaced.as_ref().filter(other) {
             self.caller.slot.openings().replace(old);
         }
-        self.plane.hub.sync_index().link_met(&self.link);
+        self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
     }
 
@@ -272,6 +272,7 @@ impl LinkHandler for PlaneLinkHandler {
             return;
         }
         let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
+        self.link.hears(link.heard());
         let mut said = self.said();
         let (cause, objects, acked) = {
             let sets = self.sets.sets();

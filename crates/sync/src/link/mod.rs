@@ -509,6 +509,11 @@ impl Link {
         self.acked().cloned().or(nothing)
     }
 
+    /// When the other side was heard last, in the time of links.
+    pub fn heard(&self) -> Timestamp {
+        self.heard
+    }
+
     /// The other side's hello.
     pub fn peer(&self) -> Option<&Hello> {
         self.peer.as_deref()
