@@ -52,6 +52,8 @@ pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
 pub static PUSH: Operation<Push, Pushed> = Operation::post("/v1/pushes");
+/// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
+pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
 pub static SET_LOG_LEVEL: Operation<LogLevel, LogLevel> = Operation::post("/v1/log-level");
 /// Contents, packed with [`pack_contents`], as `application/octet-stream`; a content is
@@ -66,6 +68,8 @@ pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 pub const MAX_PAGE: usize = 1000;
 /// The most chunks in one answer to [`FETCH`].
 pub const MAX_FETCH: usize = 4096;
+/// The most names of a proxy.
+pub const MAX_PROXY_NAMES: usize = 32;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
@@ -351,6 +355,29 @@ pub struct Pushed {
     pub push: u64,
     /// How many nodes it is for.
     pub nodes: usize,
+}
+
+/// A proxy that wants a certificate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IssueProxy {
+    /// Host names and addresses by which nodes reach it, 1 to [`MAX_PROXY_NAMES`]; the first
+    /// is the proxy's own name.
+    pub names: Vec<String>,
+    /// Its certificate request (PKCS#10) in PEM; only the key counts.
+    pub csr_pem: String,
+}
+
+/// The answer to [`IssueProxy`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyCertificate {
+    /// The certificate: a server's for nodes, and a client's for the control plane.
+    pub cert_pem: String,
+    /// The CA's certificate, which ends the chain.
+    pub ca_pem: String,
+    /// Until when it counts.
+    pub not_after: Timestamp,
 }
 
 /// How much is logged.
