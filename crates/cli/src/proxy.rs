@@ -118,7 +118,7 @@ pub async fn run(args: &ProxyArgs, screen: Screen) -> Result<Exit, Failure> {
     let ca = out.join("ca.pem");
     write(&ca, issued.ca_pem.as_bytes(), 0o644)?;
     let view = IssuedView { certificate, key, ca, not_after: issued.not_after };
-    screen.result(&view, || show(&view))?;
+    screen.result(&view, || show(&view, name))?;
     Ok(Exit::Ok)
 }
 
@@ -141,13 +141,15 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), IssueProxyError> {
     written.map_err(|source| IssueProxyError::Write { dir: dir(), source })
 }
 
-fn show(view: &IssuedView) -> String {
+fn show(view: &IssuedView, name: &str) -> String {
     let mut out = format!("certificate  {}, until {}\n", view.certificate.display(), view.not_after);
     if let Some(key) = &view.key {
         out.push_str(&format!("key          {}\n", key.display()));
     }
     out.push_str(&format!("CA           {}\n", view.ca.display()));
-    out.push_str("next: reload the proxy; hosts join with `muster token mint HOSTNAME --proxy https://");
-    out.push_str("NAME:443`\n");
+    let url = format!("https://{name}:443");
+    out.push_str(&format!(
+        "next: reload the proxy; tokens for its hosts: muster token mint HOSTNAME --proxy {url}\n"
+    ));
     out
 }
