@@ -10,6 +10,7 @@ use model::chunk::Chunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FactRecord, Release, RunRecord};
 use trust::TrustDocument;
@@ -74,7 +75,7 @@ pub const MAX_PROXY_NAMES: usize = 32;
 pub const MAX_CAUSES: usize = 20;
 
 /// One page of those that are matched.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Matching {
     /// Whom: a pattern of hostnames or a selector; all when there is none.
@@ -93,7 +94,7 @@ impl From<Option<&str>> for Matching {
 }
 
 /// A node by hostname or id.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeName {
     /// Its name.
     pub node: String,
@@ -106,7 +107,7 @@ impl From<&str> for NodeName {
 }
 
 /// What happened, the newest first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct History {
     /// Only of this node.
@@ -118,7 +119,7 @@ pub struct History {
 }
 
 /// A run by its place in its node's log.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunName {
     /// The node.
     pub node: String,
@@ -129,14 +130,14 @@ pub struct RunName {
 }
 
 /// A chunk by its digest.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkName {
     /// The digest.
     pub digest: Digest,
 }
 
 /// How the fleet does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusView {
     /// The fleet.
@@ -163,7 +164,7 @@ pub struct StatusView {
 }
 
 /// A channel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelView {
     /// Its name.
@@ -182,7 +183,7 @@ pub struct ChannelView {
 }
 
 /// Nodes that share a cause.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseView {
     /// The word.
@@ -201,7 +202,7 @@ pub struct CauseView {
 }
 
 /// A node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
     /// Its id.
@@ -252,7 +253,7 @@ pub struct NodeView {
 }
 
 /// One page of nodes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodesView {
     /// In the order of their hostnames.
     pub nodes: Vec<NodeView>,
@@ -270,7 +271,7 @@ impl Page for NodesView {
 }
 
 /// What a publish starts from.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadView {
     /// Whom the fleet's nodes believe.
@@ -286,7 +287,7 @@ pub struct HeadView {
 }
 
 /// Digests that are asked for or answered.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Digests {
     /// Of chunks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -297,14 +298,14 @@ pub struct Digests {
 }
 
 /// Chunks that are sent or answered.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Chunks {
     /// Every one after those that it needs, or in one message with them.
     pub chunks: Vec<Chunk>,
 }
 
 /// A release to point to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Commit {
     /// The signed headers by channel.
@@ -318,8 +319,9 @@ pub struct Commit {
 
 /// What a release comes to, for people, and what the control plane needs to know of its
 /// channels without reading every set.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ReleaseSummary")]
 pub struct Summary {
     /// Seconds between contacts, by channel.
     pub contact_secs: BTreeMap<Channel, u64>,
@@ -335,21 +337,21 @@ pub struct Summary {
 }
 
 /// Beacons to store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Beacons {
     /// Signed beacons, one a channel.
     pub beacons: Vec<Signed>,
 }
 
 /// A request that nodes run now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Push {
     /// Hostnames or ids.
     pub nodes: Vec<String>,
 }
 
 /// The answer to [`Push`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pushed {
     /// The push's number.
     pub push: u64,
@@ -358,7 +360,7 @@ pub struct Pushed {
 }
 
 /// A proxy that wants a certificate.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IssueProxy {
     /// Host names and addresses by which nodes reach it, 1 to [`MAX_PROXY_NAMES`]; the first
@@ -369,7 +371,7 @@ pub struct IssueProxy {
 }
 
 /// The answer to [`IssueProxy`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyCertificate {
     /// The certificate: a server's for nodes, and a client's for the control plane.
@@ -381,7 +383,7 @@ pub struct ProxyCertificate {
 }
 
 /// How much is logged.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogLevel {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,

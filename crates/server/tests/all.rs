@@ -16,6 +16,7 @@ mod metrics_are_bounded;
 mod no_acknowledged_fact_is_lost;
 mod objects_are_durable_before_accepted;
 mod one_uid_is_one_object;
+mod operator_port_schema_is_current;
 mod polls_keep_no_session;
 mod readiness;
 mod refusals_name_their_reason;

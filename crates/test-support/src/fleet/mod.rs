@@ -1,5 +1,6 @@
 //! A control plane in this process, its operators, and nodes that sign by hand.
 
+pub mod described;
 pub mod link;
 pub mod proxy;
 pub mod release;
@@ -392,16 +393,16 @@ impl Operator {
         path: &str,
         bytes: Vec<u8>,
     ) -> Result<A, Problem> {
-        let mut request = plain(&self.url, path, bytes);
-        *request.method_mut() = method;
-        told(&call(&mut self.client, request).await)
+        told(&self.raw(method, path, bytes).await)
     }
 
-    /// The response as it came.
+    /// The response as it came; request and answer are what docs/schema says of them.
     pub async fn raw(&mut self, method: Method, path: &str, bytes: Vec<u8>) -> Response<Bytes> {
-        let mut request = plain(&self.url, path, bytes);
-        *request.method_mut() = method;
-        call(&mut self.client, request).await
+        let mut request = plain(&self.url, path, bytes.clone());
+        *request.method_mut() = method.clone();
+        let response = call(&mut self.client, request).await;
+        described::check(&method, path, &bytes, &response);
+        response
     }
 
     pub async fn node(&mut self, hostname: &str) -> server::api::NodeView {
