@@ -204,8 +204,9 @@ async fn exchange(
     };
     let body = read(&parts, body, limit).await?;
     signed.holds(&body)?;
-    let caller = &signed.caller;
+    let (caller, packed) = (&signed.caller, body.len());
     let body = unpacked(&parts, body, limit)?;
+    caller.charge(body.len().saturating_sub(packed))?;
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {

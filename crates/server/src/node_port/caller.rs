@@ -57,6 +57,14 @@ impl Caller {
         Ok(Caller { id: id.clone(), slot })
     }
 
+    /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), Problem> {
+        match self.slot.lock().node.budget.take(bytes as u64, now()) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::Busy, "the node sends more than its share")),
+        }
+    }
+
     /// A path that names a node names the caller (IDN-5).
     pub(super) fn is_meant(&self, matched: &Matched) -> Result<(), Problem> {
         let named = matched.node.as_deref();
@@ -128,10 +136,7 @@ impl<'a> SignedRequest<'a> {
     /// The body, as sent, is the one that was signed, and within the node's share.
     pub(super) fn holds(&self, body: &[u8]) -> Result<(), Problem> {
         self.body.holds(body).map_err(signature_problem)?;
-        if !self.caller.slot.lock().node.budget.take(body.len() as u64, now()) {
-            return Err(Problem::new(Code::Busy, "the node sends more than its share"));
-        }
-        Ok(())
+        self.caller.charge(body.len())
     }
 }
 
