@@ -12,7 +12,6 @@
 //! most one link, and a newer one ends the one before; the answer to "how does it stand" loads no
 //! set.
 
-mod actions;
 mod condition;
 mod index;
 pub(crate) mod link;
@@ -31,7 +30,7 @@ use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 
 pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
-pub(crate) use link::{Ending, NodeLink, OpenLink, Wants};
+pub(crate) use link::{NodeLink, OpenLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
 pub(crate) use summary::SyncSummary;
 
