@@ -40,14 +40,15 @@ impl fmt::Display for Probe {
     }
 }
 
-/// A [`Scope`] over a map of values, without answers to predicates.
+/// A [`Scope`] over a map of values and a map of answers.
 #[derive(Clone, Debug, Default)]
 pub struct Names<'a> {
     roots: BTreeMap<String, Cow<'a, Value>>,
+    answers: BTreeMap<Probe, bool>,
 }
 
 impl<'a> Names<'a> {
-    /// No names.
+    /// No names and no answers.
     pub fn new() -> Names<'a> {
         Names::default()
     }
@@ -65,6 +66,13 @@ impl<'a> Names<'a> {
         self.roots.insert(name.to_owned(), Cow::Borrowed(value));
         self
     }
+
+    /// With an answer to a probe.
+    #[must_use]
+    pub fn answer(mut self, probe: Probe, answer: bool) -> Names<'a> {
+        self.answers.insert(probe, answer);
+        self
+    }
 }
 
 impl Scope for Names<'_> {
@@ -72,8 +80,8 @@ impl Scope for Names<'_> {
         self.roots.get(name).map(AsRef::as_ref)
     }
 
-    fn probe(&self, _: &Probe) -> Option<bool> {
-        None
+    fn probe(&self, probe: &Probe) -> Option<bool> {
+        self.answers.get(probe).copied()
     }
 
     fn roots(&self) -> Vec<&str> {
