@@ -1,6 +1,7 @@
 //! Where each object lies: what is in memory of it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::ObjectKey;
@@ -17,6 +18,9 @@ pub(super) struct IndexEntry {
     pub(super) live: bool,
     pub(super) rev: u64,
 }
+
+/// A record that counts, and what it is of.
+pub(super) type Alive = (Side, ObjectKey, IndexEntry);
 
 type Section = BTreeMap<Arc<str>, IndexEntry>;
 
@@ -111,14 +115,18 @@ impl Index {
         }
     }
 
-    /// All entries with their keys.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Side, ObjectKey, IndexEntry)> {
-        [Side::Ours, Side::Theirs].into_iter().flat_map(|side| {
-            self.sides[side as usize].iter().flat_map(move |(section, names)| {
-                names.iter().map(move |(name, entry)| {
-                    (side, ObjectKey { section: section.clone(), name: name.clone() }, *entry)
-                })
-            })
-        })
+    /// What counts in some segments, in the order in which it lies there.
+    pub(super) fn alive_in(&self, segments: RangeInclusive<u64>) -> Vec<Alive> {
+        let mut alive = Vec::new();
+        for side in [Side::Ours, Side::Theirs] {
+            for (section, names) in &self.sides[side as usize] {
+                for (name, entry) in names.iter().filter(|(_, entry)| segments.contains(&entry.at.segment)) {
+                    let key = ObjectKey { section: section.clone(), name: name.clone() };
+                    alive.push((side, key, *entry));
+                }
+            }
+        }
+        alive.sort_by_key(|(_, _, entry)| (entry.at.segment, entry.at.offset));
+        alive
     }
 }
