@@ -30,10 +30,10 @@ pub const LAYERS: &[&str] = &[
     "server",
     "agent",
     "cli",
+    "test-support",
     "bench",
     "demo",
     "muster",
-    "test-support",
     "sim",
     "xtask",
 ];

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use model::replication::Mode;
 use spool::Disk;
-use streams::MemoryLinkHandler;
 use test_support::agent_links::{Node, block_on, item, manifest, policy};
+use test_support::memory::MemoryLinkHandler;
 use test_support::wait::eventually;
 
 const FOLDER: &str = "/srv/of/manifests";

@@ -13,8 +13,8 @@ use model::replication::Mode;
 use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
 use spool::Disk;
-use streams::MemoryLinkHandler;
 use test_support::agent_links::{Node, block_on, doomed, killed, policy};
+use test_support::memory::MemoryLinkHandler;
 use test_support::wait::eventually;
 
 const MOST_POINTS: u64 = 300;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use model::replication::Mode;
 use model::{Digest, ObjectKey};
 use spool::Disk;
-use streams::MemoryLinkHandler;
 use sync::Side;
 use test_support::agent_links::{Node, block_on, doomed, item, killed, manifest, open, policy};
+use test_support::memory::MemoryLinkHandler;
 use test_support::wait::eventually;
 
 const MOST_POINTS: u64 = 300;

@@ -10,12 +10,12 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
-use streams::MemoryLinkHandler;
 use sync::link::Outcome;
 use test_support::fleet::link::{handler, linked, policy};
 use test_support::fleet::release::params;
 use test_support::fleet::synced::{delegation, publish};
 use test_support::fleet::{Fleet, Member, Operator};
+use test_support::memory::MemoryLinkHandler;
 use test_support::wait::until;
 
 /// State, how far behind, and how many objects go down.

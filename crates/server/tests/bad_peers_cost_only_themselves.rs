@@ -187,7 +187,7 @@ async fn the_same_agent_takes_its_own_place_at_once() {
     let handler = handler("n1");
     let old = linked(&node, Mode::Managed, "one", &handler).await;
     eventually("the first link is up", || !handler.seen().borrow().eq(&0)).await;
-    let again = Arc::new(streams::MemoryLinkHandler::new("n1".parse().unwrap()));
+    let again = Arc::new(test_support::memory::MemoryLinkHandler::new("n1".parse().unwrap()));
     let new = linked(&node, Mode::Managed, "one", &again).await;
     let ended = tokio::time::timeout(Duration::from_secs(20), old.ended).await.unwrap().unwrap();
     assert!(ended.message.contains("replaced"), "{ended:?}");

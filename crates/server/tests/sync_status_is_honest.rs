@@ -9,10 +9,10 @@ use std::time::Duration;
 use model::condition::{Attention, ConditionStatus, SyncState};
 use model::replication::Mode;
 use server::api::objects::{SyncView, SyncsView};
-use streams::MemoryLinkHandler;
 use sync::link::Outcome;
 use test_support::fleet::link::{handler, item, linked, publish_mode};
 use test_support::fleet::{Fleet, Member, Operator, now, quiet};
+use test_support::memory::MemoryLinkHandler;
 use test_support::wait::until;
 
 async fn fleet(mode: Mode) -> (Fleet, Operator, Member) {

@@ -16,7 +16,6 @@ pub mod body;
 mod command;
 pub mod grpc;
 pub mod handler;
-pub mod memory;
 pub mod open;
 pub mod sse;
 pub mod task;
@@ -25,6 +24,5 @@ pub mod websocket;
 mod weight;
 
 pub use handler::LinkHandler;
-pub use memory::MemoryLinkHandler;
 pub use task::{Ended, Exchange, LinkCommand, LinkCommands, LinkHandle, run_link};
 pub use transport::{FrameReader, FrameWriter, TransportError};

@@ -11,12 +11,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
-use streams::{
-    Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, MemoryLinkHandler, TransportError,
-};
+use streams::{Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
 use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
+use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Counts what is asked of it; check-ins end when they are let.
@@ -42,12 +41,6 @@ impl LinkHandler for Counting {
         self.under.apply(batch).await
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         self.received.fetch_add(1, Ordering::SeqCst);
         self.let_go.acquire().await.unwrap().forget();
@@ -62,7 +55,9 @@ impl LinkHandler for Counting {
         self.under.progress(link);
     }
 
-    async fn reincarnate(&self) {}
+    async fn reincarnate(&self) -> Result<(), Duration> {
+        Ok(())
+    }
 }
 
 struct Pipe(mpsc::Receiver<Vec<Frame>>);

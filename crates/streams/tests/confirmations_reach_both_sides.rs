@@ -9,9 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, MemoryLinkHandler, TransportError};
+use streams::{FrameReader, FrameWriter, LinkCommand, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Mode, Role};
+use test_support::memory::MemoryLinkHandler;
 use tokio::sync::mpsc;
 
 /// One way of a pipe.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::memory::MemoryLinkHandler;
 use agent::delegated::{DelegationGate, Delegations};
 use agent::events::{self, DaemonHandle, DaemonInbox};
 use agent::session::Signer;
@@ -23,7 +24,7 @@ use model::work::Delegation;
 use model::{Kind, ObjectKey};
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
-use streams::{FrameReader, FrameWriter, MemoryLinkHandler, TransportError};
+use streams::{FrameReader, FrameWriter, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::mpsc;

@@ -1,9 +1,10 @@
-//! What integration tests share. Only development dependencies may name this crate, and a
-//! crate's unit tests may not use it: they would meet their own crate twice.
+//! What integration tests share. Only development dependencies and `bench` may name this crate, and
+//! a crate's unit tests may not use it: they would meet their own crate twice.
 //!
 //! ```text
 //! wait          poll a condition up to a deadline
 //! tls_server    a TLS server with a handler of the test, and node certificates
+//! memory        an end of links that keeps everything in memory
 //! fleet         a control plane in this process, operators, nodes that sign by hand
 //! agent_state   a joined host with adopted modules, without a control plane
 //! agent_links   an agent's end of links against a control plane's end in memory
@@ -23,6 +24,8 @@ pub mod agent_state;
 pub mod children;
 #[cfg(feature = "fleet")]
 pub mod fleet;
+#[cfg(feature = "links")]
+pub mod memory;
 #[cfg(feature = "programs")]
 pub mod programs;
 #[cfg(feature = "agent")]

@@ -5,9 +5,10 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sync::Frame;
 
-use crate::cloudevents::json::{self, Events, encode_all};
+use crate::cloudevents::json::{self, encode_all};
 use crate::cloudevents::{Origin, ReadFrameError, WriteFrameError};
 
 /// The longest request, in bytes, as sent and as unpacked: one object of the largest size
@@ -46,13 +47,14 @@ pub fn encode(origin: &mut Origin, batch: &Batch) -> Result<Vec<u8>, WriteFrameE
 /// [`ReadFrameError`] says what is wrong; nothing of a batch with one bad frame is given.
 pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Batch, ReadFrameError> {
     let Unread { frames, more } = json::read(bytes, limit)?;
-    Ok(Batch { frames: frames.frames(source)?, more })
+    let frames = frames.map_or(Ok(Vec::new()), |frames| json::array(frames, source))?;
+    Ok(Batch { frames, more })
 }
 
 #[derive(Deserialize)]
 struct Unread<'a> {
     #[serde(borrow, default)]
-    frames: Events<'a>,
+    frames: Option<&'a RawValue>,
     #[serde(default)]
     more: bool,
 }

@@ -128,12 +128,6 @@ impl LinkHandler for DurableHandler {
         }
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, _: Frame) -> Option<Frame> {
         None
     }
@@ -148,7 +142,8 @@ impl LinkHandler for DurableHandler {
 
     fn progress(&self, _: &Link) {}
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         // Its own feed is empty: there is nothing to begin anew.
+        Ok(())
     }
 }

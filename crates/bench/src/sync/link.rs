@@ -9,9 +9,10 @@ use net::ServerUrl;
 use net::client::Client;
 use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, orders, run_link};
-use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
+use streams::{LinkCommand, LinkHandler};
 use sync::Role;
 use sync::link::LinkConfig;
+use test_support::memory::MemoryLinkHandler;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 

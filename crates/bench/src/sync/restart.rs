@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::MemoryLinkHandler;
 use streams::open::OpenError;
 use streams::task::{Ended, EndedBy, link_time};
 use sync::backoff::{LinkEnd, ReconnectPolicy};
 use sync::frame::CloseReason;
 use sync::link::Note;
+use test_support::memory::MemoryLinkHandler;
 
 use super::SyncArgs;
 use super::link::{incarnation, link};

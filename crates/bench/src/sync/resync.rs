@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use model::replication::Mode;
 use model::{Digest, Stub};
-use streams::{LinkCommand, LinkHandler, MemoryLinkHandler};
+use streams::{LinkCommand, LinkHandler};
 use sync::link::Note;
 use sync::replica::Replica;
+use test_support::memory::MemoryLinkHandler;
 
 use super::SyncArgs;
 use super::link::{incarnation, link};

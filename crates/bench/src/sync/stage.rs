@@ -10,7 +10,7 @@ use model::replication::Mode;
 use model::{Digest, ObjectKey, Stub};
 use net::ServerUrl;
 use server::Credentials;
-use store::{SqliteStore, Store};
+use store::Store;
 use sync::{Content, Feed, Write};
 use tempfile::TempDir;
 
@@ -71,7 +71,7 @@ impl Stage {
         size: usize,
         version: u64,
     ) -> Result<(), BenchError> {
-        let store = Arc::new(SqliteStore::open(self.dir.path().join("muster.db"))?);
+        let store = Arc::new(Store::open(self.dir.path().join("muster.db"))?);
         let mut tasks = tokio::task::JoinSet::new();
         for node in nodes {
             let id = self.nodes[node].id.clone();

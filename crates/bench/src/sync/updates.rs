@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use model::ObjectKey;
 use model::replication::Mode;
-use streams::MemoryLinkHandler;
+use test_support::memory::MemoryLinkHandler;
 
 use super::SyncArgs;
 use super::durable::DurableHandler;

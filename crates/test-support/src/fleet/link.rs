@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::memory::MemoryLinkHandler;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use net::client::{Client, Http1};
 use streams::open::{OpenError, StreamDialer};
 use streams::sse::SseReader;
 use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
-use streams::{Exchange, FrameReader, LinkCommand, LinkHandler, MemoryLinkHandler};
+use streams::{Exchange, FrameReader, LinkCommand, LinkHandler};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{LinkConfig, outlives_exchange};

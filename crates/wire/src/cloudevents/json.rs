@@ -1,19 +1,24 @@
 //! Frames as CloudEvents in JSON, structured mode: one by one, and many in one message.
+//!
+//! ```text
+//! Frame <-> CloudEvent <-> {attributes.., "data": JSON | "data_base64": bytes}
+//! ```
+//!
+//! Invariants: a JSON content is `data` only in its canonical form, which any client makes again
+//! from the value; a message holds at most [`MAX_FRAMES`] frames.
 
-use std::borrow::Cow;
-use std::fmt;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use data_encoding::BASE64;
-use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sync::Frame;
 
-use super::event::{CloudEvent, Data};
-use super::exact::as_canonical;
-use super::names::ATTRIBUTES;
+use super::event::{CloudEvent, Data, JSON, canonical};
+use super::names::Attribute;
 use super::{Origin, ReadFrameError, WriteFrameError};
 
 /// The most frames that one message holds.
@@ -24,26 +29,24 @@ pub const MAX_FRAMES: usize = 1024;
 /// # Errors
 /// [`WriteFrameError`]; then nothing was appended.
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
-    let event = CloudEvent::of(frame, origin)?;
-    serde_json::to_writer(out, &event).map_err(|error| WriteFrameError::Payload(error.to_string()))
-}
-
-impl Serialize for CloudEvent<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.attributes.iter() {
-            map.serialize_entry(name, value)?;
+    let CloudEvent { attributes, data } = CloudEvent::of(frame, origin)?;
+    serde_json::to_writer(&mut *out, &attributes)
+        .map_err(|error| WriteFrameError::Payload(error.to_string()))?;
+    let is_json = attributes.get(Attribute::ContentType) == Some(JSON);
+    let (name, value) = match data {
+        Data::None => return Ok(()),
+        Data::Json(json) => ("data", json),
+        Data::Bytes(content) if is_json && canonical(&content).as_ref() == Some(&content) => {
+            ("data", content)
         }
-        match &self.data {
-            Data::None => {}
-            Data::Json(json) => map.serialize_entry("data", json)?,
-            Data::Bytes(bytes) => match as_canonical(bytes) {
-                Some(json) => map.serialize_entry("data", json)?,
-                None => map.serialize_entry("data_base64", &BASE64.encode(bytes))?,
-            },
-        }
-        map.end()
-    }
+        Data::Bytes(content) => ("data_base64", format!("\"{}\"", BASE64.encode(&content)).into()),
+    };
+    // Attributes are never none: before their closing brace is room for one member more.
+    out.pop();
+    out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+    out.extend_from_slice(&value);
+    out.push(b'}');
+    Ok(())
 }
 
 /// Appends frames to `out` as a JSON array.
@@ -73,7 +76,35 @@ pub fn encode_all<'a>(
 /// # Errors
 /// [`ReadFrameError`] says what is wrong.
 pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Frame, ReadFrameError> {
-    read::<CloudEvent<'_>>(bytes, limit)?.frame(source)
+    if bytes.len() > limit {
+        return Err(ReadFrameError::TooLarge { limit });
+    }
+    one(bytes)?.frame(source)
+}
+
+fn one(json: &[u8]) -> Result<CloudEvent<'static>, ReadFrameError> {
+    let members: BTreeMap<Attribute, &RawValue> = parse(json)?;
+    let mut event = CloudEvent::default();
+    for (name, value) in members {
+        let value = value.get();
+        match name {
+            Attribute::Data => event.data = Data::Json(Bytes::copy_from_slice(value.as_bytes())),
+            Attribute::DataBase64 => {
+                let text: Option<String> = parse(value.as_bytes())?;
+                let content = BASE64.decode(text.unwrap_or_default().as_bytes());
+                let content = content.map_err(|error| ReadFrameError::Json(error.to_string()))?;
+                event.data = Data::Bytes(content.into());
+            }
+            Attribute::Other => {}
+            name => match parse(value.as_bytes())? {
+                Value::String(text) => event.attributes.set(name, text),
+                Value::Null => {}
+                Value::Array(_) | Value::Object(_) => return Err(ReadFrameError::Attribute(name.as_str())),
+                value => event.attributes.set(name, value.to_string()),
+            },
+        }
+    }
+    Ok(event)
 }
 
 /// Reads an array of events, or a single one, of at most `limit` bytes and [`MAX_FRAMES`]
@@ -85,7 +116,18 @@ pub fn decode_all(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<V
     if bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{') {
         return decode(bytes, source, limit).map(|frame| vec![frame]);
     }
-    read::<Events<'_>>(bytes, limit)?.frames(source)
+    array(read(bytes, limit)?, source)
+}
+
+/// Reads an array of at most [`MAX_FRAMES`] events.
+pub(crate) fn array(events: &RawValue, source: Option<&str>) -> Result<Vec<Frame>, ReadFrameError> {
+    let text = events.get().as_bytes();
+    // Those that are too many take no memory.
+    if parse::<Vec<IgnoredAny>>(text)?.len() > MAX_FRAMES {
+        return Err(ReadFrameError::TooMany { what: "frames", limit: MAX_FRAMES });
+    }
+    let events: Vec<&RawValue> = parse(text)?;
+    events.into_iter().map(|event| one(event.get().as_bytes())?.frame(source)).collect()
 }
 
 /// Reads a message of at most `limit` bytes.
@@ -93,105 +135,9 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(bytes: &'de [u8], limit: usize) -> 
     if bytes.len() > limit {
         return Err(ReadFrameError::TooLarge { limit });
     }
-    serde_json::from_slice(bytes).map_err(|error| ReadFrameError::Json(error.to_string()))
+    parse(bytes)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for CloudEvent<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CloudEvent<'a>, D::Error> {
-        deserializer.deserialize_map(EventVisitor)
-    }
-}
-
-struct EventVisitor;
-
-impl<'de> Visitor<'de> for EventVisitor {
-    type Value = CloudEvent<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a CloudEvent")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CloudEvent<'de>, A::Error> {
-        let mut event = CloudEvent::default();
-        while let Some(name) = map.next_key::<Value<'de>>()? {
-            match &*name.into_text().unwrap_or_default() {
-                "data" => event.data = Data::Json(Cow::Borrowed(map.next_value()?)),
-                "data_base64" => {
-                    let text = map.next_value::<Value<'de>>()?.into_text().unwrap_or_default();
-                    let bytes = BASE64.decode(text.as_bytes()).map_err(A::Error::custom)?;
-                    event.data = Data::Bytes(bytes.into());
-                }
-                name if ATTRIBUTES.contains(&name) => {
-                    if let Some(value) = map.next_value::<Value<'de>>()?.into_text() {
-                        event.attributes.put(name, value);
-                    }
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(event)
-    }
-}
-
-/// Events of one message, unread; one more than [`MAX_FRAMES`] when there are too many.
-#[derive(Default)]
-pub(crate) struct Events<'a>(Vec<&'a RawValue>);
-
-impl Events<'_> {
-    /// Their frames, as with [`decode`].
-    pub(crate) fn frames(self, source: Option<&str>) -> Result<Vec<Frame>, ReadFrameError> {
-        if self.0.len() > MAX_FRAMES {
-            return Err(ReadFrameError::TooMany { what: "frames", limit: MAX_FRAMES });
-        }
-        let frame =
-            |event: &RawValue| read::<CloudEvent<'_>>(event.get().as_bytes(), usize::MAX)?.frame(source);
-        self.0.into_iter().map(frame).collect()
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Events<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Events<'a>, D::Error> {
-        deserializer.deserialize_seq(EventsVisitor)
-    }
-}
-
-struct EventsVisitor;
-
-impl<'de> Visitor<'de> for EventsVisitor {
-    type Value = Events<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of CloudEvents")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Events<'de>, A::Error> {
-        let mut events = Vec::new();
-        while let Some(event) = seq.next_element()? {
-            if events.len() <= MAX_FRAMES {
-                events.push(event);
-            }
-        }
-        Ok(Events(events))
-    }
-}
-
-/// The value of an attribute: text, or a number or truth as text; nothing for null.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value<'a> {
-    Text(#[serde(borrow)] Cow<'a, str>),
-    Truth(bool),
-    Number(i64),
-    Null,
-}
-
-impl<'a> Value<'a> {
-    fn into_text(self) -> Option<Cow<'a, str>> {
-        match self {
-            Value::Text(text) => Some(text),
-            Value::Truth(truth) => Some(truth.to_string().into()),
-            Value::Number(number) => Some(number.to_string().into()),
-            Value::Null => None,
-        }
-    }
+fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, ReadFrameError> {
+    serde_json::from_slice(json).map_err(|error| ReadFrameError::Json(error.to_string()))
 }

@@ -13,7 +13,6 @@
 //! the digest that its event names is for the receiver's link to judge, not for this module.
 
 mod event;
-mod exact;
 pub mod json;
 pub mod names;
 pub mod protobuf;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use model::Kind;
 use model::object::FOREIGN_KINDS;
+use serde::{Deserialize, Serialize, Serializer};
 use sync::events;
 
 /// What types of events begin with when they are written.
@@ -35,12 +36,23 @@ pub(super) fn kind_of(schema: &str) -> Kind {
 
 macro_rules! attributes {
     ($($variant:ident $name:literal)*) => {
-        /// The attributes that are read and written. The first four are fields of their own in
-        /// protobuf, numbered as here.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Attribute { $($variant,)* }
+        /// The attributes that are read and written, and what is beside them in JSON. The first four
+        /// are fields of their own in protobuf, numbered as here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+        pub(super) enum Attribute {
+            $(#[serde(rename = $name)] $variant,)*
+            /// No attribute: the data.
+            #[serde(rename = "data")]
+            Data,
+            /// No attribute: the data, in base64.
+            #[serde(rename = "data_base64")]
+            DataBase64,
+            /// One that is not read.
+            #[serde(other)]
+            Other,
+        }
 
-        /// Their names, in the same order.
+        /// The names of those that are read and written, in the same order.
         pub(super) const ATTRIBUTES: &[&str] = &[$($name,)*];
     };
 }
@@ -69,7 +81,7 @@ attributes! {
 impl Attribute {
     /// Its name.
     pub(super) fn as_str(self) -> &'static str {
-        ATTRIBUTES[self as usize]
+        ATTRIBUTES.get(self as usize).copied().unwrap_or_default()
     }
 }
 
@@ -80,12 +92,14 @@ pub(super) struct Attributes<'a>([Option<Cow<'a, str>>; ATTRIBUTES.len()]);
 impl<'a> Attributes<'a> {
     /// The value of one; empty when it is absent.
     pub(super) fn get(&self, attribute: Attribute) -> Option<&str> {
-        self.0[attribute as usize].as_deref()
+        self.0.get(attribute as usize)?.as_deref()
     }
 
     /// Sets one.
     pub(super) fn set(&mut self, attribute: Attribute, value: impl Into<Cow<'a, str>>) {
-        self.0[attribute as usize] = Some(value.into());
+        if let Some(slot) = self.0.get_mut(attribute as usize) {
+            *slot = Some(value.into());
+        }
     }
 
     /// Sets one by name; unknown names are ignored.
@@ -98,5 +112,11 @@ impl<'a> Attributes<'a> {
     /// Those that are there, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Cow<'a, str>)> {
         ATTRIBUTES.iter().zip(&self.0).filter_map(|(name, value)| Some((*name, value.as_ref()?)))
+    }
+}
+
+impl Serialize for Attributes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }

@@ -16,8 +16,7 @@ use super::event::{CloudEvent, Data};
 use super::names::{ATTRIBUTES, Attribute};
 use super::{Origin, ReadFrameError, WriteFrameError};
 
-/// The attributes that are fields of their own, numbered from 1; all others are in a map.
-const FIELDS: usize = 4;
+/// The attributes before it are fields of their own, numbered from 1; all others are in a map.
 const ATTRIBUTE: u32 = 5;
 const BINARY_DATA: u32 = 6;
 const CE_STRING: u32 = 3;
@@ -28,30 +27,24 @@ const CE_URI: u32 = 5;
 /// # Errors
 /// [`WriteFrameError`]; then nothing was appended.
 pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(), WriteFrameError> {
-    let event = CloudEvent::of(frame, origin)?;
-    let data = event.data.as_slice();
-    let (mut head, mut number) = (Vec::with_capacity(640), 0);
-    for (name, value) in event.attributes.iter() {
-        number += 1;
-        // The first four are always there.
-        if number as usize <= FIELDS {
-            field(number, value.as_bytes(), &mut head);
+    let CloudEvent { attributes, data } = CloudEvent::of(frame, origin)?;
+    let mut event = Vec::with_capacity(640 + data.as_slice().len());
+    // The first four are always there.
+    for (number, (name, text)) in (1..).zip(attributes.iter()) {
+        if number < ATTRIBUTE {
+            field(number, text.as_bytes(), &mut event);
             continue;
         }
         let sort = if name == Attribute::Schema.as_str() { CE_URI } else { CE_STRING };
-        begin(ATTRIBUTE, len_of(name.len()) + len_of(len_of(value.len())), &mut head);
-        field(1, name.as_bytes(), &mut head);
-        begin(2, len_of(value.len()), &mut head);
-        field(sort, value.as_bytes(), &mut head);
+        begin(ATTRIBUTE, len_of(name.len()) + len_of(len_of(text.len())), &mut event);
+        field(1, name.as_bytes(), &mut event);
+        begin(2, len_of(text.len()), &mut event);
+        field(sort, text.as_bytes(), &mut event);
     }
-    let has_data = !matches!(event.data, Data::None);
-    let whole = head.len() + if has_data { len_of(data.len()) } else { 0 };
-    out.reserve(len_of(whole));
-    begin(1, whole, out);
-    out.extend_from_slice(&head);
-    if has_data {
-        field(BINARY_DATA, data, out);
+    if !matches!(data, Data::None) {
+        field(BINARY_DATA, data.as_slice(), &mut event);
     }
+    field(1, &event, out);
     Ok(())
 }
 
