@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -137,7 +138,7 @@ pub struct Accepted {
 }
 
 /// A release, as it is committed and kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
     /// Its number; above every one committed before.
@@ -182,7 +183,7 @@ pub struct RunFilter {
 }
 
 /// A stored run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
     /// Rises with every fact accepted; pages a listing.
@@ -202,7 +203,7 @@ pub struct RunRecord {
 }
 
 /// A stored fact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FactRecord {
     /// Rises with every fact accepted; pages a listing.
@@ -275,7 +276,7 @@ pub struct Pruned {
 }
 
 /// How a store does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// The last write succeeded, or none was tried yet.

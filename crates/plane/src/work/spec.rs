@@ -1,10 +1,12 @@
 //! What an operator asks for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use model::id::is_name;
 use model::work::{MAX_ARGS, MAX_TIMEOUT_SECS, Work};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{MAX_TARGETS, MAX_TASK_ID, MAX_WAIT_SECS, MAX_WORK};
@@ -66,6 +68,19 @@ impl FromStr for Share {
             }
             None => text.parse().map(Share::Count).map_err(|_| wrong()),
         }
+    }
+}
+
+impl JsonSchema for Share {
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "So many, or a percentage of all such as \"10%\".",
+            "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string", "pattern": "^[0-9]+%?$" }],
+        })
     }
 }
 
