@@ -132,6 +132,7 @@ impl Daemon {
             operations,
             terms: release.terms(),
             dialer: TransportDialer::new(session.clone(), membership.hostname.clone()),
+            tls_termination: membership.tls_termination,
             daemon: handle.clone(),
             seed,
         })?);

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use model::exchange::{Answer, CheckIn};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use trust::token::TlsTermination;
 
 use crate::dialing::TransportDialer;
 use crate::events::DaemonHandle;
@@ -76,6 +77,8 @@ pub struct SyncSetup {
     pub terms: watch::Receiver<ReleaseTerms>,
     /// Opens transports.
     pub dialer: TransportDialer,
+    /// Who ends their TLS sessions.
+    pub tls_termination: TlsTermination,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
     /// Spreads waits.
@@ -96,8 +99,8 @@ impl Synchronization {
     /// # Errors
     /// When the state cannot be used.
     pub fn start(setup: SyncSetup) -> Result<Synchronization, StartError> {
-        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, dialer, daemon, seed } =
-            setup;
+        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, .. } = setup;
+        let SyncSetup { dialer, tls_termination, daemon, seed, .. } = setup;
         let policy = {
             let terms = terms.borrow_and_update();
             show_problems(&view, &terms);
@@ -115,6 +118,7 @@ impl Synchronization {
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(LinksSetup {
             dialer,
+            tls_termination,
             sets,
             reconciler: reconciler.clone(),
             view: view.clone(),

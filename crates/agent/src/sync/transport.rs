@@ -25,6 +25,7 @@ use sync::{Frame, Role};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
+use trust::token::TlsTermination;
 
 use super::handler::AgentLinkHandler;
 use super::posts::Poster;
@@ -76,6 +77,8 @@ pub struct Links {
 pub struct LinksSetup {
     /// Opens transports.
     pub dialer: TransportDialer,
+    /// Who ends their TLS sessions.
+    pub tls_termination: TlsTermination,
     /// Both sets.
     pub sets: Arc<Sets>,
     /// Applies what comes.
@@ -98,7 +101,8 @@ impl Links {
         let signaller = LinkSignaller::default();
         let (stop, stopped) = watch::channel(false);
         let current = Current::default();
-        let LinksSetup { dialer, sets, reconciler, view, daemon, mut terms, instance, seed } = setup;
+        let LinksSetup { dialer, tls_termination, sets, reconciler, view, daemon, mut terms, instance, seed } =
+            setup;
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Manager {
@@ -114,7 +118,7 @@ impl Links {
             signals: signaller.signals(terms),
             stopped: stopped.clone(),
             current: current.clone(),
-            transports: TransportSelector::default(),
+            transports: TransportSelector::new(tls_termination),
             reconnect: ReconnectPolicy::new(seed),
             began: Instant::now(),
             lost: Instant::now(),
