@@ -9,7 +9,7 @@ use model::work::{MAX_ARGS, MAX_TIMEOUT_SECS, Work};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BEGIN_SECS, MAX_TARGETS, MAX_TASK_ID, MAX_WAIT_SECS, MAX_WORK};
+use super::{MAX_TARGETS, MAX_TASK_ID, MAX_WAIT_SECS, MAX_WORK};
 
 /// A number of nodes, or a share of the targets. Text form: `10` or `10%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,23 +174,6 @@ pub enum SpecError {
 }
 
 impl TaskSpec {
-    /// A task with all targets at once and no failure budget: what a query is.
-    pub fn all_at_once(id: &str, by: &str, selector: &str, work: Work, timeout_secs: u64) -> TaskSpec {
-        TaskSpec {
-            id: id.to_owned(),
-            by: by.to_owned(),
-            selector: selector.to_owned(),
-            work,
-            batch: Share::ALL,
-            max_failures: None,
-            canaries: 0,
-            timeout_secs,
-            wait_secs: 0,
-            begin_secs: BEGIN_SECS,
-            workflow: None,
-        }
-    }
-
     /// Whether it may be begun on so many targets. What nodes are delegated is their own
     /// affair, and is judged there.
     ///
