@@ -7,7 +7,7 @@ use sync::frame::Op;
 pub(crate) const FRAME: usize = 256;
 
 /// About how many bytes a frame takes.
-pub(crate) fn weight(frame: &Frame) -> usize {
+pub fn weight(frame: &Frame) -> usize {
     match frame {
         Frame::Event(event) => match &event.op {
             Op::Put { content, .. } => FRAME + content.len(),

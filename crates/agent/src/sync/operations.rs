@@ -39,8 +39,9 @@ impl OperationQueue {
     /// # Errors
     /// When it cannot wait there, in words; then `answer` hears nothing.
     pub fn post(&self, key: ObjectKey, request: OperationRequest, answer: Answer) -> Result<(), String> {
-        let posted = self.0.operation(Operation { key, request, answer });
-        posted.map_err(|_| "too many operations wait on this node, or it stops".to_owned())
+        let operation = Operation { key, request, answer };
+        let posted = self.0.post(|waiting| waiting.operation(operation));
+        posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
     }
 
     pub(super) fn mailbox(&self) -> Arc<Mailbox> {

@@ -1,8 +1,12 @@
 //! [`Sets`]: what the node authors and what the control plane authors for it, in memory and
 //! on disk.
 //!
-//! The memory is locked for moments only; the disk is written by one thread, the reconciler's.
-//! What is written is durable before the memory says it.
+//! ```text
+//! reconciler --change, keep--> object log (disk) --durable--> feed, replica (memory) <--> link
+//! ```
+//!
+//! Invariants: the memory is locked for moments only; the disk is written by one thread, the
+//! reconciler's; what is written is durable before the memory says it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -103,6 +107,19 @@ impl Sets {
         let mut memory = locked(&self.memory);
         let Memory { feed, replica } = &mut *memory;
         work(feed, replica)
+    }
+
+    /// The objects of a side that are wanted by their key.
+    pub fn stubs<C: FromIterator<(ObjectKey, Stub)>>(
+        &self,
+        side: Side,
+        wanted: impl Fn(&ObjectKey) -> bool,
+    ) -> C {
+        let passed = |(key, stub): (&ObjectKey, &Stub)| wanted(key).then(|| (key.clone(), stub.clone()));
+        self.with(|feed, replica| match side {
+            Side::Ours => feed.objects().filter_map(passed).collect(),
+            Side::Theirs => replica.objects().filter_map(passed).collect(),
+        })
     }
 
     /// Changes when the own set does.

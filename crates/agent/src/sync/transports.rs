@@ -1,5 +1,6 @@
 //! [`TransportSelector`]: which transport to try next (SYN-1). Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::replication::{TransportKind, TransportPolicy};
@@ -10,44 +11,42 @@ pub const AVOIDED: Duration = Duration::from_secs(600);
 
 /// So often in a row a transport has to fail before it is avoided.
 const FAILURES: u32 = 2;
-/// What was learnt of the transports.
+
+/// What was learnt of the transports that failed last.
 #[derive(Debug, Default)]
-pub struct TransportSelector {
-    avoided: [Option<Instant>; 3],
-    /// Failures in a row; one alone may be a control plane that just went away.
-    failures: [u32; 3],
+pub struct TransportSelector(BTreeMap<TransportKind, Failures>);
+
+#[derive(Debug, Default)]
+struct Failures {
+    /// One alone may be a control plane that just went away.
+    in_a_row: u32,
+    avoided_until: Option<Instant>,
 }
 
 impl TransportSelector {
     /// The best transport that may be tried now; polling when there is no other. A transport
     /// that is named is tried again and again, with polls in between (SYN-11).
     pub fn next(&self, policy: TransportPolicy, now: Instant) -> TransportKind {
-        let is_free = |kind: &&TransportKind| {
-            let at = TransportKind::STREAMS.iter().position(|one| one == *kind);
-            let avoided = at.and_then(|at| self.avoided[at]);
-            policy.names_one() || avoided.is_none_or(|until| now >= until)
-        };
-        policy.streams().iter().find(is_free).copied().unwrap_or(TransportKind::Poll)
+        let avoided = |kind: &TransportKind| self.0.get(kind).and_then(|failures| failures.avoided_until);
+        let is_free =
+            |kind: &TransportKind| policy.names_one() || avoided(kind).is_none_or(|until| now >= until);
+        policy.streams().iter().copied().find(is_free).unwrap_or(TransportKind::Poll)
     }
 
     /// A transport did not come through; `true` when another one is to be tried at once.
     pub fn failed(&mut self, transport_kind: TransportKind, now: Instant) -> bool {
-        let Some(at) = TransportKind::STREAMS.iter().position(|one| *one == transport_kind) else {
-            return false;
-        };
-        self.failures[at] += 1;
-        if self.failures[at] < FAILURES {
-            return false;
+        let failures = self.0.entry(transport_kind).or_default();
+        failures.in_a_row += 1;
+        let avoid = transport_kind.is_stream() && failures.in_a_row >= FAILURES;
+        if avoid {
+            *failures = Failures { in_a_row: 0, avoided_until: Some(now + AVOIDED) };
         }
-        (self.failures[at], self.avoided[at]) = (0, Some(now + AVOIDED));
-        true
+        avoid
     }
 
     /// A transport came through.
     pub fn worked(&mut self, transport_kind: TransportKind) {
-        if let Some(at) = TransportKind::STREAMS.iter().position(|one| *one == transport_kind) {
-            (self.failures[at], self.avoided[at]) = (0, None);
-        }
+        self.0.remove(&transport_kind);
     }
 }
 

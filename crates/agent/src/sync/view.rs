@@ -91,28 +91,21 @@ impl SyncView {
             Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
             None => writeln!(f, "synchronization {mode}")?,
         }
-        let transport = self.transport;
-        match (&self.link, self.since) {
-            (Some(link), Some(since)) => {
-                writeln!(f, "link           {link} since {since} (transport {transport})")?;
-            }
-            _ => writeln!(f, "link           none now (transport {transport})")?,
-        }
-        match self.contact {
-            Some(at) => writeln!(f, "last contact   {at}")?,
-            None => writeln!(f, "last contact   none since the agent started")?,
-        }
+        let link = match (&self.link, self.since) {
+            (Some(link), Some(since)) => format!("{link} since {since}"),
+            _ => "none now".to_owned(),
+        };
+        writeln!(f, "link           {link} (transport {})", self.transport)?;
+        let contact = self.contact.map_or("none since the agent started".to_owned(), |at| at.to_string());
+        writeln!(f, "last contact   {contact}")?;
         self.show_condition(node, f)?;
-        writeln!(
-            f,
-            "objects        {} from the control plane, {} own",
-            self.their_objects, self.own_objects
-        )?;
+        let (theirs, own) = (self.their_objects, self.own_objects);
+        writeln!(f, "objects        {theirs} from the control plane, {own} own")?;
         if let Some(held) = &self.held {
             writeln!(f, "held back      {held}")?;
         }
-        if self.actions_running + self.actions_waiting > 0 {
-            let (running, waiting) = (self.actions_running, self.actions_waiting);
+        let (running, waiting) = (self.actions_running, self.actions_waiting);
+        if running + waiting > 0 {
             writeln!(f, "actions        {running} running, {waiting} waiting")?;
         }
         for (place, problem) in &self.problems {
@@ -122,18 +115,15 @@ impl SyncView {
     }
 
     fn show_condition(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let off = SyncCondition::new(SyncCause::Off, None);
-        let never = SyncCondition::new(SyncCause::NeverCompared, None);
-        let condition = match (self.mode, &self.condition) {
-            (Mode::Off, _) => &off,
-            (_, Some(condition)) => condition,
-            (_, None) => &never,
+        let (cause, since) = match (self.mode, &self.condition) {
+            (Mode::Off, _) => (&SyncCause::Off, None),
+            (_, Some(condition)) => (&condition.cause, condition.since),
+            (_, None) => (&SyncCause::NeverCompared, None),
         };
-        let (cause, since) = (&condition.cause, condition.since);
         // What the last link saw is not how it is now.
-        let seen = if self.link.is_some() { "" } else { " when the last link ended" };
+        let is_now = self.link.is_some() || self.mode == Mode::Off;
+        let seen = if is_now { "" } else { " when the last link ended" };
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-        let seen = if self.mode == Mode::Off { "" } else { seen };
         writeln!(
             f,
             "objects are    {}{since}{seen}: {} ({})",
