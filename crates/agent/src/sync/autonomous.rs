@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backends::Listing;
 use backends::reconcile::{self, Guard, HeldDeletion, Why};
-use backends::{Found, Listing};
-use model::condition::{NodeProblem, node_status_key};
+use bytes::Bytes;
+use model::condition::NodeProblem;
 use model::{ObjectKey, Stub};
 use sync::Side;
 use sync::object::{self, MAX_CONTENT};
@@ -78,10 +79,14 @@ impl Reconciler {
                 return false;
             }
         };
-        let mut own: Vec<Own> = self.no_longer_of_a_kind();
+        // What the release names the kind of no longer.
+        let mut own = self.gone(|key| {
+            let kind = object::kind_of_status(&key.section.kind);
+            !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
+        });
         own.extend(changes.remove.into_iter().map(Own::Remove));
         let put = listing.objects.iter().filter(|found| changes.put.contains(&found.key));
-        own.extend(put.filter_map(|found| self.up(found, uids.get(&found.key)?)));
+        own.extend(put.filter_map(|found| self.up(&found.key, uids.get(&found.key)?, &found.spec)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
         let well = self.own(own);
         if well && confirmed && self.held.is_none() {
@@ -133,22 +138,12 @@ impl Reconciler {
         Ok(uids)
     }
 
-    fn up(&self, found: &Found, uid: &Arc<str>) -> Option<Own> {
-        let large = found.spec.len() > MAX_CONTENT;
+    /// It goes into the own set, unless it is too large.
+    pub(super) fn up(&self, key: &ObjectKey, uid: &Arc<str>, content: &Bytes) -> Option<Own> {
+        let large = content.len() > MAX_CONTENT;
         let why = || format!("it is larger than {MAX_CONTENT} bytes, and is not synchronized");
-        self.problem(&format!("object {}", found.key), large.then(why));
-        let (key, uid, content) = (found.key.clone(), uid.clone(), found.spec.clone());
-        (!large).then_some(Own::Put { key, uid, content })
-    }
-
-    /// What is in the own set, of a kind that the release names no longer.
-    fn no_longer_of_a_kind(&self) -> Vec<Own> {
-        let (kinds, node_status) = (&self.kinds, node_status_key());
-        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, |key| {
-            let kind = object::kind_of_status(&key.section.kind);
-            *key != node_status && !kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
-        });
-        gone.into_iter().map(|(key, _)| Own::Remove(key)).collect()
+        self.problem(&format!("object {key}"), large.then(why));
+        (!large).then(|| Own::Put { key: key.clone(), uid: uid.clone(), content: content.clone() })
     }
 }
 

@@ -1,12 +1,15 @@
 //! [`Mailbox`]: what waits for the reconciler.
 //!
+//! ```text
+//! post(|waiting| ..) --> Waiting --next--> all that waits, in one round of the reconciler
+//! ```
+//!
 //! Each batch and operation matters, and who sent it waits for what became of it. All else is a level:
 //! a folder that changed a thousand times while it was being listed is listed once more.
 //!
 //! Invariants: posting never waits; at most [`MAX_BATCHES`] batches and [`MAX_OPERATIONS`]
 //! operations wait, and one more is refused.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,23 +34,11 @@ pub(super) struct BatchRequest {
     pub(super) answer: oneshot::Sender<Vec<Outcome>>,
 }
 
-/// What the reconciler is to do.
-pub(super) enum ReconcilerEvent {
-    Batch(BatchRequest),
-    Operation(Operation),
-    Policy(SyncPolicy),
-    Reincarnate(oneshot::Sender<()>),
-    Approved,
-    InSync(u64),
-    Changed,
-    Closed,
-}
-
 /// What was posted and not taken.
 #[derive(Default)]
 pub(super) struct Waiting {
-    batches: VecDeque<BatchRequest>,
-    operations: VecDeque<Operation>,
+    pub(super) batches: Vec<BatchRequest>,
+    pub(super) operations: Vec<Operation>,
     /// Another release is held, which says this.
     pub(super) policy: Option<SyncPolicy>,
     /// Begin the own set in a new incarnation, and answer. Of two who ask the first is gone.
@@ -64,62 +55,42 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a batch; `false` when too many wait.
+    /// Adds a batch; `false` when too many wait, or nobody takes any.
     pub(super) fn batch(&mut self, request: BatchRequest) -> bool {
-        push(&mut self.batches, request, if self.closed { 0 } else { MAX_BATCHES })
+        let room = !self.closed && self.batches.len() < MAX_BATCHES;
+        self.batches.extend(room.then_some(request));
+        room
     }
 
-    /// Adds an operation; `false` when too many wait.
+    /// Adds an operation; `false` when too many wait, or nobody takes any.
     pub(super) fn operation(&mut self, operation: Operation) -> bool {
-        push(&mut self.operations, operation, if self.closed { 0 } else { MAX_OPERATIONS })
+        let room = !self.closed && self.operations.len() < MAX_OPERATIONS;
+        self.operations.extend(room.then_some(operation));
+        room
     }
-
-    /// A new policy comes before batches of links under the one before, which it refuses.
-    fn take(&mut self) -> Option<ReconcilerEvent> {
-        use ReconcilerEvent as Event;
-        (self.closed.then_some(Event::Closed))
-            .or_else(|| self.policy.take().map(Event::Policy))
-            .or_else(|| self.batches.pop_front().map(Event::Batch))
-            .or_else(|| self.operations.pop_front().map(Event::Operation))
-            .or_else(|| self.reincarnate.take().map(Event::Reincarnate))
-            .or_else(|| std::mem::take(&mut self.approved).then_some(Event::Approved))
-            .or_else(|| self.in_sync.take().map(Event::InSync))
-            .or_else(|| std::mem::take(&mut self.changed).then_some(Event::Changed))
-    }
-}
-
-fn push<T>(queue: &mut VecDeque<T>, one: T, most: usize) -> bool {
-    let fits = queue.len() < most;
-    if fits {
-        queue.push_back(one);
-    }
-    fits
 }
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Mailbox {
-    waiting: Mutex<Waiting>,
+    /// `None`: nothing was posted.
+    waiting: Mutex<Option<Waiting>>,
     posted: Condvar,
 }
 
 impl Mailbox {
     /// Changes what waits.
     pub(super) fn post<T>(&self, post: impl FnOnce(&mut Waiting) -> T) -> T {
-        let posted = post(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.posted.notify_one();
-        posted
+        post(waiting.get_or_insert_default())
     }
 
-    /// What is to be done next; `None` when nothing comes in this time.
-    pub(super) fn next(&self, within: Duration) -> Option<ReconcilerEvent> {
-        let (waiting, mut next) = (self.waiting.lock().unwrap_or_else(PoisonError::into_inner), None);
-        let take = |waiting: &mut Waiting| {
-            next = waiting.take();
-            next.is_none()
-        };
-        drop(self.posted.wait_timeout_while(waiting, within, take));
-        next
+    /// What is to be done next: all that waits, which is nothing when nothing comes in this time.
+    pub(super) fn next(&self, within: Duration) -> Waiting {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.posted.wait_timeout_while(waiting, within, |waiting| waiting.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take().unwrap_or_default()
     }
 }
 
@@ -133,10 +104,10 @@ mod tests {
         for rules in 0..1000 {
             mailbox.post(|waiting| (waiting.changed, waiting.in_sync) = (true, Some(rules)));
         }
-        assert!(matches!(mailbox.next(Duration::ZERO), Some(ReconcilerEvent::InSync(999))));
-        assert!(matches!(mailbox.next(Duration::ZERO), Some(ReconcilerEvent::Changed)));
-        assert!(mailbox.next(Duration::ZERO).is_none(), "a thousand signals are one listing");
-        mailbox.post(|waiting| (waiting.changed, waiting.closed) = (true, true));
-        assert!(matches!(mailbox.next(Duration::MAX), Some(ReconcilerEvent::Closed)));
+        let all = mailbox.next(Duration::MAX);
+        assert!(all.changed && all.in_sync == Some(999), "a thousand signals are one listing");
+        assert!(!mailbox.next(Duration::ZERO).changed);
+        mailbox.post(|waiting| waiting.closed = true);
+        assert!(mailbox.next(Duration::MAX).closed);
     }
 }

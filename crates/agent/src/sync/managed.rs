@@ -21,7 +21,7 @@ use model::{ObjectKey, Stub};
 use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
 use sync::link::{Item, Outcome};
-use sync::object::{self, MAX_CONTENT};
+use sync::object;
 use sync::{Content, Side};
 
 use super::reconciler::{CONTENTS, Reconciler};
@@ -222,20 +222,21 @@ impl Reconciler {
         for found in &listing.objects {
             let (Some(status), Some(uid)) = (&found.status, uid(found)) else { continue };
             let key = object::status_key(&found.key);
-            let place = format!("object {key}");
-            if status.len() > MAX_CONTENT {
-                self.problem(&place, Some(format!("its status is larger than {MAX_CONTENT} bytes")));
-                continue;
-            }
-            self.problem(&place, None);
-            there.insert(key.clone(), Own::Put { key, uid, content: status.clone() });
+            there.extend(self.up(&key, &uid, status).map(|own| (key, own)));
         }
-        let node_status = node_status_key();
-        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, |key| {
-            let is_status = object::is_status(&key.section.kind) && *key != node_status;
+        let gone = self.gone(|key| {
+            let is_status = object::is_status(&key.section.kind);
             is_status && listing.complete && !there.contains_key(key)
         });
-        there.into_values().chain(gone.into_iter().map(|(key, _)| Own::Remove(key))).collect()
+        there.into_values().chain(gone).collect()
+    }
+
+    /// What of the own set is to go out of it. What the node says of itself stays.
+    pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<Own> {
+        let node_status = node_status_key();
+        let is_gone = |key: &ObjectKey| *key != node_status && is_gone(key);
+        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, is_gone);
+        gone.into_iter().map(|(key, _)| Own::Remove(key)).collect()
     }
 }
 

@@ -27,7 +27,7 @@ use sync::object;
 use tokio::sync::{oneshot, watch};
 
 use super::SyncContext;
-use super::mailbox::{BatchRequest, Mailbox, ReconcilerEvent};
+use super::mailbox::{BatchRequest, Mailbox};
 use super::sets::{Own, SetsError};
 use super::view::Watched;
 use crate::render::chain;
@@ -221,30 +221,35 @@ impl Reconciler {
         loop {
             let wait =
                 self.reconcile_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match mailbox.next(wait.min(AGAIN_LONGEST)) {
-                Some(ReconcilerEvent::Batch(BatchRequest { batch, rules, answer })) => {
-                    let outcomes = self.batch(&batch, rules);
-                    if answer.send(outcomes).is_err() {
-                        // The link that asked is gone, and what became durable is not in memory.
-                        self.kept(self.context.sets.reload());
-                    }
+            let all = mailbox.next(wait.min(AGAIN_LONGEST));
+            if all.closed {
+                // Who posts from now on is refused.
+                return mailbox.post(|waiting| waiting.closed = true);
+            }
+            // First: batches of links under the one before are refused.
+            if let Some(policy) = all.policy {
+                self.switch(policy);
+            }
+            for BatchRequest { batch, rules, answer } in all.batches {
+                if answer.send(self.batch(&batch, rules)).is_err() {
+                    // The link that asked is gone, and what became durable is not in memory.
+                    self.kept(self.context.sets.reload());
                 }
-                Some(ReconcilerEvent::Operation(operation)) => self.operation(operation),
-                Some(ReconcilerEvent::Changed) => self.reconcile(),
-                Some(ReconcilerEvent::Policy(policy)) => self.switch(policy),
-                Some(ReconcilerEvent::Approved) => self.approved(),
-                Some(ReconcilerEvent::InSync(rules)) => self.equal(rules),
-                Some(ReconcilerEvent::Reincarnate(answer)) => {
-                    self.reincarnate();
-                    // Nobody waits for it when its link is gone.
-                    let _ = answer.send(());
-                }
-                None => {
-                    if self.reconcile_at.is_some_and(|at| Instant::now() >= at) {
-                        self.reconcile();
-                    }
-                }
-                Some(ReconcilerEvent::Closed) => return,
+            }
+            all.operations.into_iter().for_each(|operation| self.operation(operation));
+            if let Some(answer) = all.reincarnate {
+                self.reincarnate();
+                // Nobody waits for it when its link is gone.
+                let _ = answer.send(());
+            }
+            if all.approved {
+                self.approved();
+            }
+            if let Some(rules) = all.in_sync {
+                self.equal(rules);
+            }
+            if all.changed || self.reconcile_at.is_some_and(|at| Instant::now() >= at) {
+                self.reconcile();
             }
         }
     }
@@ -255,9 +260,9 @@ impl Reconciler {
         if !first && policy == self.policy {
             return;
         }
-        if let Err(why) = self.enter_mode(policy.mode) {
+        let entered = self.enter_mode(policy.mode);
+        if self.kept(entered).is_none() {
             // Until then the old rules hold; before the first there are no links.
-            self.problem("objects", Some(why));
             self.pending = Some(policy);
             return self.reconcile_within(self.again);
         }
@@ -279,14 +284,14 @@ impl Reconciler {
     }
 
     /// The sets of another mode are others: both begin anew (SYN-5).
-    fn enter_mode(&mut self, mode: Mode) -> Result<(), String> {
-        if self.context.durable.kept_mode().map_err(|error| chain(&error))? == mode {
+    fn enter_mode(&mut self, mode: Mode) -> Result<(), SetsError> {
+        if self.context.durable.kept_mode()? == mode {
             return Ok(());
         }
-        let actions = self.context.sets.actions().map_err(|error| chain(&error))?;
-        self.context.sets.begin_anew().map_err(|error| chain(&error))?;
+        let actions = self.context.sets.actions()?;
+        self.context.sets.begin_anew()?;
         (self.complete, self.reported) = (false, None);
-        self.context.durable.keep_mode(mode).map_err(|error| chain(&error))?;
+        self.context.durable.keep_mode(mode)?;
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.context.actions.removed(id));
         tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");

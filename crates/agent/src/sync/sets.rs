@@ -167,7 +167,9 @@ impl Sets {
                 && bytes < CHANGES_BYTES
                 && let Some(one) = rest.next()
             {
-                bytes += one.bytes();
+                if let Own::Put { content, .. } = &one {
+                    bytes += content.len();
+                }
                 group.push(one);
             }
             count += self.change_group(group)?;
@@ -291,14 +293,5 @@ impl Sets {
         let contents = self.contents(Side::Theirs, &keys)?;
         let named = keys.iter().zip(contents);
         Ok(named.filter_map(|(key, content)| Some((key.name.to_string(), content?.bytes))).collect())
-    }
-}
-
-impl Own {
-    fn bytes(&self) -> usize {
-        match self {
-            Own::Put { content, .. } => content.len(),
-            Own::Remove(_) => 0,
-        }
     }
 }

@@ -283,7 +283,7 @@ impl Manager {
         let mut feed = self.context.sets.watch();
         while !*self.stopped.borrow() {
             let plan = self.plan();
-            let at = plan.map_or_else(|| from_now(LONGEST_SLEEP), |(at, _)| at);
+            let at = from_now(plan.map_or(LONGEST_SLEEP, |(at, _)| at.since(link_time())));
             let mut stopped = self.stopped.clone();
             tokio::select! {
                 () = self.observe() => {}
@@ -351,11 +351,6 @@ impl Manager {
         self.wait_after(transport_kind, &outcome, began.elapsed());
     }
 
-    /// The moment of that time; at most [`LONGEST_WAIT`] from now.
-    fn instant(&self, at: Timestamp) -> Instant {
-        from_now(at.since(link_time()))
-    }
-
     /// Something is to go one way or the other.
     fn is_needed(&self) -> bool {
         let own = self.context.sets.own_cursor();
@@ -363,21 +358,18 @@ impl Manager {
     }
 
     /// Which link is to be opened next, and when.
-    fn plan(&self) -> Option<(Instant, TransportKind)> {
+    fn plan(&self) -> Option<(Timestamp, TransportKind)> {
         if self.rules.borrow().number == 0 {
             return None;
         }
-        let (now, needed) = (Instant::now(), self.is_needed());
-        let best = self.transports.next(self.policy.transport, now);
-        let wanted = needed || (self.policy.transport.keeps_open() && best.is_stream());
-        let first = wanted.then_some((self.instant(self.reconnect.not_before()), best));
-        let poll = self.policy.transport.keeps_open().then(|| self.poll_at()).flatten();
-        first.into_iter().chain(poll.map(|at| (at, TransportKind::Poll))).min_by_key(|(at, _)| *at)
-    }
-
-    /// When to poll for want of a stream (SYN-11).
-    fn poll_at(&self) -> Option<Instant> {
-        poll_at(false, self.lost, self.last_poll, self.policy.converge()).map(|at| self.instant(at))
+        let keeps_open = self.policy.transport.keeps_open();
+        let best = self.transports.next(self.policy.transport, Instant::now());
+        let wanted = self.is_needed() || (keeps_open && best.is_stream());
+        let first = wanted.then_some((self.reconnect.not_before(), best));
+        // For want of a stream (SYN-11).
+        let poll = poll_at(false, self.lost, self.last_poll, self.policy.converge());
+        let poll = poll.filter(|_| keeps_open).map(|at| (at, TransportKind::Poll));
+        first.into_iter().chain(poll).min_by_key(|(at, _)| *at)
     }
 
     async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {

@@ -24,10 +24,9 @@ use super::{Closing, LOOK, LinkOutcome, Manager};
 
 /// After so long polls that bring something all the time pause for what else there is to do.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
-/// Frames that are pushed down at once at most, before a ping ends them.
-const MAX_PUSHED: usize = 2 * wire::cloudevents::json::MAX_FRAMES;
-/// About so many bytes of memory they take at the most.
-const MAX_PUSHED_BYTES: usize = 2 * (wire::batch::FULL + MAX_CONTENT);
+/// Frames that are pushed down at once, before a ping ends them, take about so many bytes of memory
+/// at the most.
+const MAX_PUSHED: usize = 2 * (wire::batch::FULL + MAX_CONTENT);
 
 impl Manager {
     /// One exchange: a post and its answer, or what was pushed down.
@@ -94,8 +93,8 @@ impl Manager {
                         }
                         came => break (Ended::lost(came.err()), Closing::No),
                     }
-                    if pushed.len() > MAX_PUSHED || bytes > MAX_PUSHED_BYTES {
-                        let error = TransportError::TooLarge { limit: MAX_PUSHED_BYTES };
+                    if bytes > MAX_PUSHED {
+                        let error = TransportError::TooLarge { limit: MAX_PUSHED };
                         break (Ended::lost(Some(error)), Closing::No);
                     }
                     if !pushed.iter().any(|frame| matches!(frame, Frame::Ping(_) | Frame::GoAway(_))) {
