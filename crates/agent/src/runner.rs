@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::module::{Module, Params};
@@ -42,8 +42,7 @@ pub enum RunnerError {
 
 /// Runs over one host.
 pub struct Runner {
-    kinds: Arc<Kinds>,
-    storage: Storage,
+    worker: Worker,
     hostname: String,
     bound: Mutex<Option<Bound>>,
 }
@@ -57,7 +56,7 @@ struct Bound {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { kinds, storage, hostname, bound: Mutex::new(None) }
+        Runner { worker: Worker { kinds, storage }, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges, or only says what would change.
@@ -65,7 +64,7 @@ impl Runner {
     /// # Errors
     /// When there is nothing to bind, or the state cannot be read.
     pub fn run(&self, order: &RunOrder, traits: &Value, mode: Mode) -> Result<RunReport, RunnerError> {
-        let durable = self.storage.durable();
+        let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
         durable.begin_run();
@@ -93,9 +92,9 @@ impl Runner {
         if let Some(known) = bound.as_ref().filter(|known| known.inputs == inputs) {
             return Ok(known.desired.clone());
         }
-        let held = HeldSet::read(adoption, self.storage.durable())?;
+        let held = HeldSet::read(adoption, self.worker.storage.durable())?;
         if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root)
-            && let Err(error) = self.storage.durable().collect_garbage(adoption)
+            && let Err(error) = self.worker.storage.durable().collect_garbage(adoption)
         {
             // Only space: it is tried again when the next set is bound.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
@@ -117,21 +116,21 @@ impl Runner {
                 if may_start_command(&job.what) {
                     self.spawn(job, results.clone());
                 } else {
-                    let (id, outcome) = (job.id, self.perform(job));
+                    let (id, outcome) = (job.id, self.worker.perform(job));
                     run.done(id, outcome, now());
                 }
             }
             if let Some(finished) = run.finish() {
                 return finished;
             }
-            if !progressed && let Some((id, outcome)) = wait(&done) {
+            if !progressed && let Ok((id, outcome)) = done.recv() {
                 run.done(id, outcome, now());
             }
         }
     }
 
     fn spawn(&self, job: Job, results: Sender<(JobId, Outcome)>) {
-        let worker = Worker { kinds: self.kinds.clone(), storage: self.storage.clone() };
+        let worker = self.worker.clone();
         let (id, failed) = (job.id, results.clone());
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
             // A panic must end this job alone; the run waits for an outcome.
@@ -143,16 +142,6 @@ impl Runner {
             let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
         }
     }
-
-    fn perform(&self, job: Job) -> Outcome {
-        Worker { kinds: self.kinds.clone(), storage: self.storage.clone() }.perform(job)
-    }
-}
-
-/// The result of a job on another thread. The channel cannot close while this end holds a
-/// sender; if it did, the run would find nothing ready and end.
-fn wait(done: &Receiver<(JobId, Outcome)>) -> Option<(JobId, Outcome)> {
-    done.recv().ok()
 }
 
 /// Whether a job may start a command, which may hang.
@@ -169,6 +158,7 @@ fn may_start_command(work: &Work) -> bool {
     }
 }
 
+#[derive(Clone)]
 struct Worker {
     kinds: Arc<Kinds>,
     storage: Storage,

@@ -295,7 +295,7 @@ impl Durable {
     pub fn collect_garbage(&self, adoption: &Adoption) -> Result<(), StateError> {
         let mut keep = self.needed(adoption)?;
         keep.extend(self.kept_for_undo()?);
-        self.contents.retain(&keep).map(drop).map_err(spool("remove contents that nothing needs"))
+        self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
     /// The channel's settings in a held release.
@@ -326,10 +326,7 @@ impl Durable {
     fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
         let digest = |prior: &PathState| match prior {
             PathState::File { digest, .. } => Some(*digest),
-            PathState::Missing
-            | PathState::Directory { .. }
-            | PathState::Symlink { .. }
-            | PathState::Other { .. } => None,
+            _ => None,
         };
         let mut kept: BTreeSet<Digest> =
             locked(&self.ledger).entries().values().filter_map(|entry| digest(&entry.prior)).collect();
@@ -550,22 +547,7 @@ impl Blobs for Durable {
         }
     }
 
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<(Digest, u64)> {
-        let mut counted = Counted { inner: bytes, count: 0 };
-        let digest = self.contents.put(&mut counted, None, MAX_BLOB).map_err(io::Error::other)?;
-        Ok((digest, counted.count))
-    }
-}
-
-struct Counted<'a> {
-    inner: &'a mut dyn Read,
-    count: u64,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buf)?;
-        self.count += read as u64;
-        Ok(read)
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest> {
+        self.contents.put(bytes, None, MAX_BLOB).map_err(io::Error::other)
     }
 }

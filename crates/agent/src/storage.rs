@@ -34,8 +34,8 @@ type Answer<T> = oneshot::Sender<Result<T, StateError>>;
 type Operation = Box<dyn FnOnce(&Durable) + Send>;
 
 enum Command {
-    Append { fact: FactBody, answer: Answer<()> },
-    Persist { record: Record, answer: Answer<()> },
+    Append(FactBody, Answer<()>),
+    Persist(Record, Answer<()>),
     Other(Operation),
 }
 
@@ -98,9 +98,7 @@ impl Storage {
     /// # Errors
     /// When the log is full or cannot be written.
     pub async fn append(&self, fact: FactBody) -> Result<(), StateError> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Append { fact, answer }).await?;
-        answered.await.map_err(|_| StateError::StorageEnded)?
+        self.ask(|answer| Command::Append(fact, answer)).await
     }
 
     /// As [`Storage::append`], from a thread outside the runtime.
@@ -108,9 +106,7 @@ impl Storage {
     /// # Errors
     /// As [`Storage::append`].
     pub fn append_blocking(&self, fact: FactBody) -> Result<(), StateError> {
-        let (answer, answered) = oneshot::channel();
-        self.send_blocking(Command::Append { fact, answer })?;
-        answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
+        self.ask_blocking(|answer| Command::Append(fact, answer))
     }
 
     /// Makes a run's record durable, from a thread outside the runtime.
@@ -118,9 +114,7 @@ impl Storage {
     /// # Errors
     /// When it cannot be written; the host must not be touched then.
     pub fn persist_blocking(&self, record: Record) -> Result<(), StateError> {
-        let (answer, answered) = oneshot::channel();
-        self.send_blocking(Command::Persist { record, answer })?;
-        answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
+        self.ask_blocking(|answer| Command::Persist(record, answer))
     }
 
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
@@ -146,23 +140,23 @@ impl Storage {
         &self,
         operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
     ) -> Result<T, StateError> {
+        // Nobody waits when the task that asked is gone.
+        let done = |answer: Answer<T>| move |durable: &Durable| drop(answer.send(operation(durable)));
+        self.ask(|answer| Command::Other(Box::new(done(answer)))).await
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StateError> {
         let (answer, answered) = oneshot::channel();
-        let operation = move |durable: &Durable| {
-            // Nobody waits when the task that asked is gone.
-            let _ = answer.send(operation(durable));
-        };
-        self.send(Command::Other(Box::new(operation))).await?;
+        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
+        commands.send(command(answer)).await.map_err(|_| StateError::StorageEnded)?;
         answered.await.map_err(|_| StateError::StorageEnded)?
     }
 
-    async fn send(&self, command: Command) -> Result<(), StateError> {
+    fn ask_blocking<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StateError> {
+        let (answer, answered) = oneshot::channel();
         let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
-        commands.send(command).await.map_err(|_| StateError::StorageEnded)
-    }
-
-    fn send_blocking(&self, command: Command) -> Result<(), StateError> {
-        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
-        commands.blocking_send(command).map_err(|_| StateError::StorageEnded)
+        commands.blocking_send(command(answer)).map_err(|_| StateError::StorageEnded)?;
+        answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
     }
 }
 
@@ -193,8 +187,8 @@ impl Queue {
 
     fn push(&mut self, command: Command) {
         match command {
-            Command::Append { fact, answer } => self.facts.push((fact, answer)),
-            Command::Persist { record, answer } => self.records.push((record, answer)),
+            Command::Append(fact, answer) => self.facts.push((fact, answer)),
+            Command::Persist(record, answer) => self.records.push((record, answer)),
             Command::Other(operation) => self.others.push_back(operation),
         }
     }
@@ -227,13 +221,11 @@ impl Worker {
     /// One operation of the disk. Logs come first: more of what waits is answered by it.
     fn step(&mut self) {
         if !self.queue.facts.is_empty() {
-            let (facts, answers): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.queue.facts).into_iter().unzip();
+            let (facts, answers) = std::mem::take(&mut self.queue.facts).into_iter().unzip();
             self.append(facts, answers);
         } else if !self.queue.records.is_empty() {
-            let (records, answers): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.queue.records).into_iter().unzip();
-            self.persist(&records, answers);
+            let (records, answers) = std::mem::take(&mut self.queue.records).into_iter().unzip();
+            self.persist(records, answers);
         } else if let Some(operation) = self.queue.others.pop_front() {
             operation(&self.durable);
         }
@@ -253,8 +245,8 @@ impl Worker {
         answer(answers, done);
     }
 
-    fn persist(&self, records: &[Record], answers: Vec<Answer<()>>) {
-        let done = match self.durable.persist(records) {
+    fn persist(&self, records: Vec<Record>, answers: Vec<Answer<()>>) {
+        let done = match self.durable.persist(&records) {
             Ok(()) => answers.iter().map(|_| Ok(())).collect(),
             Err(error) if records.len() == 1 => vec![Err(error)],
             Err(_) => {

@@ -126,21 +126,15 @@ enum Running {
 }
 
 struct Worker {
-    work: Work<Job>,
+    work: Work,
     inputs: VecDeque<Input>,
     marks: Journal<String, Mark>,
     running: BTreeMap<String, (Instant, Running)>,
-    delegations: Arc<DelegationGate>,
-    operations: OperationQueue,
+    setup: WorkSetup,
     /// What was delegated when the last input was judged.
     held: Delegations,
     /// The state directory as a path of the host, if it can be reached there.
     own: Option<String>,
-    storage: Storage,
-    host: Arc<Host>,
-    signer: Arc<Signer>,
-    view: Arc<View>,
-    daemon: DaemonHandle,
     events: SyncSender<WorkEvent>,
     drained: watch::Sender<bool>,
 }
@@ -202,25 +196,9 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let at = at(&setup.signer, held.newest);
     let (work, first) = Work::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
-    let WorkSetup { storage, host, signer, view, daemon, delegations, operations, .. } = setup;
-    let shown = Watched::new(view.clone(), "work", "actions are not carried out");
-    let mut worker = Worker {
-        running: BTreeMap::new(),
-        inputs: VecDeque::new(),
-        work,
-        marks,
-        delegations,
-        operations,
-        held,
-        own,
-        storage,
-        host,
-        signer,
-        view,
-        daemon,
-        events,
-        drained,
-    };
+    let shown = Watched::new(setup.view.clone(), "work", "actions are not carried out");
+    let (running, inputs) = (BTreeMap::new(), VecDeque::new());
+    let mut worker = Worker { running, inputs, work, marks, setup, held, own, events, drained };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
     builder.spawn(move || {
         let _shown = shown;
@@ -304,7 +282,7 @@ impl Worker {
     }
 
     fn wait(&self) -> Duration {
-        let at = at(&self.signer, self.held.newest);
+        let at = at(&self.setup.signer, self.held.newest);
         let due = self.work.next_deadline(at).map(|due| due.since(at.now));
         let late = self.running.values().filter_map(|(_, running)| match running {
             Running::Elsewhere { until } => Some(until.saturating_duration_since(Instant::now())),
@@ -315,7 +293,7 @@ impl Worker {
 
     fn show(&self) {
         let (running, waiting) = (self.work.active() as u64, self.work.waiting() as u64);
-        self.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
+        self.setup.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
     }
 
     fn ended(&mut self, id: String, outcome: Outcome) {
@@ -347,7 +325,7 @@ impl Worker {
 
     fn go_on(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
-            let gate = self.delegations.clone();
+            let gate = self.setup.delegations.clone();
             // Kept until what is judged has begun: no other release is adopted in between.
             let held = gate.held();
             if held.number != self.held.number {
@@ -361,7 +339,7 @@ impl Worker {
     }
 
     fn judge(&mut self, input: Input) {
-        let at = at(&self.signer, self.held.newest);
+        let at = at(&self.setup.signer, self.held.newest);
         let held = self.held.clone();
         let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
         self.perform(effects);
@@ -438,8 +416,8 @@ impl Worker {
     }
 
     fn append(&mut self, fact: ActionFact) -> Result<(), String> {
-        self.storage.append_blocking(FactBody::Action(fact)).map_err(|error| chain(&error))?;
-        self.daemon.facts_wait();
+        self.setup.storage.append_blocking(FactBody::Action(fact)).map_err(|error| chain(&error))?;
+        self.setup.daemon.facts_wait();
         Ok(())
     }
 
@@ -477,11 +455,11 @@ impl Worker {
             let _ = events.send(event);
         };
         let command = Command::new(Program::Argv(argv), timeout, 0);
-        self.host.run_streaming(command, listener).map_err(|error| chain(&error))
+        self.setup.host.run_streaming(command, listener).map_err(|error| chain(&error))
     }
 
     fn query(&self, id: &str, ask: Ask) -> Result<(), String> {
-        let (events, id, host) = (self.events.clone(), id.to_owned(), self.host.clone());
+        let (events, id, host) = (self.events.clone(), id.to_owned(), self.setup.host.clone());
         let (delegations, own) = (self.held.delegations.clone(), self.own.clone());
         let answer = move || {
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
@@ -502,7 +480,7 @@ impl Worker {
             // Not heard when the thread is gone: the agent ends.
             let _ = events.send(WorkEvent::Ended { id: answered, outcome });
         };
-        self.operations.post(key, request, Box::new(answer))
+        self.setup.operations.post(key, request, Box::new(answer))
     }
 
     fn kill(&mut self, id: String) {

@@ -1,14 +1,16 @@
 //! `muster bench checkin`: a real control plane beside its floor.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use net::ServerUrl;
 use net::client::Client;
+use tokio::task::JoinSet;
 
 use crate::fleet::{self, BenchNode};
 use crate::load::{self, Caller, Measured};
-use crate::process::Server;
+use crate::process::{ANY_PORT, Server};
 use crate::table::{Row, print};
 use crate::{BenchError, Load, floor, wait_for};
 
@@ -43,11 +45,11 @@ async fn floor_figures(
     load: &Load,
 ) -> Result<(Measured, Measured), BenchError> {
     std::fs::write(dir.join(floor::KEY_FILE), node.key.public().to_string())?;
-    let server = Server::start(&["bench", "floor-server", &dir.to_string_lossy()])?;
+    let server = Server::start(&["bench", "floor-server", &dir.to_string_lossy()], Stdio::inherit())?;
     let url: ServerUrl = server.first_line.parse()?;
     let nodes = vec![node.clone(); load.connections];
-    let kept = load::kept(&server, &url, &nodes, load.time()).await?;
-    let cold = load::cold(&server, &url, &nodes, load.time()).await?;
+    let kept = load::measure(&server, &url, &nodes, load.time(), true).await?;
+    let cold = load::measure(&server, &url, &nodes, load.time(), false).await?;
     Ok((kept, cold))
 }
 
@@ -57,12 +59,12 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
     let nodes = fleet::fill(dir.path(), load.nodes, near).await?;
     let (floor_kept, floor_cold) = floor_figures(dir.path(), &nodes[0], load).await?;
     let empty = empty_memory().await?;
-    let server = Server::control_plane(dir.path())?;
+    let server = Server::control_plane(dir.path(), ANY_PORT)?;
     let url = url_of(dir.path())?;
-    let kept = load::kept(&server, &url, &nodes[..load.connections], load.time()).await?;
+    let kept = load::measure(&server, &url, &nodes[..load.connections], load.time(), true).await?;
     let far = nodes.len().saturating_sub(load.connections).max(near);
     let callers = if far < nodes.len() { &nodes[far..] } else { &nodes[..load.connections] };
-    let cold = load::cold(&server, &url, callers, load.time()).await?;
+    let cold = load::measure(&server, &url, callers, load.time(), false).await?;
     print("floor, kept connections", &speed(&floor_kept));
     print("check-in, kept connections", &speed(&kept));
     print("floor, a full mTLS handshake each", &speed(&floor_cold));
@@ -88,18 +90,21 @@ pub(super) fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
 /// What a control plane without nodes takes.
 async fn empty_memory() -> Result<u64, BenchError> {
     let dir = tempfile::tempdir()?;
-    let server = Server::control_plane(dir.path())?;
+    let server = Server::control_plane(dir.path(), ANY_PORT)?;
     tokio::time::sleep(SETTLE).await;
     server.memory()
 }
 
 async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Result<Vec<Row>, BenchError> {
-    let server = Server::control_plane(dir)?;
+    let server = Server::control_plane(dir, ANY_PORT)?;
     let url = url_of(dir)?;
     tokio::time::sleep(SETTLE).await;
     let started = server.memory()?;
     // Every node calls once and is gone.
-    open(nodes, &url).await?;
+    // As a fleet calls: few at a time.
+    for group in nodes.chunks(DIALS) {
+        drop(open_keeping(group, &url).await?);
+    }
     tokio::time::sleep(SETTLE).await;
     let absent = server.memory()?;
     let idle = load.idle.min(nodes.len());
@@ -123,18 +128,10 @@ async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Res
     ])
 }
 
-async fn open(nodes: &[BenchNode], url: &ServerUrl) -> Result<(), BenchError> {
-    // As a fleet calls: few at a time.
-    for group in nodes.chunks(DIALS) {
-        drop(open_keeping(group, url).await?);
-    }
-    Ok(())
-}
-
 async fn open_keeping(nodes: &[BenchNode], url: &ServerUrl) -> Result<Vec<Client>, BenchError> {
     let mut held = Vec::with_capacity(nodes.len());
     for group in nodes.chunks(DIALS) {
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         for node in group {
             let mut caller = Caller::new(node.clone(), url)?;
             tasks.spawn(async move {

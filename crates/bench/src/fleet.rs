@@ -14,7 +14,7 @@ use net::issue::NodeRequest;
 use rustls::ClientConfig;
 use server::api::Summary;
 use server::posture;
-use store::{FleetMeta, NewNode, Release, SqliteStore, Store, TokenUse};
+use store::{FleetMeta, NewNode, Release, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
 
 use crate::{BenchError, wait_for};
@@ -54,7 +54,7 @@ pub(super) async fn fill_synced(
     modes: &[Mode],
 ) -> Result<Vec<BenchNode>, BenchError> {
     let founded = posture::open(dir, "bench", now())?;
-    let store = SqliteStore::open(dir.join("muster.db"))?;
+    let store = Store::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
     let ca_pem = founded.node_ca.cert_pem().to_owned();
     let mut keys = Vec::with_capacity(count);
@@ -126,7 +126,7 @@ fn objects_of(mode: Mode) -> Result<Vec<(ObjectKey, Vec<u8>)>, BenchError> {
 /// Commits a release in which every node has an entry; gives what a node of each channel and
 /// mode holds.
 async fn release(
-    store: &dyn Store,
+    store: &Store,
     fleet: &model::FleetId,
     key: &SigningKey,
     (count, near, modes): (usize, usize, &[Mode]),

@@ -13,6 +13,7 @@ mod sync;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -73,6 +74,10 @@ pub struct PublishArgs {
 
 /// Why a measurement could not be made.
 pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Waits until at most `most` tasks are under way, and gives what those that ended gave.
 async fn wait_for<T, E>(tasks: &mut JoinSet<Result<T, E>>, most: usize) -> Result<Vec<T>, BenchError>

@@ -1,7 +1,6 @@
 //! The load: nodes that check in, over kept connections or a new one each time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -107,89 +106,50 @@ impl Caller {
     }
 }
 
-/// Calls over kept connections for a while.
-pub(super) async fn kept(
+/// Calls for a while: over kept connections, or else over a new one each time, which is a full
+/// handshake with both certificates.
+pub(super) async fn measure(
     server: &Server,
     url: &ServerUrl,
     nodes: &[BenchNode],
     time: Duration,
+    kept: bool,
 ) -> Result<Measured, BenchError> {
     let mut callers = Vec::new();
     for node in nodes {
         let mut caller = Caller::new(node.clone(), url)?;
-        let mut client = caller.dial().await?;
-        // The first call fills the compression tables of HTTP/2; what follows is typical.
-        caller.check_in(&mut client).await?;
+        let mut client = None;
+        if kept {
+            // The first call fills the compression tables of HTTP/2; what follows is typical.
+            caller.check_in(client.insert(caller.dial().await?)).await?;
+        }
         callers.push((caller, client));
     }
-    let bytes = Arc::new(AtomicU64::new(0));
-    measure(server, time, bytes.clone(), callers, move |(mut caller, mut client), until| {
-        let bytes = bytes.clone();
-        async move {
-            let mut times = Vec::new();
-            let before = total(&client);
-            while Instant::now() < until {
-                let started = Instant::now();
-                caller.check_in(&mut client).await?;
-                times.push(started.elapsed());
-            }
-            bytes.fetch_add(total(&client) - before, Ordering::Relaxed);
-            Ok(times)
-        }
-    })
-    .await
-}
-
-/// Calls over a new connection each time: a full handshake with both certificates.
-pub(super) async fn cold(
-    server: &Server,
-    url: &ServerUrl,
-    nodes: &[BenchNode],
-    time: Duration,
-) -> Result<Measured, BenchError> {
-    let callers = nodes.iter().map(|node| Caller::new(node.clone(), url)).collect::<Result<Vec<_>, _>>()?;
-    let bytes = Arc::new(AtomicU64::new(0));
-    measure(server, time, bytes.clone(), callers, move |mut caller, until| {
-        let bytes = bytes.clone();
-        async move {
-            let mut times = Vec::new();
-            while Instant::now() < until {
-                let started = Instant::now();
-                let mut client = caller.dial().await?;
-                caller.check_in(&mut client).await?;
-                times.push(started.elapsed());
-                bytes.fetch_add(total(&client), Ordering::Relaxed);
-            }
-            Ok(times)
-        }
-    })
-    .await
-}
-
-fn total(client: &Client) -> u64 {
-    client.traffic.up.load(Ordering::Relaxed) + client.traffic.down.load(Ordering::Relaxed)
-}
-
-async fn measure<C, W, F>(
-    server: &Server,
-    time: Duration,
-    bytes: Arc<AtomicU64>,
-    callers: Vec<C>,
-    work: W,
-) -> Result<Measured, BenchError>
-where
-    C: Send + 'static,
-    W: Fn(C, Instant) -> F,
-    F: Future<Output = Result<Vec<Duration>, BenchError>> + Send + 'static,
-{
     let (cpu, started) = (server.cpu()?, Instant::now());
     let mut tasks = JoinSet::new();
-    for caller in callers {
-        tasks.spawn(work(caller, started + time));
+    for (mut caller, mut client) in callers {
+        tasks.spawn(async move {
+            let (mut times, mut bytes) = (Vec::new(), 0);
+            while started.elapsed() < time {
+                let began = Instant::now();
+                let mut open = match client.take() {
+                    Some(open) => open,
+                    None => caller.dial().await?,
+                };
+                let before = if kept { total(&open) } else { 0 };
+                caller.check_in(&mut open).await?;
+                times.push(began.elapsed());
+                bytes += total(&open) - before;
+                client = kept.then_some(open);
+            }
+            Ok::<_, BenchError>((times, bytes))
+        });
     }
-    let mut times = wait_for(&mut tasks, 0).await?.concat();
+    let done = wait_for(&mut tasks, 0).await?;
     let elapsed = started.elapsed();
     let cpu = server.cpu()?.saturating_sub(cpu);
+    let bytes: u64 = done.iter().map(|(_, bytes)| bytes).sum();
+    let mut times: Vec<Duration> = done.into_iter().flat_map(|(times, _)| times).collect();
     times.sort_unstable();
     let count = times.len().max(1);
     let at = |share: f64| times.get((count as f64 * share) as usize).copied().unwrap_or_default();
@@ -198,6 +158,10 @@ where
         p50: at(0.50),
         p99: at(0.99),
         cpu: cpu.div_f64(count as f64),
-        bytes: bytes.load(Ordering::Relaxed) as f64 / count as f64,
+        bytes: bytes as f64 / count as f64,
     })
+}
+
+fn total(client: &Client) -> u64 {
+    client.traffic.up.load(Ordering::Relaxed) + client.traffic.down.load(Ordering::Relaxed)
 }

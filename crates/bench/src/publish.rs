@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use server::Credentials;
 
 use crate::BenchError;
-use crate::process::Server;
+use crate::process::{ANY_PORT, Server, memory_of};
 use crate::table::{Row, print};
 use cli::credentials;
 use cli::folder::Folder;
@@ -27,14 +27,14 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let (data, repo) = (dir.path().join("data"), dir.path().join("repo"));
     write_repo(&repo, count)?;
-    let server = Server::control_plane(&data)?;
+    let server = Server::control_plane(&data, ANY_PORT)?;
     let operator = data.join("operator.json");
     let credentials: Credentials = server::posture::read_json(&operator)?;
     let key = credentials::release_key(None, &operator)?;
     let mut publisher = Publisher::connect(credentials, key).await?;
     let mut folder = Folder::open(&repo)?;
     let (full, full_time) = publish(&mut publisher, &mut folder, None).await?;
-    let peak = peak_mib()?;
+    let peak = memory_of("self", "VmHWM:")? as f64 / 1048576.0;
     let edited = PathBuf::from(format!("nodes/{:04}.yaml", count / SHARD / 2));
     edit(&repo.join(&edited))?;
     let (one, one_time) = publish(&mut publisher, &mut folder, Some(&edited)).await?;
@@ -120,13 +120,6 @@ fn edit(path: &Path) -> Result<(), BenchError> {
     let (before, after) = text.split_once("app.id: \"id-").ok_or("no entry to edit")?;
     std::fs::write(path, format!("{before}app.id: \"edited-{after}"))?;
     Ok(())
-}
-
-fn peak_mib() -> Result<f64, BenchError> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).ok_or("no VmHWM")?;
-    let kib: f64 = line.split_whitespace().nth(1).ok_or("no VmHWM")?.parse()?;
-    Ok(kib / 1024.0)
 }
 
 fn mib(bytes: u64) -> String {

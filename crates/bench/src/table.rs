@@ -18,20 +18,14 @@ impl Row {
 
     /// A figure that must not exceed its limit.
     pub(super) fn at_most(what: impl Into<String>, figure: f64, limit: f64, unit: &str) -> Row {
-        Row {
-            what: what.into(),
-            figure: number(figure, unit),
-            limit: Some((format!("at most {}", number(limit, unit)), figure <= limit)),
-        }
+        let limit = Some((format!("at most {}", number(limit, unit)), figure <= limit));
+        Row { limit, ..Row::plain(what, number(figure, unit)) }
     }
 
     /// A figure that must reach its limit.
     pub(super) fn at_least(what: impl Into<String>, figure: f64, limit: f64, unit: &str) -> Row {
-        Row {
-            what: what.into(),
-            figure: number(figure, unit),
-            limit: Some((format!("at least {}", number(limit, unit)), figure >= limit)),
-        }
+        let limit = Some((format!("at least {}", number(limit, unit)), figure >= limit));
+        Row { limit, ..Row::plain(what, number(figure, unit)) }
     }
 }
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// A module as a release carries it: source, shared by digest between all nodes that use it.
 ///
 /// Content of an object of kind `Module`; its name is the module's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// The module's name, unique in the fleet.
     pub name: String,
@@ -17,7 +18,6 @@ pub struct Module {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub depends_on: BTreeSet<String>,
     /// Expression; the module is skipped where it is false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Declared params, by name without the module's prefix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -29,7 +29,6 @@ pub struct Module {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handlers: Vec<Resource>,
     /// Run after the writes and before the handlers; failure restores the files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Command>,
     /// Only report what would change.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -65,7 +64,8 @@ pub enum Command {
 }
 
 /// A resource as declared: attributes still hold `${{ }}` expressions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resource {
     /// The type's name: `file`, `directory`, `symlink`, `line`, `exec`, `shell`, `custom`.
     #[serde(rename = "type")]
@@ -73,10 +73,8 @@ pub struct Resource {
     /// Its identity: the path of a file, the name of an exec.
     pub name: String,
     /// A short name to refer to it by; without one, `name` serves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Expression; the resource is skipped where it is false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// References (`id`, `name`, `module/id`) that must have succeeded first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,7 +92,6 @@ pub struct Resource {
     #[serde(default, skip_serializing_if = "is_false")]
     pub observe: bool,
     /// What happens on a node when the resource leaves its set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_remove: Option<OnRemove>,
     /// Hide from/to and output in plans and reports.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -103,7 +100,6 @@ pub struct Resource {
     #[serde(default, skip_serializing_if = "is_false")]
     pub ignore_failure: bool,
     /// Seconds until the resource's commands are killed; a default per type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u32>,
     /// The type's own attributes: raw text, lists and maps as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -130,22 +126,20 @@ pub enum OnRemove {
 }
 
 /// A param's declaration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParamDecl {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: ParamType,
     /// The value where nothing sets it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// A node that sets no value is a mistake.
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
     /// Smallest integer allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<i64>,
     /// Largest integer allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<i64>,
     /// The values allowed, for an enum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -156,10 +150,11 @@ pub struct ParamDecl {
 }
 
 /// The type of a param. A value is read from its raw text by this type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParamType {
     /// Any text.
+    #[default]
     String,
     /// A whole number.
     Int,
@@ -240,15 +235,14 @@ pub struct ConditionalVars {
 }
 
 /// What the fleet repo declares about a node; `node` in expressions (with `hostname` added).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
     /// Its channel.
     pub channel: String,
     /// Its environment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
     /// Who owns it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Its roles in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

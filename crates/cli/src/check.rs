@@ -85,7 +85,7 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             let specialized = fleet.specialize();
             let counted = Counted {
                 name: fleet.name(),
-                nodes: specialized.exact.len(),
+                nodes: specialized.exact.size(),
                 patterns: specialized.patterns.len(),
                 modules: specialized.modules.len(),
                 channels: specialized.channels.len(),

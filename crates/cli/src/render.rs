@@ -79,17 +79,16 @@ impl UserError for RenderError {
 }
 
 /// What a node gets.
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rendered {
     node: String,
     channel: String,
     roles: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     environment: Option<String>,
     observe: bool,
     transport: TransportPolicy,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncPolicy>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     delegations: BTreeMap<Arc<str>, Delegation>,

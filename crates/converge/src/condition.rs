@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use lang::{EvalError, Expr, Probe, Scope, Value};
+use lang::scope::Names;
+use lang::{EvalError, Expr, Probe, Value};
 
 /// What a `when:` came to at bind time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum When {
     /// There is none, or it is true.
+    #[default]
     Always,
     /// It is false; the source, for the report.
     Never(String),
@@ -49,7 +51,7 @@ impl When {
             Ok(expr) => expr,
             Err(error) => return When::Failed(format!("when: {error}")),
         };
-        match expr.eval_bool(&**scope) {
+        match expr.eval_bool(&scope.names()) {
             Ok(true) => When::Always,
             Ok(false) => When::Never(source.to_owned()),
             Err(EvalError::Needs(_)) => When::Ask(Condition { expr, scope: Arc::clone(scope) }),
@@ -64,7 +66,16 @@ impl Condition {
     /// # Errors
     /// [`EvalError::Needs`] names the next question; anything else is a failure.
     pub fn eval(&self, known: &dyn Fn(&Probe) -> Option<bool>) -> Result<bool, EvalError> {
-        self.expr.eval_bool(&Answered { scope: &self.scope, known })
+        let mut names = self.scope.names();
+        loop {
+            match self.expr.eval_bool(&names) {
+                Err(EvalError::Needs(probe)) => match known(&probe) {
+                    Some(answer) => names = names.answer(probe, answer),
+                    None => return Err(EvalError::Needs(probe)),
+                },
+                evaluated => return evaluated,
+            }
+        }
     }
 
     /// The expression as written.
@@ -76,60 +87,27 @@ impl Condition {
 impl ModuleScope {
     /// The names as a template sees them.
     pub(crate) fn roots(&self) -> [(&'static str, &Value); 4] {
-        let shared = &*self.shared;
-        [("params", &self.params), ("vars", &shared.vars), ("traits", &shared.traits), ("node", &shared.node)]
+        let [vars, traits, node] = self.shared.roots();
+        [("params", &self.params), vars, traits, node]
+    }
+
+    /// The names as an expression sees them, without answers of the host.
+    pub(crate) fn names(&self) -> Names<'_> {
+        names(self.roots())
     }
 }
 
-impl Scope for ModuleScope {
-    fn root(&self, name: &str) -> Option<&Value> {
-        self.roots().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+impl SharedScope {
+    fn roots(&self) -> [(&'static str, &Value); 3] {
+        [("vars", &self.vars), ("traits", &self.traits), ("node", &self.node)]
     }
 
-    fn probe(&self, _: &Probe) -> Option<bool> {
-        None
-    }
-
-    fn roots(&self) -> Vec<&str> {
-        ModuleScope::roots(self).into_iter().map(|(name, _)| name).collect()
+    /// As [`ModuleScope::names`].
+    pub(crate) fn names(&self) -> Names<'_> {
+        names(self.roots())
     }
 }
 
-impl Scope for SharedScope {
-    fn root(&self, name: &str) -> Option<&Value> {
-        match name {
-            "vars" => Some(&self.vars),
-            "traits" => Some(&self.traits),
-            "node" => Some(&self.node),
-            _ => None,
-        }
-    }
-
-    fn probe(&self, _: &Probe) -> Option<bool> {
-        None
-    }
-
-    fn roots(&self) -> Vec<&str> {
-        vec!["vars", "traits", "node"]
-    }
-}
-
-/// A scope with the host's answers.
-struct Answered<'a> {
-    scope: &'a ModuleScope,
-    known: &'a dyn Fn(&Probe) -> Option<bool>,
-}
-
-impl Scope for Answered<'_> {
-    fn root(&self, name: &str) -> Option<&Value> {
-        self.scope.root(name)
-    }
-
-    fn probe(&self, probe: &Probe) -> Option<bool> {
-        (self.known)(probe)
-    }
-
-    fn roots(&self) -> Vec<&str> {
-        Scope::roots(self.scope)
-    }
+fn names<'a>(roots: impl IntoIterator<Item = (&'static str, &'a Value)>) -> Names<'a> {
+    roots.into_iter().fold(Names::new(), |names, (name, value)| names.with_ref(name, value))
 }

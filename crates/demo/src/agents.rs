@@ -10,76 +10,30 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::dirs::HostDirs;
-use cli::failure::UserError;
+use crate::error::DemoError;
 use cli::screen::aside;
 
-const AGENT: &str = "muster-agent";
+pub(crate) const AGENT: &str = "muster-agent";
 /// How long an agent may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of a log's end is read.
 const TAIL_BYTES: u64 = 16 * 1024;
-
-/// Why an agent does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// There is no agent beside this program.
-    #[error("there is no {AGENT} at {}", .0.display())]
-    NoAgent(PathBuf),
-    /// This program does not know where it is.
-    #[error("this program cannot find itself")]
-    Locate(#[source] io::Error),
-    /// A program cannot be started.
-    #[error("cannot start {}", path.display())]
-    Start {
-        /// The program.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The build failed.
-    #[error("building {AGENT} ended with {0}")]
-    Build(ExitStatus),
-    /// The host did not join.
-    #[error("{host} did not join: {said}")]
-    Join {
-        /// The host.
-        host: String,
-        /// What its agent said.
-        said: String,
-    },
-    /// The agent's log cannot be written.
-    #[error("cannot write {}", path.display())]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl UserError for AgentError {
-    fn hint(&self) -> Option<String> {
-        matches!(self, AgentError::NoAgent(_)).then(|| format!("install {AGENT} beside this program"))
-    }
-}
 
 /// Finds the agent beside this program. When cargo runs this program, the agent is built
 /// first, so that both are of the same source.
 ///
 /// # Errors
 /// When there is none, or it cannot be built.
-pub async fn find() -> Result<PathBuf, AgentError> {
-    let own = std::env::current_exe().map_err(AgentError::Locate)?;
+pub async fn find() -> Result<PathBuf, DemoError> {
+    let own = std::env::current_exe().map_err(DemoError::using(Path::new("/proc/self/exe")))?;
     let agent = own.with_file_name(AGENT);
     if let Some(cargo) = std::env::var_os("CARGO") {
         build(&PathBuf::from(cargo), &own).await?;
     }
-    if agent.exists() { Ok(agent) } else { Err(AgentError::NoAgent(agent)) }
+    if agent.exists() { Ok(agent) } else { Err(DemoError::NoAgent(agent)) }
 }
 
-async fn build(cargo: &Path, own: &Path) -> Result<(), AgentError> {
+async fn build(cargo: &Path, own: &Path) -> Result<(), DemoError> {
     let folder = own.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     let profile = match folder {
         None | Some("debug") => "dev",
@@ -89,9 +43,9 @@ async fn build(cargo: &Path, own: &Path) -> Result<(), AgentError> {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--profile", profile, "--package", "agent", "--bin", AGENT]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let failed = |source| AgentError::Start { path: cargo.to_owned(), source };
-    let status = command.stdin(Stdio::null()).kill_on_drop(true).status().await.map_err(failed)?;
-    if status.success() { Ok(()) } else { Err(AgentError::Build(status)) }
+    let status = command.stdin(Stdio::null()).kill_on_drop(true).status().await;
+    let status = status.map_err(DemoError::using(cargo))?;
+    if status.success() { Ok(()) } else { Err(DemoError::Build(status)) }
 }
 
 /// One agent of the demo. It is killed when this goes.
@@ -108,31 +62,28 @@ impl Agent {
     ///
     /// # Errors
     /// When the control plane or the host refuses.
-    pub async fn join(program: &Path, name: &str, dirs: HostDirs, token: &str) -> Result<Agent, AgentError> {
+    pub async fn join(program: &Path, name: &str, dirs: HostDirs, token: &str) -> Result<Agent, DemoError> {
         let mut command = command(program, &dirs);
         // Not as an argument: others on this machine can read these.
         command.arg("join").env("MUSTER_TOKEN", token);
-        let failed = |source| AgentError::Start { path: program.to_owned(), source };
-        let ended = command.output().await.map_err(failed)?;
+        let ended = command.output().await.map_err(DemoError::using(program))?;
         if ended.status.success() {
             return Ok(Agent { name: name.to_owned(), dirs, daemon: None });
         }
         let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        Err(AgentError::Join { host: name.to_owned(), said })
+        Err(DemoError::Join { host: name.to_owned(), said })
     }
 
     /// Starts the daemon.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(&mut self, program: &Path) -> Result<(), AgentError> {
+    pub fn start(&mut self, program: &Path) -> Result<(), DemoError> {
         let log = OpenOptions::new().create(true).append(true).open(&self.dirs.log);
-        let log = log.map_err(|source| AgentError::Log { path: self.dirs.log.clone(), source })?;
+        let log = log.map_err(DemoError::using(&self.dirs.log))?;
         let mut command = command(program, &self.dirs);
         command.arg("daemon").stdout(Stdio::null()).stderr(log);
-        let child =
-            command.spawn().map_err(|source| AgentError::Start { path: program.to_owned(), source })?;
-        self.daemon = Some(child);
+        self.daemon = Some(command.spawn().map_err(DemoError::using(program))?);
         Ok(())
     }
 

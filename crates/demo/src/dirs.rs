@@ -1,14 +1,11 @@
 //! The demo's directory: the control plane's, the fleet's, the objects' and each host's.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
-use server::posture::{self, FoundError};
+use tempfile::TempDir;
 
-use cli::failure::UserError;
+use crate::error::DemoError;
 
 /// The example fleet beside the source that this program was built from.
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet");
@@ -16,80 +13,48 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet
 const OS_RELEASE: &str =
     "ID=debian\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\n";
 
-/// Why the demo's directory cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoDirError {
-    /// A file or directory cannot be made.
-    #[error("cannot make {}", path.display())]
-    Make {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The example fleet is not there.
-    #[error("there is no fleet repo at {}", .0.display())]
-    NoExample(PathBuf),
-    /// The operating system gives no randomness.
-    #[error("the demo's directory cannot be named")]
-    Random(#[source] FoundError),
-}
-
-impl UserError for DemoDirError {
-    fn hint(&self) -> Option<String> {
-        matches!(self, DemoDirError::NoExample(_)).then(|| "name one with --fleet DIR".to_owned())
-    }
-}
-
-/// A directory of its own, removed at the end unless it is to be kept.
+/// A directory of its own, open to nobody else, removed at the end unless it is to be kept.
 #[derive(Debug)]
-pub struct DemoDir {
-    dir: PathBuf,
-    keep: bool,
-}
+pub struct DemoDir(TempDir);
 
 impl DemoDir {
-    /// Makes the directory, open to nobody else.
+    /// Makes the directory.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn make(keep: bool) -> Result<DemoDir, DemoDirError> {
-        let suffix: [u8; 4] = posture::random().map_err(DemoDirError::Random)?;
-        let dir = std::env::temp_dir().join(format!("muster-demo-{}", HEXLOWER.encode(&suffix)));
-        let made = fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(|source| DemoDirError::Make { path: dir.clone(), source })?;
-        Ok(DemoDir { dir, keep })
+    pub fn make(keep: bool) -> Result<DemoDir, DemoError> {
+        let made = tempfile::Builder::new().prefix("muster-demo-").disable_cleanup(keep).tempdir();
+        made.map(DemoDir).map_err(DemoError::using(&std::env::temp_dir()))
     }
 
     /// Where the control plane keeps everything.
     pub fn control(&self) -> PathBuf {
-        self.dir.join("control")
+        self.dir().join("control")
     }
 
     /// Where the fleet repo lies.
     pub fn fleet(&self) -> PathBuf {
-        self.dir.join("fleet")
+        self.dir().join("fleet")
     }
 
     /// Where the manifests of objects lie.
     pub fn manifests(&self) -> PathBuf {
-        self.dir.join("objects")
+        self.dir().join("objects")
     }
 
     /// The directory itself.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.0.path()
     }
 
     /// Copies a fleet repo, so that it may be edited.
     ///
     /// # Errors
     /// When it is not there, or cannot be copied.
-    pub fn copy_fleet(&self, from: Option<&Path>) -> Result<(), DemoDirError> {
+    pub fn copy_fleet(&self, from: Option<&Path>) -> Result<(), DemoError> {
         let from = from.map_or_else(|| PathBuf::from(EXAMPLE), Path::to_owned);
         if !from.join("fleet.yaml").exists() {
-            return Err(DemoDirError::NoExample(from));
+            return Err(DemoError::NoExample(from));
         }
         copy(&from, &self.fleet())
     }
@@ -98,8 +63,8 @@ impl DemoDir {
     ///
     /// # Errors
     /// When they cannot be made.
-    pub fn host(&self, name: &str) -> Result<HostDirs, DemoDirError> {
-        let dir = self.dir.join("hosts").join(name);
+    pub fn host(&self, name: &str) -> Result<HostDirs, DemoError> {
+        let dir = self.dir().join("hosts").join(name);
         let host = HostDirs { root: dir.join("root"), state: dir.join("state"), log: dir.join("agent.log") };
         make_dir(&host.root.join("etc"))?;
         // Whoever runs the demo stands for root there, so that owners can be set.
@@ -112,19 +77,9 @@ impl DemoDir {
         ];
         for (path, text) in files {
             let path = host.root.join(path);
-            fs::write(&path, text).map_err(|source| DemoDirError::Make { path, source })?;
+            fs::write(&path, text).map_err(DemoError::using(&path))?;
         }
         Ok(host)
-    }
-}
-
-impl Drop for DemoDir {
-    fn drop(&mut self) {
-        if !self.keep
-            && let Err(error) = fs::remove_dir_all(&self.dir)
-        {
-            tracing::warn!(dir = %self.dir.display(), %error, "the demo's directory could not be removed");
-        }
     }
 }
 
@@ -139,21 +94,19 @@ pub struct HostDirs {
     pub log: PathBuf,
 }
 
-fn make_dir(path: &Path) -> Result<(), DemoDirError> {
-    fs::create_dir_all(path).map_err(|source| DemoDirError::Make { path: path.to_owned(), source })
+fn make_dir(path: &Path) -> Result<(), DemoError> {
+    fs::create_dir_all(path).map_err(DemoError::using(path))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), DemoDirError> {
+fn copy(from: &Path, to: &Path) -> Result<(), DemoError> {
     make_dir(to)?;
-    let failed = |source| DemoDirError::Make { path: to.to_owned(), source };
-    for entry in fs::read_dir(from).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), &target).map_err(|source| DemoDirError::Make { path: target, source })?;
+    for entry in fs::read_dir(from).map_err(DemoError::using(from))? {
+        let from = entry.map_err(DemoError::using(from))?.path();
+        let to = to.join(from.file_name().unwrap_or_default());
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to).map_err(DemoError::using(&to))?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 mod agents;
 mod board;
 mod dirs;
+mod error;
 mod objects;
 mod steps;
 mod work;
@@ -17,13 +18,14 @@ use server::{Config, Running, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::exit::Exit;
-use cli::failure::{Failure, UserError};
+use cli::failure::Failure;
 use cli::screen::{Screen, aside};
 use cli::server::ServerError;
 
 use agents::Agent;
 use board::{Board, Done};
 use dirs::DemoDir;
+use error::DemoError;
 use steps::Demo;
 
 /// Connections of nodes at once.
@@ -55,20 +57,6 @@ pub struct DemoArgs {
     fleet: Option<PathBuf>,
 }
 
-/// The control plane of the demo cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("the demo's control plane cannot start")]
-struct DemoServerError(#[source] StartError);
-
-impl UserError for DemoServerError {}
-
-/// Somebody asked the demo to end.
-#[derive(Debug, thiserror::Error)]
-#[error("the demo was ended before everything was shown")]
-struct Interrupted;
-
-impl UserError for Interrupted {}
-
 #[derive(Serialize)]
 struct Shown<'a> {
     steps: &'a [Done],
@@ -91,11 +79,11 @@ pub async fn run(args: DemoArgs, screen: Screen) -> Result<Exit, Failure> {
     tokio::pin!(asked_to_end);
     let program = agents::find().await?;
     let dirs = DemoDir::make(args.keep)?;
-    let running = start(&dirs).await.map_err(DemoServerError)?;
+    let running = start(&dirs).await.map_err(DemoError::Start)?;
     let mut demo = Demo { dirs: &dirs, program: &program, board: Board::new(screen), agents: Vec::new() };
     let shown = tokio::select! {
-        shown = demo.show(args.fleet.as_deref()) => shown.map_err(Failure::from),
-        () = &mut asked_to_end => Err(Interrupted.into()),
+        shown = demo.show(args.fleet.as_deref()) => shown,
+        () = &mut asked_to_end => Err(DemoError::Interrupted.into()),
     };
     if shown.is_err() {
         last_words(&mut demo.agents);

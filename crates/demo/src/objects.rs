@@ -8,7 +8,10 @@ use std::time::Instant;
 use model::condition::SyncState;
 use server::api::objects::{APPLY, Apply, ApplyOutcome, Mapping, OBJECTS, ObjectName, ObjectsQuery, SYNC};
 
-use crate::steps::{Demo, OBSERVER, StepError};
+use crate::board::Board;
+use crate::error::DemoError;
+use crate::steps::{Demo, OBSERVER};
+use cli::failure::Failure;
 use cli::object::{self, Source};
 use cli::operator::Operator;
 use cli::screen::Screen;
@@ -24,7 +27,7 @@ const TRIAL: &str = "kind: Site\nmetadata: {name: trial}\nspec: {title: Only a t
 
 impl Demo<'_> {
     /// An object goes down.
-    pub(super) async fn objects_down(&mut self, operator: &Operator) -> Result<(), StepError> {
+    pub(super) async fn objects_down(&mut self, operator: &Operator) -> Result<(), Failure> {
         let file = self.dirs.manifests().join("shop.yaml");
         write(&file, SHOP)?;
         let source = Source { files: std::slice::from_ref(&file), node: None, mapping: Mapping::Namespace };
@@ -42,12 +45,12 @@ impl Demo<'_> {
             let results = operator.call(&APPLY, apply).await?.results;
             if results.iter().any(|done| done.outcome != ApplyOutcome::Created) {
                 let so_far = object::results_text(&results, false, Screen::of_process(false));
-                return Err(StepError::NotSeen { step: "the object was applied".to_owned(), so_far });
+                return Err(DemoError::not_seen("the object was applied", so_far).into());
             }
             let there = Path::new(FOLDER).join("site").join(&given.name.namespace).join("shop.yaml");
             let Some(path) = self.root_of(&given.name.node).map(|root| root.join(&there)) else { continue };
             let step = format!("the object arrived at {}, as /{}", given.name.node, there.display());
-            let arrived = async || {
+            let arrived = async |_: &mut Board| {
                 let text = fs::read_to_string(&path).unwrap_or_default();
                 Ok(if text.contains("The shop") { Ok(()) } else { Err("it is not there".to_owned()) })
             };
@@ -64,13 +67,13 @@ impl Demo<'_> {
         operator: &Operator,
         name: &ObjectName,
         file: &Path,
-    ) -> Result<(), StepError> {
+    ) -> Result<(), Failure> {
         let began = Instant::now();
         let beside = PathBuf::from(format!("{}.status.json", file.display()));
         write(&beside, STATUS)?;
         let node = &name.node;
         let step = format!("what a tool on {node} says of it is known here; both sides are in sync");
-        let known = async || {
+        let known = async |_: &mut Board| {
             let view = object::get(operator, name.clone()).await?;
             let sync = operator.all(&SYNC, Some(node.as_str())).await?.pop();
             let state = sync.map_or(SyncState::Other, |sync| sync.condition.state);
@@ -87,14 +90,14 @@ impl Demo<'_> {
     }
 
     /// An object that somebody puts on an autonomous node comes up.
-    pub(super) async fn objects_up(&mut self, operator: &Operator) -> Result<(), StepError> {
+    pub(super) async fn objects_up(&mut self, operator: &Operator) -> Result<(), Failure> {
         let Some(root) = self.root_of(OBSERVER) else { return Ok(()) };
         let file = root.join(FOLDER).join("trial.yaml");
         self.board.say(&format!("\n    somebody on {OBSERVER} writes /{FOLDER}/trial.yaml"))?;
         let began = Instant::now();
         write(&file, TRIAL)?;
         let step = format!("{OBSERVER} is the source of its own objects: what it has shows here");
-        let shows = async || {
+        let shows = async |_: &mut Board| {
             let objects = operator.all(&OBJECTS, ObjectsQuery::default()).await?;
             let found = objects.iter().any(|view| view.node.as_str() == OBSERVER && view.name == "trial");
             Ok(if found { Ok(objects) } else { Err(format!("{} objects are known", objects.len())) })
@@ -105,10 +108,9 @@ impl Demo<'_> {
     }
 }
 
-fn write(file: &Path, text: &str) -> Result<(), StepError> {
-    let edit = |source| StepError::Edit { path: file.to_owned(), source };
+fn write(file: &Path, text: &str) -> Result<(), DemoError> {
     if let Some(dir) = file.parent() {
-        fs::create_dir_all(dir).map_err(edit)?;
+        fs::create_dir_all(dir).map_err(DemoError::using(dir))?;
     }
-    fs::write(file, text).map_err(edit)
+    fs::write(file, text).map_err(DemoError::using(file))
 }

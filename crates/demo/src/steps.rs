@@ -12,19 +12,18 @@ use server::api::{self, History, NodeView};
 use store::RunRecord;
 use trust::token::KeySource;
 
-use crate::agents::{Agent, AgentError};
+use crate::agents::Agent;
 use crate::board::Board;
-use crate::dirs::{DemoDir, DemoDirError};
+use crate::dirs::DemoDir;
+use crate::error::DemoError;
 use cli::clock::now;
-use cli::credentials::{self, CredentialsError, MintFiles};
-use cli::exit::Exit;
-use cli::failure::UserError;
-use cli::folder::{Folder, FolderError};
-use cli::object::ReadError;
+use cli::credentials::{self, MintFiles};
+use cli::failure::Failure;
+use cli::folder::Folder;
 use cli::operator::{CallError, Operator};
-use cli::publish::{Comparison, PublishError, Publisher};
+use cli::publish::Publisher;
 use cli::run;
-use cli::screen::{Screen, ScreenError};
+use cli::screen::Screen;
 use cli::token::{self, MintError, MintRequest};
 
 /// The nodes that are joined: two that converge, and one that only observes.
@@ -36,75 +35,11 @@ const VICTIM: &str = "web-1.demo";
 /// The file.
 const MOTD: &str = "etc/motd";
 /// How long a step may take until it is seen.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// Lines of what a command prints that are shown.
 const SHOWN_LINES: usize = 24;
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(150);
-
-/// Why a step was not seen to happen.
-#[derive(Debug, thiserror::Error)]
-pub enum StepError {
-    /// The demo's directory cannot be used.
-    #[error("the demo's directory cannot be used")]
-    DemoDir(#[from] DemoDirError),
-    /// An agent does not run.
-    #[error("an agent does not run")]
-    Agent(#[from] AgentError),
-    /// Credentials or keys cannot be read.
-    #[error("the demo's keys cannot be read")]
-    Credentials(#[from] CredentialsError),
-    /// No token was minted.
-    #[error("no token was minted")]
-    Mint(#[from] MintError),
-    /// The fleet repo cannot be read.
-    #[error("the demo's fleet repo cannot be read")]
-    Folder(#[from] FolderError),
-    /// The fleet was not published.
-    #[error("the fleet was not published")]
-    Publish(#[from] PublishError),
-    /// The control plane did not answer.
-    #[error("the demo's control plane could not be asked")]
-    Call(#[from] CallError),
-    /// Nothing can be shown.
-    #[error("nothing can be shown")]
-    Screen(#[from] ScreenError),
-    /// The demo's own manifest cannot be read.
-    #[error("the demo's manifest cannot be read")]
-    Manifest(#[from] ReadError),
-    /// A file cannot be read or edited.
-    #[error("cannot edit {}", path.display())]
-    Edit {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// It did not happen in time.
-    #[error("not seen within {} s: {step}; {so_far}", DEADLINE.as_secs())]
-    NotSeen {
-        /// The step.
-        step: String,
-        /// What was seen instead.
-        so_far: String,
-    },
-}
-
-impl UserError for StepError {
-    fn exit(&self) -> Exit {
-        Exit::Error
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            StepError::DemoDir(error) => error.hint(),
-            StepError::Agent(error) => error.hint(),
-            StepError::Publish(error) => error.hint(),
-            _ => None,
-        }
-    }
-}
 
 /// A demo under way.
 pub struct Demo<'a> {
@@ -116,7 +51,7 @@ pub struct Demo<'a> {
 
 impl Demo<'_> {
     /// Shows everything.
-    pub async fn show(&mut self, fleet: Option<&Path>) -> Result<(), StepError> {
+    pub async fn show(&mut self, fleet: Option<&Path>) -> Result<(), Failure> {
         let began = Instant::now();
         self.dirs.copy_fleet(fleet)?;
         let path = self.dirs.control().join("operator.json");
@@ -135,7 +70,7 @@ impl Demo<'_> {
         self.query(&operator).await
     }
 
-    async fn join(&mut self, operator: &Operator) -> Result<(), StepError> {
+    async fn join(&mut self, operator: &Operator) -> Result<(), Failure> {
         let began = Instant::now();
         let (root, info) = MintFiles::of_dir(&self.dirs.control()).read()?;
         for name in NODES {
@@ -155,19 +90,19 @@ impl Demo<'_> {
         Ok(self.board.done(step, began.elapsed())?)
     }
 
-    async fn publish(&mut self, credentials: Credentials) -> Result<(), StepError> {
+    async fn publish(&mut self, credentials: Credentials) -> Result<(), Failure> {
         let began = Instant::now();
         let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
         let mut publisher = Publisher::connect(credentials, key).await?;
         let prepared = publisher.take(Folder::open(&self.dirs.fleet())?.scan()?)?;
-        let changed: Comparison = publisher.compare(&prepared).await?;
+        let changed = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
         let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);
         Ok(self.board.done(&step, began.elapsed())?)
     }
 
-    async fn converge(&mut self, operator: &Operator) -> Result<(), StepError> {
+    async fn converge(&mut self, operator: &Operator) -> Result<(), Failure> {
         let began = Instant::now();
         for agent in &mut self.agents {
             agent.start(self.program)?;
@@ -185,19 +120,19 @@ impl Demo<'_> {
             let site = set(name).and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
             if !site.contains(name) {
                 let so_far = format!("{name} says that it converged, and its nginx site is not there");
-                return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+                return Err(DemoError::not_seen(step, so_far).into());
             }
         }
         let zone = self.root_of(VICTIM).and_then(|root| fs::read_to_string(root.join("etc/timezone")).ok());
         if zone.is_none() {
             let so_far = format!("the custom executor of {VICTIM} left no etc/timezone");
-            return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+            return Err(DemoError::not_seen(step, so_far).into());
         }
         self.board.done(step, began.elapsed())?;
         Ok(self.board.done("a custom executor ran and set the time zone", Duration::ZERO)?)
     }
 
-    async fn observe(&mut self, operator: &Operator) -> Result<(), StepError> {
+    async fn observe(&mut self, operator: &Operator) -> Result<(), Failure> {
         let began = Instant::now();
         let step = format!("{OBSERVER} only observes: it says what would change, and nothing was changed");
         let observing = |nodes: &[NodeView]| {
@@ -206,27 +141,31 @@ impl Demo<'_> {
         self.until(operator, &step, observing).await?;
         if self.root_of(OBSERVER).is_some_and(|root| root.join(MOTD).exists()) {
             let so_far = format!("{OBSERVER} has an {MOTD}, and should have touched nothing");
-            return Err(StepError::NotSeen { step, so_far });
+            return Err(DemoError::not_seen(&step, so_far).into());
         }
         self.board.done(&step, began.elapsed())?;
         self.show_run(operator, OBSERVER, |_| true).await
     }
 
     /// Edits a managed file behind the agent's back and sees it put right, and told of.
-    async fn heal(&mut self, operator: &Operator) -> Result<(), StepError> {
+    async fn heal(&mut self, operator: &Operator) -> Result<(), Failure> {
         let Some(motd) = self.root_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
-        let edit = |source| StepError::Edit { path: motd.clone(), source };
-        let good = fs::read_to_string(&motd).map_err(edit)?;
+        let good = fs::read_to_string(&motd).map_err(DemoError::using(&motd))?;
         self.board.say(&format!("\n    echo 'somebody was here' > {}", motd.display()))?;
         let began = Instant::now();
-        fs::write(&motd, "somebody was here\n").map_err(edit)?;
+        fs::write(&motd, "somebody was here\n").map_err(DemoError::using(&motd))?;
         let step = format!("{VICTIM} put {MOTD} right by itself");
         let healed = |_: &[NodeView]| fs::read_to_string(&motd).is_ok_and(|text| text == good);
         self.until(operator, &step, healed).await?;
         self.board.done(&step, began.elapsed())?;
         let began = Instant::now();
         let step = "the control plane knows the run that put it right";
-        self.until_run(operator, VICTIM, step, is_healing).await?;
+        let known = async |_: &mut Board| {
+            let runs = runs(operator, VICTIM).await?;
+            let so_far = format!("{} runs of {VICTIM} are known", runs.len());
+            Ok(if runs.iter().any(is_healing) { Ok(()) } else { Err(so_far) })
+        };
+        self.see(step, known).await?;
         self.board.done(step, began.elapsed())?;
         self.show_run(operator, VICTIM, is_healing).await
     }
@@ -237,7 +176,7 @@ impl Demo<'_> {
         operator: &Operator,
         name: &str,
         meant: impl Fn(&RunRecord) -> bool,
-    ) -> Result<(), StepError> {
+    ) -> Result<(), Failure> {
         let runs = runs(operator, name).await?;
         let Some(found) = runs.iter().find(|found| meant(found)) else { return Ok(()) };
         let text = run::show(found, name, Screen::of_process(false));
@@ -252,19 +191,26 @@ impl Demo<'_> {
     pub(super) async fn see<T>(
         &mut self,
         step: &str,
-        look: impl AsyncFn() -> Result<Result<T, String>, StepError>,
-    ) -> Result<T, StepError> {
+        look: impl AsyncFn(&mut Board) -> Result<Result<T, String>, Failure>,
+    ) -> Result<T, Failure> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            match look().await? {
+            let so_far = match look(&mut self.board).await? {
                 Ok(seen) => return Ok(seen),
-                Err(so_far) => self.wait(deadline, step, || so_far.clone()).await?,
+                Err(so_far) => so_far,
+            };
+            if let Some(agent) = self.agents.iter_mut().find_map(|it| it.ended().map(|_| &it.name)) {
+                return Err(DemoError::not_seen(step, format!("the agent of {agent} has ended")).into());
             }
+            if Instant::now() >= deadline {
+                return Err(DemoError::not_seen(step, so_far).into());
+            }
+            tokio::time::sleep(POLL).await;
         }
     }
 
     /// Shows what a command prints.
-    pub(super) fn shown(&mut self, command: &str, printed: &str) -> Result<(), StepError> {
+    pub(super) fn shown(&mut self, command: &str, printed: &str) -> Result<(), Failure> {
         // Parts of it come from nodes.
         let indented: String = printable(printed)
             .lines()
@@ -280,52 +226,13 @@ impl Demo<'_> {
         operator: &Operator,
         step: &str,
         seen: impl Fn(&[NodeView]) -> bool,
-    ) -> Result<(), StepError> {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
+    ) -> Result<(), Failure> {
+        let look = async |board: &mut Board| {
             let nodes = operator.all(&api::NODES, None).await?;
-            self.board.nodes(&nodes)?;
-            if seen(&nodes) {
-                return Ok(());
-            }
-            self.wait(deadline, step, || states(&nodes)).await?;
-        }
-    }
-
-    async fn until_run(
-        &mut self,
-        operator: &Operator,
-        name: &str,
-        step: &str,
-        meant: impl Fn(&RunRecord) -> bool,
-    ) -> Result<(), StepError> {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let runs = runs(operator, name).await?;
-            if runs.iter().any(&meant) {
-                return Ok(());
-            }
-            self.wait(deadline, step, || format!("{} runs of {name} are known", runs.len())).await?;
-        }
-    }
-
-    async fn wait(
-        &mut self,
-        deadline: Instant,
-        step: &str,
-        so_far: impl Fn() -> String,
-    ) -> Result<(), StepError> {
-        let not_seen = |so_far| Err(StepError::NotSeen { step: step.to_owned(), so_far });
-        if let Some(agent) =
-            self.agents.iter_mut().find_map(|agent| agent.ended().map(|_| agent.name.clone()))
-        {
-            return not_seen(format!("the agent of {agent} has ended"));
-        }
-        if Instant::now() >= deadline {
-            return not_seen(so_far());
-        }
-        tokio::time::sleep(POLL).await;
-        Ok(())
+            board.nodes(&nodes)?;
+            Ok(if seen(&nodes) { Ok(()) } else { Err(states(&nodes)) })
+        };
+        self.see(step, look).await
     }
 
     /// What to try next, with this demo's paths.

@@ -7,7 +7,10 @@ use std::time::Instant;
 use model::work::Work;
 use server::api::work::{BEGIN_TASK, NewTask, OUTPUT, OutputQuery, TASK, TASK_NODES, TaskNodeView, TaskView};
 
-use crate::steps::{Demo, NODES, StepError};
+use crate::board::Board;
+use crate::error::DemoError;
+use crate::steps::{Demo, NODES};
+use cli::failure::Failure;
 use cli::operator::Operator;
 use cli::screen::Screen;
 use cli::task::{self, Lines};
@@ -23,7 +26,7 @@ const TIMEOUT: u64 = 30;
 
 impl Demo<'_> {
     /// An action runs on some nodes, and what it printed is here.
-    pub(super) async fn task(&mut self, operator: &Operator) -> Result<(), StepError> {
+    pub(super) async fn task(&mut self, operator: &Operator) -> Result<(), Failure> {
         let step = "the nodes ran, once each, what their release delegates, and what it printed is here";
         let work = Work::Action { name: "reload".to_owned(), args: BTreeMap::new() };
         let began = Instant::now();
@@ -43,7 +46,7 @@ impl Demo<'_> {
             let note = note.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
             if note != "reloaded\n" || !text.contains(&format!("{name} | reloaded")) {
                 let so_far = format!("{name} left {note:?}, and printed: {text}");
-                return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+                return Err(DemoError::not_seen(step, so_far).into());
             }
         }
         text.push_str(&task::summary(&task, &nodes, Screen::of_process(false)));
@@ -52,7 +55,7 @@ impl Demo<'_> {
     }
 
     /// All nodes are asked something; equal answers are told once.
-    pub(super) async fn query(&mut self, operator: &Operator) -> Result<(), StepError> {
+    pub(super) async fn query(&mut self, operator: &Operator) -> Result<(), Failure> {
         let step = "all nodes answered a question; equal answers are told once";
         let work = Work::Query { what: "traits".to_owned(), path: None };
         let began = Instant::now();
@@ -60,7 +63,7 @@ impl Demo<'_> {
         let answers = task::answers(&task.id, &nodes, Some(TRAIT));
         if answers.asked != NODES.len() || answers.answers.iter().any(|same| same.answer.is_null()) {
             let so_far = task::answers_text(&answers, Screen::of_process(false));
-            return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+            return Err(DemoError::not_seen(step, so_far).into());
         }
         let took = began.elapsed();
         let text = task::answers_text(&answers, Screen::of_process(false));
@@ -75,9 +78,9 @@ impl Demo<'_> {
         step: &str,
         selector: &str,
         work: Work,
-    ) -> Result<(TaskView, Vec<TaskNodeView>), StepError> {
+    ) -> Result<(TaskView, Vec<TaskNodeView>), Failure> {
         let begun = operator.call(&BEGIN_TASK, NewTask::new(selector, work, TIMEOUT)).await?;
-        let over = async || {
+        let over = async |_: &mut Board| {
             let task = operator.call(&TASK, begun.id.as_str()).await?;
             Ok(if task.finished.is_some() { Ok(task) } else { Err(task::line(&task.summary)) })
         };
@@ -86,7 +89,7 @@ impl Demo<'_> {
         let progress = &task.summary.progress;
         if progress.total == 0 || progress.succeeded < progress.total {
             let so_far = task::summary(&task, &nodes, Screen::of_process(false));
-            return Err(StepError::NotSeen { step: step.to_owned(), so_far });
+            return Err(DemoError::not_seen(step, so_far).into());
         }
         Ok((task, nodes))
     }

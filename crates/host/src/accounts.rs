@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, statat};
-
 use crate::{Host, HostError};
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 /// The largest account file, in bytes, that is read.
 const MAX_ACCOUNTS: u64 = 16 * 1024 * 1024;
-/// How long accounts are taken as unchanged without a look at the files.
-const UNCHECKED: Duration = Duration::from_secs(1);
+/// The accounts are read again after so long.
+const FRESH: Duration = Duration::from_secs(1);
 /// What no user or group can have as number.
 const NOBODY: u32 = u32::MAX;
 
@@ -101,52 +99,21 @@ fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number != NOBODY)
 }
 
-/// What tells one version of a file from the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    size: i64,
-    seconds: i64,
-    nanoseconds: u64,
-}
+/// The accounts last read, and when.
+pub(crate) type Cache = Option<(Arc<Accounts>, Instant)>;
 
-/// The accounts last read, and when the files were last looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    accounts: Option<Arc<Accounts>>,
-    stamps: [Option<Stamp>; 2],
-    checked: Option<Instant>,
-}
-
-/// The accounts; the files are looked at when that was not done in the last second, or
-/// in any case when `look`, and read when they changed.
+/// The accounts; the files are read when that was not done in the last second, or in any case
+/// when `look`.
 pub(crate) fn current(host: &Host, look: bool) -> Result<Arc<Accounts>, HostError> {
     let mut cache = host.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-    let fresh = !look && cache.checked.is_some_and(|checked| checked.elapsed() < UNCHECKED);
-    if let (true, Some(accounts)) = (fresh, &cache.accounts) {
+    let fresh = cache.as_ref().filter(|(_, read)| !look && read.elapsed() < FRESH);
+    if let Some((accounts, _)) = fresh {
         return Ok(Arc::clone(accounts));
-    }
-    let stamps = [stamp(host, PASSWD), stamp(host, GROUP)];
-    if let (true, Some(accounts)) = (stamps == cache.stamps, cache.accounts.clone()) {
-        cache.checked = Some(Instant::now());
-        return Ok(accounts);
     }
     let text = |path| {
         let bytes = host.read_followed(path, MAX_ACCOUNTS)?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let accounts = Arc::new(Accounts::parse(&text(PASSWD)?, &text(GROUP)?));
-    *cache = Cache { accounts: Some(Arc::clone(&accounts)), stamps, checked: Some(Instant::now()) };
-    Ok(accounts)
-}
-
-fn stamp(host: &Host, path: &str) -> Option<Stamp> {
-    let place = host.place_followed(path).ok()?;
-    let stat = statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some(Stamp {
-        inode: stat.st_ino,
-        size: stat.st_size,
-        seconds: stat.st_mtime,
-        nanoseconds: stat.st_mtime_nsec,
-    })
+    Ok(cache.insert((accounts, Instant::now())).0.clone())
 }

@@ -42,6 +42,17 @@ pub enum Program {
     Script(Script),
 }
 
+impl Program {
+    /// What errors call it.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Program::Argv(argv) => argv.first().map_or("", String::as_str),
+            Program::Shell(_) => "/bin/sh",
+            Program::Script(script) => &script.name,
+        }
+    }
+}
+
 /// A command: a program and what surrounds it.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -112,11 +123,6 @@ impl Script {
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         let executable = bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF");
         Ok(Script { name: shown, file: Arc::new(file), executable })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// It begins as a script or a program does.

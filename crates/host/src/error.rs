@@ -7,16 +7,13 @@ use rustix::io::Errno;
 
 /// Why a host could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenHostError {
-    /// The root is missing or no directory.
-    #[error("cannot open the host root {}", path.display())]
-    OpenRoot {
-        /// The root.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+#[error("cannot open the host root {}", path.display())]
+pub struct OpenHostError {
+    /// The root.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub source: io::Error,
 }
 
 /// An operation on a path that failed. The path is as it was before.
@@ -194,9 +191,6 @@ pub enum RunError {
         #[source]
         source: Problem,
     },
-    /// A script could not be made ready.
-    #[error("cannot prepare the script")]
-    PrepareScript(#[source] io::Error),
     /// The bytes are neither a script with a `#!` line nor a program.
     #[error("it is not executable: it has no `#!` line and is no program")]
     NotExecutable,

@@ -3,13 +3,12 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use model::digest::Hasher;
 use model::{Digest, PathState};
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::path::{DirEntryRef, check, links_matter};
@@ -23,9 +22,6 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
-
-/// Bytes of directory entries read at a time.
-const ENTRIES: usize = 16 * 1024;
 
 impl Host {
     /// What is at a path; a file is read and hashed. Costs one open, fstat, read and
@@ -75,9 +71,7 @@ impl Host {
     /// # Errors
     /// When it is no regular file, is larger, or cannot be read.
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        let read =
-            self.place(path).and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit));
-        found_bytes(path, read)
+        read_at(path, self.place(path), limit)
     }
 
     /// As [`Host::read`], and a link at the last name is followed where it can be
@@ -86,11 +80,7 @@ impl Host {
     /// # Errors
     /// As [`Host::read`].
     pub fn read_followed(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        let read = self
-            .place_followed(path)
-            .and_then(|place| open_regular(&place))
-            .and_then(|(fd, _)| bytes(fd, limit));
-        found_bytes(path, read)
+        read_at(path, self.place_followed(path), limit)
     }
 
     /// The names in a directory, sorted, at most `limit`; `None` when there is nothing.
@@ -244,33 +234,27 @@ fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn found_bytes(path: &str, read: Result<Vec<u8>, Problem>) -> Result<Option<Vec<u8>>, HostError> {
-    match read {
+/// The bytes of the file at a place; `None` when there is none.
+fn read_at(
+    path: &str,
+    place: Result<DirEntryRef, Problem>,
+    limit: u64,
+) -> Result<Option<Vec<u8>>, HostError> {
+    match place.and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(Problem::NoParent) => Ok(None),
         Err(source) => Err(HostOperation::Read.failed(path)(source)),
     }
 }
 
-fn is_empty(dir: impl AsFd) -> Result<bool, Problem> {
-    let mut buffer = [MaybeUninit::<u8>::uninit(); 1024];
-    let mut entries = RawDir::new(dir.as_fd(), &mut buffer);
-    while let Some(entry) = entries.next() {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+fn is_empty(dir: &OwnedFd) -> Result<bool, Problem> {
+    Ok(entries(dir, 0)?.is_some())
 }
 
 /// The names in a directory and whether each is a directory; `None` beyond `limit`.
 pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, Problem> {
-    let mut buffer = vec![MaybeUninit::<u8>::uninit(); ENTRIES];
-    // A directory that was read before is read again from its start.
-    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0))?;
-    let mut raw = RawDir::new(dir, &mut buffer);
     let mut found = Vec::new();
-    while let Some(entry) = raw.next() {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
@@ -281,7 +265,7 @@ pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString
         }
         let kind = match entry.file_type() {
             FileType::Unknown => {
-                FileType::from_raw_mode(rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+                FileType::from_raw_mode(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
             }
             known => known,
         };

@@ -82,7 +82,7 @@ impl Host {
     /// # Errors
     /// When `root` cannot be opened as a directory.
     pub fn open(root: &Path, options: Options) -> Result<Host, OpenHostError> {
-        let failed = |source| OpenHostError::OpenRoot { path: root.to_owned(), source };
+        let failed = |source| OpenHostError { path: root.to_owned(), source };
         let root_path = root.canonicalize().map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;

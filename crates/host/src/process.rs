@@ -78,7 +78,8 @@ impl Host {
         if !self.exec_allowed() {
             return Err(RunError::Rooted);
         }
-        let (mut prepared, program) = program(&command.program)?;
+        let mut prepared = program(&command.program)?;
+        let program = command.program.name().to_owned();
         let directory = self.surround(&mut prepared, command)?;
         let child =
             prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
@@ -130,26 +131,21 @@ impl Host {
     }
 }
 
-fn program(program: &Program) -> Result<(std::process::Command, String), RunError> {
-    let (command, name) = match program {
+fn program(program: &Program) -> Result<std::process::Command, RunError> {
+    Ok(match program {
         Program::Argv(argv) => {
             let (name, args) =
                 argv.split_first().filter(|(name, _)| !name.is_empty()).ok_or(RunError::Empty)?;
             let mut command = std::process::Command::new(name);
             command.args(args);
-            (command, name.clone())
+            command
         }
         Program::Shell(text) => {
-            let mut command = std::process::Command::new("/bin/sh");
+            let mut command = std::process::Command::new(program.name());
             command.arg("-c").arg(text);
-            (command, "/bin/sh".to_owned())
+            command
         }
-        Program::Script(script) => {
-            if !script.is_executable() {
-                return Err(RunError::NotExecutable);
-            }
-            (std::process::Command::new(script.path()), script.name().to_owned())
-        }
-    };
-    Ok((command, name))
+        Program::Script(script) if script.is_executable() => std::process::Command::new(script.path()),
+        Program::Script(_) => return Err(RunError::NotExecutable),
+    })
 }

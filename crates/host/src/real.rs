@@ -14,8 +14,6 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinka
 use crate::find::{mode_of, what};
 use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
 
-/// How much is read at a time, in bytes.
-const CHUNK: usize = 64 * 1024;
 /// Neither a last link nor a FIFO nor a device is waited for or followed.
 const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
@@ -140,20 +138,12 @@ impl Real {
 
 fn read(mut file: File, limit: usize) -> Result<(Digest, Vec<u8>), Problem> {
     file.seek(SeekFrom::Start(0))?;
-    let (mut hasher, mut first, mut total) = (Hasher::new(), Vec::new(), 0u64);
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let got = match file.read(&mut buffer) {
-            Ok(0) => return Ok((hasher.finish(), first)),
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
-        };
-        total += got as u64;
-        if total > MAX_FILE {
-            return Err(Problem::TooLarge { limit: MAX_FILE });
-        }
-        hasher.update(&buffer[..got]);
-        first.extend_from_slice(&buffer[..got.min(limit.saturating_sub(first.len()))]);
+    let (mut hasher, mut first) = (Hasher::new(), Vec::new());
+    (&file).take(limit as u64).read_to_end(&mut first)?;
+    hasher.update(&first);
+    let most = MAX_FILE.saturating_sub(first.len() as u64);
+    if io::copy(&mut file.take(most.saturating_add(1)), &mut hasher)? > most {
+        return Err(Problem::TooLarge { limit: MAX_FILE });
     }
+    Ok((hasher.finish(), first))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::{Cancel, Command, End, Host, Program, RunError};
+use crate::{Cancel, Command, End, Host, RunError};
 use model::work::Stream;
 
 /// The stack of the thread that stays with a command, in bytes.
@@ -61,7 +61,7 @@ impl Host {
     ) -> Result<Streaming, RunError> {
         let (host, cancel) = (Arc::clone(self), Cancel::default());
         let switch = cancel.clone();
-        let program = name(&command.program);
+        let program = command.program.name().to_owned();
         let stay = move || {
             let mut sink = |stream, bytes: &[u8]| listener(Event::Output(stream, bytes));
             let ended = host.attend(&command, Some(&switch), &mut sink);
@@ -70,13 +70,5 @@ impl Host {
         let builder = std::thread::Builder::new().name("command".to_owned()).stack_size(STACK);
         let thread = builder.spawn(stay).map_err(|source| RunError::Attend { program, source })?;
         Ok(Streaming { cancel, thread })
-    }
-}
-
-fn name(program: &Program) -> String {
-    match program {
-        Program::Argv(argv) => argv.first().cloned().unwrap_or_default(),
-        Program::Shell(_) => "/bin/sh".to_owned(),
-        Program::Script(script) => script.name().to_owned(),
     }
 }

@@ -27,6 +27,7 @@ pub struct Label {
 }
 
 /// One mistake: code, message, place, and what would be right.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// Stable code, `E` and three digits; `muster help CODE` explains it.
@@ -34,10 +35,8 @@ pub struct Diagnostic {
     /// One sentence without a final stop.
     pub message: String,
     /// Where the mistake is; absent when no file is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
     /// What to write instead, or what to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
     /// Other places that matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -45,7 +45,7 @@ impl Text {
                 if !literal.is_empty() {
                     parts.push(TextSegment::Literal(std::mem::take(&mut literal)));
                 }
-                let expr = Expr::parse(&text[start..end]).map_err(|error| shifted(error, start))?;
+                let expr = Expr::parse(&text[start..end]).map_err(|error| error.shifted(start))?;
                 parts.push(TextSegment::Expr { expr, offset: start });
                 at = end + 2;
             }
@@ -61,11 +61,6 @@ impl Text {
     /// Whether `text` needs no parsing at all: it holds no `${{`.
     pub fn is_literal(text: &str) -> bool {
         !text.contains("${{")
-    }
-
-    /// It holds no expression.
-    pub fn is_plain(&self) -> bool {
-        self.exprs().next().is_none()
     }
 
     /// The expressions, each with the byte offset of its source in the whole text.
@@ -114,7 +109,7 @@ fn close(text: &str, start: usize) -> Result<usize, ParseError> {
     let mut lexer = Lexer::new(&text[start..window]);
     let mut depth = 0usize;
     loop {
-        let token = lexer.next().map_err(|error| shifted(error, start))?;
+        let token = lexer.next().map_err(|error| error.shifted(start))?;
         match token.tok {
             Tok::End => return Err(unclosed()),
             Tok::Open('{') => depth += 1,
@@ -134,10 +129,6 @@ fn too_large(text: &str) -> ParseError {
         len: text.len().min(1),
         help: Some("use a template or a file of the module".into()),
     }
-}
-
-fn shifted(error: ParseError, by: usize) -> ParseError {
-    ParseError { offset: error.offset + by, ..error }
 }
 
 fn moved(error: EvalError, by: usize) -> EvalError {

@@ -1,9 +1,6 @@
 //! [`Pattern`]: which node names are meant.
 
 use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::glob::Glob;
 use crate::regex::{Regex, RegexError};
@@ -125,26 +122,5 @@ impl Eq for Pattern {}
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = PatternError;
-
-    fn from_str(source: &str) -> Result<Pattern, PatternError> {
-        Pattern::parse(source)
-    }
-}
-
-impl Serialize for Pattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.source)
-    }
-}
-
-impl<'de> Deserialize<'de> for Pattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
-        let source = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Pattern::parse(&source).map_err(serde::de::Error::custom)
     }
 }

@@ -4,8 +4,6 @@
 //! backtracking, and the compiled size is limited, so an exploding expression is an error
 //! when it is read and never a hang when it is used.
 
-use std::fmt;
-
 /// The longest source of a regular expression, in bytes.
 pub const MAX_SOURCE: usize = 1024;
 /// The largest compiled form, in bytes.
@@ -45,16 +43,5 @@ impl Regex {
     /// Whether it matches somewhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
-    }
-
-    /// The source.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-}
-
-impl fmt::Display for Regex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

@@ -16,7 +16,6 @@
 //! an error: "all" is never implied.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -353,14 +352,6 @@ fn all(verdicts: impl Iterator<Item = SelectorMatch>) -> SelectorMatch {
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)
-    }
-}
-
-impl FromStr for Selector {
-    type Err = SelectorError;
-
-    fn from_str(source: &str) -> Result<Selector, SelectorError> {
-        Selector::parse(source)
     }
 }
 

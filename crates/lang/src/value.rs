@@ -54,14 +54,6 @@ impl Value {
         }
     }
 
-    /// The map, if this is one.
-    pub fn as_map(&self) -> Option<&BTreeMap<String, Value>> {
-        match self {
-            Value::Map(map) => Some(map),
-            Value::Bool(_) | Value::Int(_) | Value::Str(_) | Value::List(_) => None,
-        }
-    }
-
     /// The boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {

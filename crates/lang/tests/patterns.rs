@@ -61,8 +61,6 @@ fn what_cannot_be_used_says_why() {
     }
     assert!(Pattern::parse(&"a".repeat(600)).is_err());
     assert!(Regex::parse(&"a".repeat(2000)).is_err());
-    assert!(serde_json::from_str::<Pattern>("\"web-*\"").unwrap().matches("web-1"));
-    assert!(serde_json::from_str::<Pattern>("\"a b\"").is_err());
 }
 
 /// Backtracking would take longer than the age of the universe here.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 
 /// The deepest nesting that [`parse`] and [`to_bytes`] accept.
 pub const MAX_DEPTH: usize = 64;
@@ -62,19 +62,47 @@ pub fn parse_canonical<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Canonical
 
 fn check(bytes: &[u8]) -> Result<(), CanonicalError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    Strict { depth: 0 }
+    Strict { depth: 0, loose: false, violation: &mut None }
         .deserialize(&mut deserializer)
         .and_then(|()| deserializer.end())
         .map_err(|error| CanonicalError::NotAllowed(error.to_string()))
 }
 
-/// Walks a document and refuses what canonical documents may not hold.
-#[derive(Clone, Copy)]
-struct Strict {
-    depth: usize,
+/// What not every reader of JSON reads the same.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Deeper than [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// A key stands in a map twice.
+    #[error("duplicate key {0:?}")]
+    DuplicateKey(String),
+    /// A number is not exact for every reader.
+    #[error("integer {0} is beyond 2^53 - 1")]
+    TooLarge(String),
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+/// Checks JSON that may hold null and floats besides what documents hold; what it violates is in
+/// `violation` then.
+///
+/// # Errors
+/// When there is a violation, or what is read is not JSON.
+pub fn check_loosely<'de, D: Deserializer<'de>>(
+    json: D,
+    violation: &mut Option<Violation>,
+) -> Result<(), D::Error> {
+    Strict { depth: 0, loose: true, violation }.deserialize(json)
+}
+
+/// Walks a document and refuses what canonical documents may not hold.
+struct Strict<'v> {
+    depth: usize,
+    /// Null and floats are fine.
+    loose: bool,
+    violation: &'v mut Option<Violation>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -82,37 +110,53 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl Strict {
-    fn deeper<E: serde::de::Error>(self) -> Result<Strict, E> {
+impl Strict<'_> {
+    fn refuse<E: serde::de::Error>(&mut self, violation: Violation) -> E {
+        E::custom(self.violation.insert(violation))
+    }
+
+    fn deeper<E: serde::de::Error>(&mut self) -> Result<Strict<'_>, E> {
         if self.depth >= MAX_DEPTH {
-            return Err(E::custom(format!("nested deeper than {MAX_DEPTH}")));
+            return Err(self.refuse(Violation::TooDeep));
         }
-        Ok(Strict { depth: self.depth + 1 })
+        Ok(Strict { depth: self.depth + 1, loose: self.loose, violation: &mut *self.violation })
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value without null and floats")
     }
 
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        if self.loose { Ok(()) } else { Err(E::invalid_type(Unexpected::Unit, &self)) }
+    }
+
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
         Ok(())
     }
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+    fn visit_i64<E: serde::de::Error>(mut self, value: i64) -> Result<(), E> {
         if value.unsigned_abs() > MAX_INT.unsigned_abs() {
-            return Err(E::custom(format!("integer {value} is beyond 2^53 - 1")));
+            return Err(self.refuse(Violation::TooLarge(value.to_string())));
         }
         Ok(())
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+    fn visit_u64<E: serde::de::Error>(mut self, value: u64) -> Result<(), E> {
         match i64::try_from(value) {
             Ok(value) => self.visit_i64(value),
-            Err(_) => Err(E::custom(format!("integer {value} is beyond 2^53 - 1"))),
+            Err(_) => Err(self.refuse(Violation::TooLarge(value.to_string()))),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(mut self, value: f64) -> Result<(), E> {
+        match self.loose {
+            false => Err(E::invalid_type(Unexpected::Float(value), &self)),
+            true if value.abs() <= MAX_INT as f64 => Ok(()),
+            true => Err(self.refuse(Violation::TooLarge(value.to_string()))),
         }
     }
 
@@ -120,20 +164,19 @@ impl<'de> Visitor<'de> for Strict {
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let inner = self.deeper()?;
-        while seq.next_element_seed(inner)?.is_some() {}
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(self.deeper()?)?.is_some() {}
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let inner = self.deeper()?;
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        self.deeper()?;
         let mut keys = std::collections::BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if let Some(twice) = keys.replace(key) {
-                return Err(serde::de::Error::custom(format!("duplicate key {twice:?}")));
+                return Err(self.refuse(Violation::DuplicateKey(twice)));
             }
-            map.next_value_seed(inner)?;
+            map.next_value_seed(self.deeper()?)?;
         }
         Ok(())
     }

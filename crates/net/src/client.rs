@@ -110,8 +110,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`] says which step failed.
     pub async fn dial(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let timeout = || ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
-        tokio::time::timeout(DIAL_TIMEOUT, Client::connect(url, tls)).await.map_err(|_| timeout())?
+        within(url, DIAL_TIMEOUT, Client::connect(url, tls)).await
     }
 
     async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
@@ -156,22 +155,12 @@ impl Client {
     ) -> Result<Response<Bytes>, ClientError> {
         let url = self.url.clone();
         let exchange = async {
-            let broke = |source| ClientError::Exchange { url: url.clone(), source };
-            self.send.ready().await.map_err(broke)?;
-            let request = request.map(Either::Left);
-            let response = self.send.send_request(request).await.map_err(broke)?;
-            let (parts, body) = response.into_parts();
-            Ok(Response::from_parts(parts, read(&url, body, limit).await?))
+            let (parts, receiver) = self.open(request.map(Either::Left)).await?;
+            Ok(Response::from_parts(parts, receiver.rest(limit).await?))
         };
-        let late = || ClientError::Timeout { url: self.url.clone(), after: timeout };
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(done) => done,
-            Err(_) => Err(late()),
-        }
+        within(&url, timeout, exchange).await
     }
-}
 
-impl Client {
     /// Sends a request whose body goes on, and waits for the response's headers. `first` is
     /// sent at once: some servers answer only after it.
     ///
@@ -184,7 +173,8 @@ impl Client {
         timeout: Duration,
     ) -> Result<Stream, ClientError> {
         let (sender, body) = crate::stream::channel(first);
-        let (response, receiver) = self.open(request.map(|()| body), timeout).await?;
+        let url = self.url.clone();
+        let (response, receiver) = within(&url, timeout, self.open(request.map(|()| body))).await?;
         Ok(Stream { response, sender, receiver })
     }
 
@@ -198,27 +188,29 @@ impl Client {
         request: Request<()>,
         timeout: Duration,
     ) -> Result<(response::Parts, Receiver), ClientError> {
-        self.open(request.map(|()| Either::Left(Full::default())), timeout).await
+        let url = self.url.clone();
+        within(&url, timeout, self.open(request.map(|()| Either::Left(Full::default())))).await
     }
 
     async fn open(
         &mut self,
         request: Request<RequestBody>,
-        timeout: Duration,
     ) -> Result<(response::Parts, Receiver), ClientError> {
-        let url = self.url.clone();
-        let exchange = async {
-            let broke = |source| ClientError::Exchange { url: url.clone(), source };
-            self.send.ready().await.map_err(broke)?;
-            let response = self.send.send_request(request).await.map_err(broke)?;
-            let (response, body) = response.into_parts();
-            Ok((response, Receiver::new(url.clone(), body)))
-        };
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(done) => done,
-            Err(_) => Err(ClientError::Timeout { url: self.url.clone(), after: timeout }),
-        }
+        let broke = |source| ClientError::Exchange { url: self.url.clone(), source };
+        self.send.ready().await.map_err(broke)?;
+        let (response, body) = self.send.send_request(request).await.map_err(broke)?.into_parts();
+        Ok((response, Receiver::new(self.url.clone(), body)))
     }
+}
+
+/// Ends what takes too long.
+async fn within<T>(
+    url: &ServerUrl,
+    after: Duration,
+    exchange: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    let late = |_| ClientError::Timeout { url: url.clone(), after };
+    tokio::time::timeout(after, exchange).await.map_err(late)?
 }
 
 /// A connection over HTTP/1.1 that is to become a WebSocket.
@@ -258,8 +250,7 @@ impl Http1 {
             });
             Ok(Http1 { url: url.clone(), send, traffic })
         };
-        let late = |_| ClientError::Timeout { url: url.clone(), after: DIAL_TIMEOUT };
-        tokio::time::timeout(DIAL_TIMEOUT, open).await.map_err(late)?
+        within(url, DIAL_TIMEOUT, open).await
     }
 
     /// Asks for the upgrade; the request has its path and headers, and gets the rest here.
@@ -293,10 +284,7 @@ impl Http1 {
             let io = hyper::upgrade::on(response).await.map_err(broke)?;
             Ok(Upgraded::Socket(WebSocket::client(io, bounds).await))
         };
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(done) => done,
-            Err(_) => Err(ClientError::Timeout { url: self.url.clone(), after: timeout }),
-        }
+        within(&url, timeout, exchange).await
     }
 }
 

@@ -54,7 +54,7 @@ impl Sender {
 
 /// What comes out of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum BodyFrame {
     /// Bytes, cut as they came.
     Data(Bytes),
     /// Headers after the body; nothing comes after them.
@@ -77,16 +77,16 @@ impl Receiver {
     ///
     /// # Errors
     /// When the stream breaks.
-    pub async fn next(&mut self) -> Result<Option<Piece>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<BodyFrame>, ClientError> {
         loop {
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|source| ClientError::Exchange { url: self.url.clone(), source })?;
             match frame.into_data() {
                 Ok(data) if data.is_empty() => {}
-                Ok(data) => return Ok(Some(Piece::Data(data))),
+                Ok(data) => return Ok(Some(BodyFrame::Data(data))),
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        return Ok(Some(Piece::Trailers(trailers)));
+                        return Ok(Some(BodyFrame::Trailers(trailers)));
                     }
                 }
             }

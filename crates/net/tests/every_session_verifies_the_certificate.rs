@@ -13,7 +13,7 @@ use http_body_util::StreamBody;
 use hyper::body::{Frame, Incoming};
 use net::accept::{Connection, Limits};
 use net::client::Client;
-use net::stream::Piece;
+use net::stream::BodyFrame;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::ServerName;
@@ -73,7 +73,7 @@ async fn an_old_connection_lets_its_streams_end_and_takes_no_more() {
     let request = || Request::get(server.url.to_string()).body(()).unwrap();
     let (_, mut answer) = client.open_download(request(), DEADLINE).await.unwrap();
     let last = soon(answer.next()).await.unwrap();
-    assert_eq!(last, Some(Piece::Data(Bytes::from_static(b"closing"))), "it is told in time");
+    assert_eq!(last, Some(BodyFrame::Data(Bytes::from_static(b"closing"))), "it is told in time");
     assert_eq!(soon(answer.next()).await.unwrap(), None, "and ends in order");
     let refused = client.open_download(request(), DEADLINE).await;
     assert!(refused.is_err(), "GOAWAY: no stream begins on it");

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use net::accept::{Connection, Limits};
 use net::client::Client;
-use net::stream::Piece;
+use net::stream::BodyFrame;
 use test_support::tls_server::TlsServer;
 use test_support::wait::{DEADLINE, soon};
 
@@ -46,14 +46,14 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
     let first = Bytes::from_static(b"first");
     let mut stream = client.open_stream(request(&server, "/"), first.clone(), DEADLINE).await.unwrap();
     assert_eq!(stream.response.status, 200);
-    assert_eq!(soon(stream.receiver.next()).await.unwrap(), Some(Piece::Data(first)));
+    assert_eq!(soon(stream.receiver.next()).await.unwrap(), Some(BodyFrame::Data(first)));
     for count in 0..200_u32 {
         let chunk = Bytes::from(vec![count as u8; 1000]);
         soon(stream.sender.send(chunk.clone())).await.unwrap();
         let mut found = Vec::new();
         while found.len() < chunk.len() {
             match soon(stream.receiver.next()).await.unwrap() {
-                Some(Piece::Data(data)) => found.extend_from_slice(&data),
+                Some(BodyFrame::Data(data)) => found.extend_from_slice(&data),
                 other => panic!("{other:?}"),
             }
         }
@@ -61,7 +61,7 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
     }
     drop(stream.sender);
     match soon(stream.receiver.next()).await.unwrap() {
-        Some(Piece::Trailers(trailers)) => assert_eq!(trailers["grpc-status"], "0"),
+        Some(BodyFrame::Trailers(trailers)) => assert_eq!(trailers["grpc-status"], "0"),
         other => panic!("{other:?}"),
     }
     assert_eq!(soon(stream.receiver.next()).await.unwrap(), None);

@@ -40,7 +40,7 @@ struct Seen {
 type Durable = Box<dyn FnOnce(&mut World)>;
 
 struct Agent {
-    work: Work<()>,
+    work: Work,
     running: BTreeSet<String>,
     pending: Vec<Effect<()>>,
 }

@@ -47,7 +47,7 @@ fn allows(work: &model::work::Work) -> Result<Leave<String>, ActionRefusal> {
 }
 
 struct Bench {
-    work: Work<String>,
+    work: Work,
     at: At,
     effects: Vec<Effect<String>>,
 }

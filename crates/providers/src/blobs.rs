@@ -12,9 +12,9 @@ pub trait Blobs: Send + Sync {
     /// When they are not there ([`io::ErrorKind::NotFound`]) or cannot be read.
     fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>>;
 
-    /// Keeps bytes; they are durable when this returns. Gives their digest and length.
+    /// Keeps bytes; they are durable when this returns. Gives their digest.
     ///
     /// # Errors
     /// When they cannot be read or stored.
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<(Digest, u64)>;
+    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest>;
 }

@@ -7,68 +7,46 @@ use std::time::Duration;
 
 use catalog::module::Command;
 use catalog::spec::{Content, Ensure, FileSpec};
-use converge::kinds::{Applied, Checked, DEFAULT_FILE_MODE, file};
-use converge::{Done, Outcome};
+use converge::kinds::{DEFAULT_FILE_MODE, file};
 use host::{Program, Write};
-use model::{Digest, Edit, Fields, PathOwnership, PathState};
+use model::{Digest, PathOwnership};
 
-use crate::kinds::{MAX_OUTPUT, applied, succeeded, text, unchanged};
-use crate::undo::undo_note;
-use crate::{Kinds, ROOTED};
+use crate::Kinds;
+use crate::kinds::{Decided, MAX_OUTPUT, Managed, succeeded, text};
 
 /// Where the temporary file's path goes in a validate command.
 const PLACEHOLDER: &str = "%s";
 
-pub(crate) fn check(kinds: &Kinds, spec: &FileSpec) -> Outcome {
-    let decided = decide(kinds, spec)?;
-    let validates = spec.validate.is_some() && file::writes(spec, &decided.prior);
-    if decided.edit.is_some() && validates && !kinds.host.exec_allowed() {
-        return Ok(Done::Skipped(ROOTED.to_owned()));
+impl Managed for FileSpec {
+    fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
+        let (prior, wanted, note) = kinds.prior(&self.path, self.ensure, &self.ownership)?;
+        // Texts are only made for what is to be shown.
+        if !file::differs(self, &prior, &wanted) {
+            return Ok(Decided { prior, wanted, note, ..Decided::default() });
+        }
+        let old = kinds.shown_file(&self.path, &prior);
+        let new = match &self.content {
+            Some(Content::Blob { digest, size }) => kinds.shown_blob(digest, *size),
+            Some(Content::Text { .. }) | None => None,
+        };
+        let bytes = file::Bytes { old: old.as_deref(), new: new.as_deref() };
+        let edit = file::assess(self, &prior, &wanted, bytes, &kinds.names())?;
+        Ok(Decided { prior, wanted, edit, note, bytes: None })
     }
-    let cannot_undo = decided.edit.as_ref().and_then(|_| undo_note(&decided.prior));
-    let note = decided.note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-    Ok(Done::Checked(Checked { edit: decided.edit, prior: decided.prior, note, unknown: false }))
-}
 
-pub(crate) fn apply(kinds: &Kinds, spec: &FileSpec, timeout: Duration) -> Result<Applied, String> {
-    let decided = decide(kinds, spec)?;
-    let Some(edit) = decided.edit else {
-        return Ok(unchanged());
-    };
-    if spec.ensure == Ensure::Absent {
-        kinds.host.remove_file(&spec.path).map_err(text)?;
-    } else if file::writes(spec, &decided.prior) {
-        write(kinds, spec, &decided.wanted, timeout)?;
-    } else {
-        kinds.host.set_ownership(&spec.path, &decided.wanted).map_err(text)?;
+    fn needs_command(&self, decided: &Decided) -> bool {
+        self.validate.is_some() && decided.edit.is_some() && file::writes(self, &decided.prior)
     }
-    Ok(applied(edit))
-}
 
-struct Decided {
-    prior: PathState,
-    wanted: PathOwnership,
-    edit: Option<Edit<Fields>>,
-    note: Option<String>,
-}
-
-fn decide(kinds: &Kinds, spec: &FileSpec) -> Result<Decided, String> {
-    let prior = kinds.look(&spec.path)?;
-    let (wanted, note) = match spec.ensure {
-        Ensure::Present => kinds.wanted(&spec.ownership)?,
-        Ensure::Absent => Default::default(),
-    };
-    if !file::differs(spec, &prior, &wanted) {
-        return Ok(Decided { prior, wanted, edit: None, note });
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String> {
+        if self.ensure == Ensure::Absent {
+            kinds.host.remove_file(&self.path).map(drop).map_err(text)
+        } else if file::writes(self, &decided.prior) {
+            write(kinds, self, &decided.wanted, timeout)
+        } else {
+            kinds.host.set_ownership(&self.path, &decided.wanted).map_err(text)
+        }
     }
-    let old = kinds.shown_file(&spec.path, &prior);
-    let new = match &spec.content {
-        Some(Content::Blob { digest, size }) => kinds.shown_blob(digest, *size),
-        Some(Content::Text { .. }) | None => None,
-    };
-    let bytes = file::Bytes { old: old.as_deref(), new: new.as_deref() };
-    let edit = file::assess(spec, &prior, &wanted, bytes, &kinds.names())?;
-    Ok(Decided { prior, wanted, edit, note })
 }
 
 fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Duration) -> Result<(), String> {

@@ -1,11 +1,11 @@
 //! [`Kinds`]: check and apply, by resource type.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use catalog::module::Command;
-use catalog::spec::{Ownership, Spec};
+use catalog::spec::{Ensure, Ownership, Spec};
 use converge::kinds::{Applied, Checked, Names};
 use converge::{Done, Outcome};
 use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program};
@@ -15,12 +15,44 @@ use model::report::MAX_TEXT;
 use model::text::chain;
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use crate::{Blobs, custom, directory, exec, file, line, symlink};
+use crate::undo::undo_note;
+use crate::{Blobs, custom, exec};
 
 /// Why a command was skipped on a host whose root is not `/` and where none may run.
 pub const ROOTED: &str = "rooted";
 /// How many bytes of each output of a command are kept to be shown.
 pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
+
+/// A resource type whose whole state is at one path.
+pub(crate) trait Managed {
+    /// Looks what is there and what would change.
+    fn decide(&self, kinds: &Kinds) -> Result<Decided, String>;
+
+    /// Whether changing it starts a command.
+    fn needs_command(&self, _: &Decided) -> bool {
+        false
+    }
+
+    /// Makes the change.
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String>;
+}
+
+/// What a look at a path came to.
+pub(crate) struct Decided {
+    pub(crate) prior: PathState,
+    pub(crate) wanted: PathOwnership,
+    pub(crate) edit: Option<Edit<Fields>>,
+    pub(crate) note: Option<String>,
+    /// The whole content to be written, where it follows from what is there.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+impl Default for Decided {
+    fn default() -> Decided {
+        let (prior, wanted) = (PathState::Missing, PathOwnership::default());
+        Decided { prior, wanted, edit: None, note: None, bytes: None }
+    }
+}
 
 /// The resource types over one host. Shared between threads; edits of single lines
 /// take turns, all else may run side by side.
@@ -49,10 +81,10 @@ impl Kinds {
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> Outcome {
         let checked = match spec {
-            Spec::File(spec) => return file::check(self, spec),
-            Spec::Directory(spec) => directory::check(self, spec),
-            Spec::Symlink(spec) => symlink::check(self, spec),
-            Spec::Line(spec) => line::check(self, spec),
+            Spec::File(spec) => return self.check_path(spec),
+            Spec::Directory(spec) => return self.check_path(spec),
+            Spec::Symlink(spec) => return self.check_path(spec),
+            Spec::Line(spec) => return self.check_path(spec),
             Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
                 return Ok(Done::Skipped(ROOTED.to_owned()));
             }
@@ -76,10 +108,14 @@ impl Kinds {
         timeout: Duration,
     ) -> Result<Applied, String> {
         match spec {
-            Spec::File(spec) => file::apply(self, spec, timeout),
-            Spec::Directory(spec) => directory::apply(self, spec),
-            Spec::Symlink(spec) => symlink::apply(self, spec),
-            Spec::Line(spec) => line::apply(self, spec),
+            Spec::File(spec) => self.apply_path(spec, timeout),
+            Spec::Directory(spec) => self.apply_path(spec, timeout),
+            Spec::Symlink(spec) => self.apply_path(spec, timeout),
+            Spec::Line(spec) => {
+                // Two modules may edit one file: each must see what the other wrote.
+                let _turn = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                self.apply_path(spec, timeout)
+            }
             Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
                 Err("commands do not run here: rooted".to_owned())
             }
@@ -114,12 +150,47 @@ impl Kinds {
         }
     }
 
+    fn check_path(&self, spec: &impl Managed) -> Outcome {
+        let decided = spec.decide(self)?;
+        if spec.needs_command(&decided) && !self.host.exec_allowed() {
+            return Ok(Done::Skipped(ROOTED.to_owned()));
+        }
+        let Decided { prior, edit, note, .. } = decided;
+        let cannot_undo = edit.as_ref().and_then(|_| undo_note(&prior));
+        let note = note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
+        Ok(Done::Checked(Checked { edit, prior, note, unknown: false }))
+    }
+
+    fn apply_path(&self, spec: &impl Managed, timeout: Duration) -> Result<Applied, String> {
+        let decided = spec.decide(self)?;
+        let changed = decided.edit.is_some();
+        if changed {
+            spec.act(self, &decided, timeout)?;
+        }
+        Ok(Applied { edit: decided.edit, changed, output: None })
+    }
+
+    /// What is at a path, and what mode and owners are wanted there, with a note.
+    pub(crate) fn prior(
+        &self,
+        path: &str,
+        ensure: Ensure,
+        ownership: &Ownership,
+    ) -> Result<(PathState, PathOwnership, Option<String>), String> {
+        let prior = self.look(path)?;
+        let (wanted, note) = match ensure {
+            Ensure::Present => self.wanted(ownership)?,
+            Ensure::Absent => Default::default(),
+        };
+        Ok((prior, wanted, note))
+    }
+
     pub(crate) fn look(&self, path: &str) -> Result<PathState, String> {
         self.host.look(path).map_err(text)
     }
 
     /// PathOwnership ownership in numbers, and a note where owner and group are not enforced.
-    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
+    fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
         let mut wanted = PathOwnership { mode: ownership.mode, uid: None, gid: None };
         if ownership.owner.is_none() && ownership.group.is_none() {
             return Ok((wanted, None));
@@ -160,11 +231,7 @@ impl Kinds {
             PathState::File { size, .. } if *size <= MAX_FIELD as u64 => {
                 self.host.read(path, MAX_FIELD as u64).ok().flatten()
             }
-            PathState::File { .. }
-            | PathState::Missing
-            | PathState::Directory { .. }
-            | PathState::Symlink { .. }
-            | PathState::Other { .. } => None,
+            _ => None,
         }
     }
 
@@ -203,16 +270,6 @@ impl Names for AccountNames {
 /// A host's error as one line.
 pub(crate) fn text(error: HostError) -> String {
     chain(&error)
-}
-
-/// What an apply that made `edit` tells.
-pub(crate) fn applied(edit: Edit<Fields>) -> Applied {
-    Applied { edit: Some(edit), changed: true, output: None }
-}
-
-/// What an apply that found nothing to do tells.
-pub(crate) fn unchanged() -> Applied {
-    Applied { edit: None, changed: false, output: None }
 }
 
 /// A declared command as a program.

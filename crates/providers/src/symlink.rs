@@ -1,27 +1,25 @@
 //! `symlink` on a host.
 
+use std::time::Duration;
+
 use catalog::spec::{Ensure, SymlinkSpec};
-use converge::kinds::{Applied, Checked, symlink};
+use converge::kinds::symlink;
 
 use crate::Kinds;
-use crate::kinds::{applied, text, unchanged};
-use crate::undo::undo_note;
+use crate::kinds::{Decided, Managed, text};
 
-pub(crate) fn check(kinds: &Kinds, spec: &SymlinkSpec) -> Result<Checked, String> {
-    let prior = kinds.look(&spec.path)?;
-    let edit = symlink::assess(spec, &prior, kinds.shown_file(&spec.path, &prior).as_deref())?;
-    let note = edit.as_ref().and_then(|_| undo_note(&prior));
-    Ok(Checked { edit, prior, note, unknown: false })
-}
-
-pub(crate) fn apply(kinds: &Kinds, spec: &SymlinkSpec) -> Result<Applied, String> {
-    let Some(edit) = check(kinds, spec)?.edit else {
-        return Ok(unchanged());
-    };
-    match spec.ensure {
-        Ensure::Present => kinds.host.make_symlink(&spec.path, &spec.target),
-        Ensure::Absent => kinds.host.remove_file(&spec.path).map(drop),
+impl Managed for SymlinkSpec {
+    fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
+        let prior = kinds.look(&self.path)?;
+        let edit = symlink::assess(self, &prior, kinds.shown_file(&self.path, &prior).as_deref())?;
+        Ok(Decided { prior, edit, ..Decided::default() })
     }
-    .map_err(text)?;
-    Ok(applied(edit))
+
+    fn act(&self, kinds: &Kinds, _: &Decided, _: Duration) -> Result<(), String> {
+        match self.ensure {
+            Ensure::Present => kinds.host.make_symlink(&self.path, &self.target),
+            Ensure::Absent => kinds.host.remove_file(&self.path).map(drop),
+        }
+        .map_err(text)
+    }
 }

@@ -19,11 +19,7 @@ pub(crate) fn undo_note(prior: &PathState) -> Option<String> {
         PathState::File { size, .. } if *size > MAX_KEPT => {
             Some(format!("cannot be undone: the previous content is over {} MiB", MAX_KEPT >> 20))
         }
-        PathState::File { .. }
-        | PathState::Missing
-        | PathState::Directory { .. }
-        | PathState::Symlink { .. }
-        | PathState::Other { .. } => None,
+        _ => None,
     }
 }
 
@@ -44,7 +40,7 @@ impl Kinds {
         }
         let file = self.host.open_file(path).map_err(text)?;
         let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
-        let (kept, _) = self
+        let kept = self
             .blobs
             .keep(&mut file.take(MAX_KEPT))
             .map_err(|error| format!("cannot keep what {path} holds now: {error}"))?;

@@ -30,7 +30,7 @@ fn every_declared_trait_is_observed_and_no_other() {
     let observed: BTreeMap<&str, Vec<(&str, &str)>> = groups
         .iter()
         .map(|(group, traits)| {
-            let traits = traits.as_map().unwrap();
+            let Value::Map(traits) = traits else { panic!() };
             (group.as_str(), traits.iter().map(|(name, value)| (name.as_str(), value.type_name())).collect())
         })
         .collect();

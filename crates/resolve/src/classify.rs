@@ -9,10 +9,10 @@ use std::sync::Arc;
 use lang::{Pattern, pattern};
 pub use model::selection::MAX_PATTERNS;
 
-use crate::by_name::ByName;
 use crate::decl::nodes::{Item, NodesEntry};
 use crate::parse::{Content, Parsed};
 use crate::sink::Sink;
+use crate::specialize::ByName;
 use crate::yaml::At;
 
 /// The place of an item of `match:`; places compare as nodes are classified.
@@ -164,7 +164,7 @@ impl Index {
     fn insert(&mut self, item: &Item, loc: Loc, files: &Files, sink: &mut Sink) {
         let name = item.pattern.as_str();
         let Some(other) = self.exact.get(name).cloned() else {
-            self.exact.insert(name.into(), loc);
+            self.exact.insert_mut(name.into(), loc);
             return;
         };
         let (first, second) = if other < loc { (other, loc) } else { (loc, other) };
@@ -175,7 +175,7 @@ impl Index {
         sink.error(&second.file, "E032", at(&second), format!("`{name}` is named twice"))
             .help("a node has one entry; keep one of the two")
             .label_in(&first.file, at(&first), "first here");
-        self.exact.insert(name.into(), first);
+        self.exact.insert_mut(name.into(), first);
     }
 
     /// The entry that classifies `name`.

@@ -4,7 +4,6 @@
 //! what each node gets of it. [`Resolver`] does the same change by change. Pure: whoever
 //! reads the folder hands the bytes over. No observed trait is read here.
 
-mod by_name;
 mod check;
 mod classify;
 pub mod codes;
@@ -21,13 +20,12 @@ mod specialize;
 mod tree;
 mod yaml;
 
-pub use by_name::ByName;
 pub use check::modules::SharedModule;
 pub use classify::MAX_PATTERNS;
 pub use decl::nodes::hostname;
 pub use render::render;
 pub use resolver::{Changed, Fleet, Resolver, check};
 pub use sink::MAX_SHOWN;
-pub use specialize::{Grant, Grants, NodeSpec, PatternSpec, Specialized};
+pub use specialize::{ByName, Grant, Grants, NodeSpec, PatternSpec, Specialized};
 pub use tree::{MAX_FILES, MAX_SHIPPED, Tree};
 pub use yaml::{MAX_DEPTH, MAX_FILE, MAX_NODES};

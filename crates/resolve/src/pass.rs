@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use lang::Pattern;
 
-use crate::by_name::ByName;
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
 use crate::decl::nodes::Host;
 use crate::parse::{Content, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::{self, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry};
+use crate::specialize::{self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
@@ -126,7 +125,7 @@ impl<'p> Pass<'p> {
         for path in &nodes {
             let (old, new) = (dirty.get(*path).and_then(Option::as_ref), self.files.get(*path));
             for name in classify::exact_names(old) {
-                index.exact.remove(name);
+                index.exact.remove_mut(name);
                 touched.insert(name.into());
             }
             touched.extend(classify::exact_names(new).map(Arc::from));
@@ -139,7 +138,7 @@ impl<'p> Pass<'p> {
             index.add(path, self.files, self.sink);
         }
         for name in &touched {
-            exact.remove(name);
+            exact.remove_mut(name);
         }
         let mut found = BTreeMap::new();
         for path in &nodes {
@@ -167,7 +166,7 @@ impl<'p> Pass<'p> {
     /// A host whose file or entry changed.
     fn touched_host(&mut self, name: &Arc<str>, index: &Index, hosts: &mut Hosts, specs: &mut Specs) {
         let path = format!("hosts/{name}.yaml");
-        let had = hosts.remove(name).is_some();
+        let had = hosts.remove_mut(name);
         if self.files.contains_key(&path) {
             self.host_file_at(&path, index, hosts, specs);
         } else if had {
@@ -178,7 +177,7 @@ impl<'p> Pass<'p> {
                     self.exact_node(&loc, name, None, specs);
                 }
                 None => {
-                    specs.remove(name);
+                    specs.remove_mut(name);
                 }
             }
         }
@@ -207,7 +206,7 @@ impl<'p> Pass<'p> {
                     specialize::node(self.context, &mut self.memo, &entry, None, &whom, found.at, self.sink);
                 let Some(spec) = spec else { continue };
                 if found.pattern.is_exact() {
-                    exact.insert(name.into(), self.granted(&spec, name));
+                    exact.insert_mut(name.into(), self.granted(&spec, name));
                 } else if let Some(place) = index.rules.iter().position(|rule| rule.loc == loc) {
                     let specs = self.of_pattern(&spec, &found.pattern, place);
                     patterns.insert(loc, specs);
@@ -266,7 +265,7 @@ impl<'p> Pass<'p> {
             return;
         };
         let name: Arc<str> = name.into();
-        hosts.insert(name.clone(), loc.clone());
+        hosts.insert_mut(name.clone(), loc.clone());
         self.exact_node(&loc, &name, Some((path, host)), exact);
     }
 
@@ -279,10 +278,10 @@ impl<'p> Pass<'p> {
         let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), name, at, self.sink);
         match spec {
             Some(spec) => {
-                exact.insert(name.clone(), self.granted(&spec, name));
+                exact.insert_mut(name.clone(), self.granted(&spec, name));
             }
             None => {
-                exact.remove(name);
+                exact.remove_mut(name);
             }
         }
     }

@@ -136,7 +136,7 @@ impl Builder {
         };
         // Everything is the same but for the nodes that changed.
         let kept = known.filter(|known| Arc::ptr_eq(&known.shared, &shared));
-        let few = changed.hostnames.len() * REBUILD_SHARE <= fleet.exact.len();
+        let few = changed.hostnames.len() * REBUILD_SHARE <= fleet.exact.size();
         let exact = match &kept {
             Some(known) if few => {
                 remember_lists(

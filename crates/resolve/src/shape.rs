@@ -37,6 +37,13 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// The keys of a map, to be taken one by one; none, and a mistake, for anything else. `name` is
+    /// how messages call this map, `what` any such map.
+    pub(crate) fn keys<'n>(&mut self, node: &'n Node, name: &str, what: &'static str) -> Keys<'n> {
+        let rest = self.map(node, name).iter().collect();
+        Keys { what, rest, known: Vec::new(), is_map: matches!(node.kind, Kind::Map(_)) }
+    }
+
     /// The items of a list; none, and a mistake, for anything else.
     pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         match &node.kind {
@@ -136,6 +143,17 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(&mut self, node: &Node, what: &str, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text(node, what)?;
+        let found = words.iter().find(|(word, _)| *word == text.value);
+        if found.is_none() {
+            let help = near_or_all(&text.value, words.iter().map(|(word, _)| *word));
+            self.error("E017", text.at, format!("there is no {what} `{}`", text.value)).help(help);
+        }
+        found.map(|(_, value)| *value)
+    }
+
     /// A value of any shape.
     pub(crate) fn value(&mut self, node: &Node) -> Option<Value> {
         yaml::value_of(node, self.sink)
@@ -177,6 +195,67 @@ impl<'a> Reading<'a> {
     /// A key that must be there.
     pub(crate) fn missing_key(&mut self, at: At, what: &str, key: &str, help: &str) {
         self.error("E016", at, format!("{what} needs `{key}`")).help(help);
+    }
+}
+
+/// The keys of a map that were not taken yet. What nobody takes is unknown.
+pub(crate) struct Keys<'n> {
+    what: &'static str,
+    rest: Vec<&'n (Spanned<String>, Node)>,
+    known: Vec<&'static str>,
+    is_map: bool,
+}
+
+impl<'n> Keys<'n> {
+    /// What stands under a key.
+    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'n Node> {
+        self.known.push(key);
+        self.refused(key).map(|(_, node)| node)
+    }
+
+    /// What stands under a key, read; nothing where the key is not there.
+    pub(crate) fn read<T: Default>(&mut self, key: &'static str, read: impl FnOnce(&'n Node) -> T) -> T {
+        self.get(key).map(read).unwrap_or_default()
+    }
+
+    /// Sets what a key says, where it is there and can be read.
+    pub(crate) fn set<T>(
+        &mut self,
+        key: &'static str,
+        place: &mut T,
+        read: impl FnOnce(&'n Node) -> Option<T>,
+    ) {
+        if let Some(value) = self.get(key).and_then(read) {
+            *place = value;
+        }
+    }
+
+    /// What stands under a key that must be there in the map of this name.
+    pub(crate) fn needed(
+        &mut self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        (at, name): (At, &str),
+        help: &str,
+    ) -> Option<&'n Node> {
+        let found = self.get(key);
+        if found.is_none() && self.is_map {
+            reading.missing_key(at, name, key, help);
+        }
+        found
+    }
+
+    /// The entry of a key that is refused in words of its own.
+    pub(crate) fn refused(&mut self, key: &str) -> Option<&'n (Spanned<String>, Node)> {
+        let found = self.rest.iter().position(|(name, _)| name.value == key)?;
+        Some(self.rest.remove(found))
+    }
+
+    /// Reports the keys that nobody took.
+    pub(crate) fn end(self, reading: &mut Reading<'_>) {
+        for (key, _) in self.rest {
+            reading.unknown_key(key, &self.known, self.what);
+        }
     }
 }
 

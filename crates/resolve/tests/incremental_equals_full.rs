@@ -138,7 +138,7 @@ proptest! {
                     prop_assert_eq!(all(&fleet), all(&whole));
                     let (old, new) = (last.specialize(), fleet.specialize());
                     let names: std::collections::BTreeSet<_> = old.exact.keys().chain(new.exact.keys()).collect();
-                    let differ: Vec<_> = names.into_iter().filter(|name| old.exact.get(name) != new.exact.get(name)).cloned().collect();
+                    let differ: Vec<_> = names.into_iter().filter(|name| old.exact.get(*name) != new.exact.get(*name)).cloned().collect();
                     prop_assert_eq!(changed.hostnames, differ);
                     prop_assert_eq!(changed.patterns, old.patterns != new.patterns);
                     last = fleet;

@@ -29,7 +29,7 @@ fn one_copy_for_all_nodes() {
     assert_eq!(read, app.module);
     assert_eq!(read.files["files/data.bin"].digest, Digest::of(b"bytes"));
     assert_eq!(&*all.blobs[&Digest::of(b"bytes")], b"bytes");
-    assert_eq!(all.exact.len(), 500);
+    assert_eq!(all.exact.size(), 500);
     let first = all.exact.values().next().unwrap();
     for spec in all.exact.values() {
         assert!(Arc::ptr_eq(&spec.modules, &first.modules), "the list of modules is shared");

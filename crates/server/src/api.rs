@@ -197,6 +197,7 @@ pub struct CauseView {
 }
 
 /// A node.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
@@ -209,41 +210,30 @@ pub struct NodeView {
     /// All axes.
     pub status: Status,
     /// The channel that it is pointed to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<Channel>,
     /// The release that it is pointed to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointed_seq: Option<u64>,
     /// The root that it is pointed to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointed_root: Option<Digest>,
     /// What it holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRelease>,
     /// When it was last heard of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     /// Seconds within which it was told to call again.
     pub promised_secs: u64,
     /// When its newest run ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<Timestamp>,
     /// What its last reported run came to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// What is the matter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
     /// What it said last, under its own key, of the newest release and the head of its log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
     /// A push that it has not yet confirmed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<u64>,
 }
 
@@ -266,16 +256,15 @@ impl Page for NodesView {
 }
 
 /// What a publish starts from.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadView {
     /// Whom the fleet's nodes believe.
     pub trust: TrustDocument,
     /// The newest release's number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     /// The root of its selection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Digest>,
     /// The signed header of each channel.
     pub headers: BTreeMap<Channel, Signed>,

@@ -42,7 +42,7 @@ impl Granted {
 
 /// Grants by root of the set.
 pub(crate) struct Grants {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     by_root: Cache<Arc<Granted>>,
     /// Who is the source of truth, by root: asked of every node of the fleet at once.
     modes: Cache<Mode>,
@@ -53,7 +53,7 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Grants {
+    pub(crate) fn new(store: Arc<Store>) -> Grants {
         let (by_root, policies, delegations) = (Cache::new(), Cache::new(), Cache::new());
         Grants { store, by_root, modes: Cache::keeping(MODES), policies, delegations }
     }

@@ -170,7 +170,9 @@ async fn exchange(
     let limit = if matched.route.path == route::EVENTS { wire::batch::MAX_REQUEST } else { MAX_NODE_BODY };
     let body = read(&parts, body, limit).await?;
     caller.authenticate(plane, &parts, matched, &body)?;
+    let packed = body.len();
     let body = unpacked(&parts, body, limit)?;
+    caller.charge(body.len().saturating_sub(packed))?;
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {

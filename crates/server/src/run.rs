@@ -201,12 +201,12 @@ fn own_address(listener: SocketAddr) -> String {
 }
 
 /// Opens the database; the other is done when it is closed.
-async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<dyn Store>, Closed), StartError> {
+async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, Closed), StartError> {
     let path = config.dir.join(DATABASE);
     // Its journals get the mode of the database itself.
     posture::private(&path)?;
     let failed = |source| StartError::Database { path: path.clone(), source };
-    let store = store::SqliteStore::open(&path).map_err(failed)?;
+    let store = store::Store::open(&path).map_err(failed)?;
     let meta = FleetMeta { fleet: founded.trust.fleet.clone(), created: now() };
     let stored = store.found_fleet(meta.clone()).await.map_err(failed)?;
     if stored.fleet != meta.fleet {
@@ -218,7 +218,7 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<dyn Store
 }
 
 async fn plane(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     founded: Founded,
     log: Option<LogControl>,
     links: LinkConfig,

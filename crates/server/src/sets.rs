@@ -49,13 +49,13 @@ impl<V: Clone> Cache<V> {
 
 /// Sets by root, and the blobs that an object's content names.
 pub(crate) struct Sets {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     sets: Cache<Arc<ObjectSet>>,
     blobs: Cache<Arc<BTreeSet<Digest>>>,
 }
 
 impl Sets {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Sets {
+    pub(crate) fn new(store: Arc<Store>) -> Sets {
         Sets { store, sets: Cache::new(), blobs: Cache::new() }
     }
 

@@ -27,7 +27,7 @@ const ENROLLMENTS: usize = 32;
 const BLOBS: usize = 8;
 
 pub(crate) struct ControlPlane {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) index: Arc<FleetIndex>,
     pub(crate) sets: Sets,
     /// What releases grant, by root.
@@ -62,7 +62,7 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// `boot` tells this start's request ids from those of others.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         founded: Founded,
         log: Option<LogControl>,
         boot: String,

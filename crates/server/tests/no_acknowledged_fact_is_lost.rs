@@ -15,7 +15,7 @@ use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::{Incarnation, Timestamp};
 use net::client::Client;
-use store::{FactRecord, SqliteStore, Store};
+use store::{FactRecord, Store};
 use test_support::children::test_beside;
 use test_support::fleet::{Fleet, Member, quiet, told};
 use wire::{body, route};
@@ -139,7 +139,7 @@ async fn a_killed_control_plane_has_every_fact_that_it_acknowledged() {
 
 async fn check(fleet: &Fleet, reporters: &[Reporter], incarnation: &Incarnation) {
     let path: PathBuf = fleet.dir.path().join("muster.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
     let mut acknowledged = 0;
     for reporter in reporters {
@@ -161,7 +161,7 @@ async fn check(fleet: &Fleet, reporters: &[Reporter], incarnation: &Incarnation)
     assert!(acknowledged >= FACTS_A_LIFE * KILLS as u64);
 }
 
-async fn all_facts(store: &SqliteStore, node: &Member) -> Vec<FactRecord> {
+async fn all_facts(store: &Store, node: &Member) -> Vec<FactRecord> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
         let page = store.facts(&node.id, before, 500).await.unwrap();

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::replication::Mode;
 use net::client::{Http1, Upgraded};
-use net::stream::{Piece, Receiver, Stream};
+use net::stream::{BodyFrame, Receiver, Stream};
 use net::websocket::{Bounds, Received, WebSocketError};
 use rustls_pki_types::ServerName;
 use sync::Frame;
@@ -63,13 +63,13 @@ async fn outcome(response: response::Parts, mut receiver: Receiver) -> (Vec<Byte
     let read = async {
         while let Some(piece) = receiver.next().await.expect("the stream ends in order") {
             match piece {
-                Piece::Data(data) => {
+                BodyFrame::Data(data) => {
                     decoder.push(data);
                     while let Some(message) = decoder.next().unwrap() {
                         messages.push(message);
                     }
                 }
-                Piece::Trailers(found) => trailers = found,
+                BodyFrame::Trailers(found) => trailers = found,
             }
         }
     };

@@ -7,7 +7,7 @@ use model::work::{ActionEvent, Outcome};
 use plane::work::{NodeStage, TaskState};
 use rusqlite::Connection;
 use server::api::work::TaskNodesView;
-use store::{SqliteStore, Store};
+use store::Store;
 use test_support::fleet::synced::{ended, exited, managed, one_managed, publish};
 use test_support::fleet::{Fleet, Member};
 
@@ -111,7 +111,7 @@ async fn an_ended_action_that_was_left_behind_is_taken_away() {
 
 /// Puts actions into what goes down, past the control plane.
 async fn put_again(fleet: &Fleet, node: &Member, actions: &[&str]) {
-    let store = SqliteStore::open(fleet.dir.path().join("muster.db")).unwrap();
+    let store = Store::open(fleet.dir.path().join("muster.db")).unwrap();
     let head = store.sync_load(&node.id).await.unwrap().feed.unwrap().head;
     let bytes = bytes::Bytes::from_static(b"{}");
     let ours = (head + 1..).zip(actions).map(|(rev, action)| {

@@ -42,15 +42,6 @@ pub struct Partial {
     offset: u64,
 }
 
-/// What a garbage collection took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Freed {
-    /// Files.
-    pub blobs: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
 impl BlobStore {
     /// Opens the blobs below a directory, which is made if need be, with a bound for all
     /// of them together, in bytes. What was left half written is gone, downloads that can
@@ -179,15 +170,12 @@ impl BlobStore {
     ///
     /// # Errors
     /// When the disk refuses; some may be removed then.
-    pub fn retain(&self, keep: &BTreeSet<Digest>) -> Result<Freed> {
-        let mut freed = Freed::default();
+    pub fn retain(&self, keep: &BTreeSet<Digest>) -> Result<()> {
         for (digest, path) in self.all()? {
             if !keep.contains(&digest) {
                 let bytes = length(&path)?;
                 self.disk.unlink(&path)?;
                 self.forget(bytes);
-                freed.blobs += 1;
-                freed.bytes += bytes;
             }
         }
         for path in files(&self.partial)? {
@@ -195,7 +183,7 @@ impl BlobStore {
                 self.disk.unlink(&path)?;
             }
         }
-        Ok(freed)
+        Ok(())
     }
 
     fn put_at(
@@ -318,16 +306,9 @@ impl Partial {
 }
 
 fn hash(file: &mut File) -> std::io::Result<(Digest, u64)> {
-    let (mut hasher, mut length) = (Hasher::new(), 0);
-    let mut piece = vec![0; PIECE];
-    loop {
-        let read = file.read(&mut piece)?;
-        if read == 0 {
-            return Ok((hasher.finish(), length));
-        }
-        length += read as u64;
-        hasher.update(&piece[..read]);
-    }
+    let mut hasher = Hasher::new();
+    let length = std::io::copy(file, &mut hasher)?;
+    Ok((hasher.finish(), length))
 }
 
 fn length(path: &Path) -> Result<u64> {

@@ -8,8 +8,10 @@ use bytes::Bytes;
 use model::chunk::{Chunk, ChunkError, LeafChunk, Needs};
 use model::descent::{Descent, DescentError, MAX_OBJECTS};
 use model::{Digest, Kind, ObjectSet, Selection};
+use rusqlite::Connection;
 
 use crate::error::{PutError, Result, StoreError};
+use crate::sqlite::chunks;
 use crate::{MAX_CHUNK_BYTES, MAX_CHUNKS_IN_PUT, MAX_PUT_BYTES};
 
 /// The highest tower of chunks: a selection, a trie of hosts, a set and a trie of its
@@ -36,16 +38,6 @@ pub(crate) fn modules(chunk: &Chunk) -> Vec<Digest> {
         Chunk::Bucket { .. } | Chunk::Branch { .. } | Chunk::Selection { .. } => Vec::new(),
     };
     leaves.into_iter().map(|leaf| leaf.stub.digest).collect()
-}
-
-/// What is already stored.
-pub(crate) trait Known {
-    /// The height of a stored chunk.
-    fn height(&mut self, chunk: &Digest) -> Result<Option<u32>>;
-    /// The size of a stored content.
-    fn size(&mut self, content: &Digest) -> Result<Option<u64>>;
-    /// The blobs that a stored content names.
-    fn blobs(&mut self, content: &Digest) -> Result<BTreeSet<Digest>>;
 }
 
 /// Hashes and encodes chunks; returns their digests in the order given, and each once.
@@ -93,11 +85,11 @@ pub(crate) fn decode(body: &[u8]) -> Result<Chunk> {
 /// they say; returns each chunk's height.
 pub(crate) fn check(
     chunks: &BTreeMap<Digest, Prepared>,
-    known: &mut dyn Known,
+    stored: &Connection,
 ) -> Result<BTreeMap<Digest, u32>, PutError> {
     let mut check = Check {
         chunks,
-        known,
+        stored,
         heights: BTreeMap::new(),
         sizes: BTreeMap::new(),
         looked_into: BTreeSet::new(),
@@ -120,7 +112,7 @@ pub(crate) fn check(
 
 struct Check<'a> {
     chunks: &'a BTreeMap<Digest, Prepared>,
-    known: &'a mut dyn Known,
+    stored: &'a Connection,
     heights: BTreeMap<Digest, u32>,
     sizes: BTreeMap<Digest, u64>,
     looked_into: BTreeSet<Digest>,
@@ -134,7 +126,7 @@ impl Check<'_> {
         }
         let height = match self.chunks.get(digest) {
             Some(prepared) => self.height_of_new(prepared, depth)?,
-            None => match self.known.height(digest)? {
+            None => match chunks::height(self.stored, digest)? {
                 Some(height) => height,
                 None => {
                     self.missing.0.insert(*digest);
@@ -173,8 +165,8 @@ impl Check<'_> {
         if !self.looked_into.insert(*module) {
             return Ok(());
         }
-        for blob in self.known.blobs(module)? {
-            if self.known.size(&blob)?.is_none() {
+        for blob in chunks::blobs(self.stored, module)? {
+            if chunks::size(self.stored, &blob)?.is_none() {
                 self.missing.1.insert(blob);
             }
         }
@@ -184,7 +176,7 @@ impl Check<'_> {
     fn content(&mut self, digest: &Digest, said: u64) -> Result<(), PutError> {
         let stored = match self.sizes.get(digest) {
             Some(size) => Some(*size),
-            None => self.known.size(digest)?,
+            None => chunks::size(self.stored, digest)?,
         };
         match stored {
             Some(stored) if stored != said => Err(PutError::WrongSize { digest: *digest, said, stored }),
@@ -207,32 +199,33 @@ pub(crate) fn clamp(range: Option<Range<u64>>, size: u64) -> Range<u64> {
     range.start.min(end)..end
 }
 
-/// Where stored chunks are read from.
-pub(crate) type Read<'a> = &'a mut dyn FnMut(&Digest) -> Result<Option<Chunk>>;
-
 /// The set of a root, from stored chunks; `None` when it is not stored.
-pub(crate) fn read_set(root: &Digest, read: Read<'_>) -> Result<Option<ObjectSet>> {
+pub(crate) fn read_set(root: &Digest, stored: &Connection) -> Result<Option<ObjectSet>> {
     let malformed = malformed(*root);
-    match read(root)? {
+    match chunks::chunk(stored, root)? {
         None => Ok(None),
         Some(Chunk::Set { sections }) => {
             let descent = Descent::of_set(sections, ObjectSet::new(), MAX_OBJECTS).map_err(malformed)?;
-            descend(root, descent, read).map(Some)
+            descend(root, descent, stored).map(Some)
         }
         Some(_) => Err(malformed(ChunkError::Malformed("not a set").into())),
     }
 }
 
 /// The selection of a root, from stored chunks that the known one lacks.
-pub(crate) fn read_selection(root: &Digest, known: &Selection, read: Read<'_>) -> Result<Option<Selection>> {
+pub(crate) fn read_selection(
+    root: &Digest,
+    known: &Selection,
+    stored: &Connection,
+) -> Result<Option<Selection>> {
     let malformed = malformed(*root);
-    match read(root)? {
+    match chunks::chunk(stored, root)? {
         None => Ok(None),
         Some(Chunk::Selection { exact, patterns }) => {
             let section = Selection::section();
             let known = ObjectSet::of_sections([(section.clone(), known.exact().clone())]);
             let descent = Descent::new([(section.clone(), exact)], known, MAX_OBJECTS).map_err(malformed)?;
-            let exact = descend(root, descent, read)?.section(&section);
+            let exact = descend(root, descent, stored)?.section(&section);
             Ok(Some(Selection::new(exact, patterns)))
         }
         Some(_) => Err(malformed(ChunkError::Malformed("not a selection").into())),
@@ -244,9 +237,9 @@ fn malformed(root: Digest) -> impl Fn(DescentError) -> StoreError + Copy {
 }
 
 /// Takes a descent to its end.
-fn descend(root: &Digest, mut descent: Descent, read: Read<'_>) -> Result<ObjectSet> {
+fn descend(root: &Digest, mut descent: Descent, stored: &Connection) -> Result<ObjectSet> {
     while let Some(digest) = descent.need() {
-        let chunk = read(&digest)?
+        let chunk = chunks::chunk(stored, &digest)?
             .ok_or_else(|| StoreError::Corrupt(format!("chunk {digest} below {root} is missing")))?;
         descent.supply(chunk).map_err(malformed(*root))?;
     }

@@ -1,13 +1,12 @@
-//! Durable state of the control plane behind one trait of domain operations.
+//! Durable state of the control plane: [`Store`] has one method for each domain operation.
 //!
-//! [`Store`] says what may be asked; [`sqlite::SqliteStore`] keeps it in a file. It passes
-//! `tests/conformance`, and so must any other backend. Invariants: nothing is acknowledged that is not durable; a fact is accepted
-//! once by `(node, incarnation, seq)`; whoever has a chunk has everything below it.
+//! It keeps everything in one SQLite file. Another database has the same methods, and passes the
+//! same `tests/conformance`. Invariants: nothing is acknowledged that is not durable; a fact is
+//! accepted once by `(node, incarnation, seq)`; whoever has a chunk has everything below it.
 
 #[cfg(test)]
 extern crate self as store;
 
-mod api;
 mod closure;
 mod enrollment;
 mod error;
@@ -17,19 +16,17 @@ mod error;
 mod fixture;
 mod log;
 mod objects;
-mod reach;
 mod record;
 pub mod sqlite;
 mod tasks;
 
-pub use api::Store;
 pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
 };
-pub use sqlite::SqliteStore;
+pub use sqlite::Store;
 pub use tasks::{
     MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT, MAX_TASK_TEXT, TaskKind,
     TaskNode, TaskRecord,

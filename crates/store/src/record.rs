@@ -57,6 +57,7 @@ pub enum Enrolled {
 }
 
 /// All that is kept of a node, its log and traits excepted.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
@@ -69,7 +70,6 @@ pub struct NodeRecord {
     /// When it was first enrolled under this hostname.
     pub enrolled: Timestamp,
     /// When it was removed; absent while it is active.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Timestamp>,
     /// From when its certificate is valid.
     pub cert_not_before: Timestamp,
@@ -82,32 +82,24 @@ pub struct NodeRecord {
     /// What was declared of it at enrollment.
     pub declared: Value,
     /// The last contact that was persisted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
     /// Seconds within which the next contact was promised at that time; 0 before the first.
     pub promised_secs: u64,
     /// The release that it said it holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRelease>,
     /// Its newest run in short.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
     /// Its newest run that was a fact.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<RunSummary>,
     /// Corrective runs in a row (CNV-3).
     pub streak: u32,
     /// How far the log of its newest incarnation is accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Cursor>,
     /// The digest of its traits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<Digest>,
     /// Its newest `seen` document, verified by who stored it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Signed>,
     /// A push that it has not yet confirmed (DLT-5).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use model::Digest;
-use store::{PutError, Retention, SqliteStore, Store};
+use store::{PutError, Retention, Store};
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -18,7 +18,7 @@ use fixture::{DAY, Tree, at, tree};
 const ROUNDS: i64 = 12;
 
 /// Everything that a stored chunk needs is stored.
-async fn assert_closed(store: &dyn Store, trees: &[Tree]) {
+async fn assert_closed(store: &Store, trees: &[Tree]) {
     for chunk in trees.iter().flat_map(|tree| &tree.chunks) {
         if store.chunk(&chunk.hash().unwrap()).await.unwrap().is_none() {
             continue;
@@ -34,7 +34,7 @@ async fn assert_closed(store: &dyn Store, trees: &[Tree]) {
 }
 
 /// Uploads a tree as a publisher does: asks from the top down, sends from the bottom up.
-async fn upload(store: &dyn Store, tree: &Tree, clock: &AtomicI64) {
+async fn upload(store: &Store, tree: &Tree, clock: &AtomicI64) {
     let now = || at(clock.load(Ordering::Relaxed));
     let contents: Vec<Digest> = tree.contents.iter().map(|content| Digest::of(content)).collect();
     for _ in 0..50 {
@@ -61,7 +61,7 @@ async fn upload(store: &dyn Store, tree: &Tree, clock: &AtomicI64) {
     panic!("an upload never came to its end");
 }
 
-async fn churn(store: Arc<dyn Store>) {
+async fn churn(store: Arc<Store>) {
     let trees: Arc<Vec<Tree>> = Arc::new((0..4).map(|n| tree(25, &format!("t{n}"))).collect());
     let clock = Arc::new(AtomicI64::new(0));
     let uploads: Vec<_> = (0..trees.len())
@@ -94,5 +94,5 @@ async fn churn(store: Arc<dyn Store>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite() {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    churn(Arc::new(SqliteStore::open(directory.path().join("muster.db")).unwrap())).await;
+    churn(Arc::new(Store::open(directory.path().join("muster.db")).unwrap())).await;
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
-use store::{PutError, SqliteStore, Store, StoreError};
+use store::{PutError, Store, StoreError};
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -43,7 +43,7 @@ async fn nothing_acknowledged_is_lost_and_it_passes() {
         return;
     };
     let path = disk.path().join("muster.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     let node = enrolled(&store, 1).await;
     let kept = store.put_contents(vec![Bytes::from_static(b"kept")], at(0)).await.unwrap();
 
@@ -73,7 +73,7 @@ async fn nothing_acknowledged_is_lost_and_it_passes() {
     store.put_contents(vec![large], at(2)).await.unwrap();
     assert!(store.health().writable);
     drop(store);
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
     assert_eq!(store.node(&node).await.unwrap().unwrap().cursor.unwrap().seq, acked + 1);
 }
@@ -83,7 +83,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("muster.db");
     std::fs::write(&path, "this is a letter, not a database; ".repeat(100)).unwrap();
-    let refused = SqliteStore::open(&path).err().unwrap();
+    let refused = Store::open(&path).err().unwrap();
     assert!(matches!(refused, StoreError::Corrupt(_)), "{refused:?}");
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("this is a letter"));
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use store::SqliteStore;
+use store::Store;
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/schema.sql")
@@ -31,7 +31,7 @@ fn dump(path: &Path) -> String {
 }
 
 async fn open_and_close(path: &Path) {
-    let store = SqliteStore::open(path).unwrap();
+    let store = Store::open(path).unwrap();
     let closed = store.closed();
     drop(store);
     closed.await;
@@ -58,7 +58,7 @@ async fn the_schema_is_the_golden_one_and_opens() {
     let newer = Connection::open(&path).unwrap();
     newer.execute_batch("INSERT INTO migration VALUES (999, 'later', 'x')").unwrap();
     drop(newer);
-    let refused = SqliteStore::open(&path).err().unwrap();
+    let refused = Store::open(&path).err().unwrap();
     assert!(refused.to_string().contains("newer version"), "{refused}");
 }
 
@@ -74,7 +74,7 @@ fn a_database_of_the_version_before_is_left_as_it_is_with_the_way_out() {
     );
     earlier.execute_batch(&sql).unwrap();
     drop(earlier);
-    let refused = SqliteStore::open(&path).err().unwrap().to_string();
+    let refused = Store::open(&path).err().unwrap().to_string();
     assert!(refused.contains("Move it away") && refused.contains("join anew"), "{refused}");
     let tables: i64 = Connection::open(&path)
         .unwrap()

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use model::log::Fact;
 use proptest::prelude::*;
-use store::{SqliteStore, Store};
+use store::Store;
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -61,7 +61,7 @@ impl Model {
     }
 }
 
-async fn hold_against_model(store: &dyn Store, batches: &[Batch]) -> Result<(), TestCaseError> {
+async fn hold_against_model(store: &Store, batches: &[Batch]) -> Result<(), TestCaseError> {
     let nodes = [enrolled(store, 0).await, enrolled(store, 1).await];
     let mut model = Model::default();
     for batch in batches {
@@ -90,7 +90,7 @@ async fn hold_against_model(store: &dyn Store, batches: &[Batch]) -> Result<(), 
     Ok(())
 }
 
-fn on(store: &dyn Store, batches: &[Batch]) -> Result<(), TestCaseError> {
+fn on(store: &Store, batches: &[Batch]) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(hold_against_model(store, batches))
 }
@@ -100,6 +100,6 @@ proptest! {
     #[test]
     fn sqlite(batches in batches()) {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        on(&SqliteStore::open(directory.path().join("muster.db")).unwrap(), &batches)?;
+        on(&Store::open(directory.path().join("muster.db")).unwrap(), &batches)?;
     }
 }

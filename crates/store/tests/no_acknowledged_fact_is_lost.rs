@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use model::NodeId;
-use store::{SqliteStore, Store};
+use store::Store;
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -29,7 +29,7 @@ fn acknowledge(node: &NodeId, seq: u64) {
 }
 
 async fn load(directory: &Path) {
-    let store = Arc::new(SqliteStore::open(directory.join("muster.db")).unwrap());
+    let store = Arc::new(Store::open(directory.join("muster.db")).unwrap());
     let mut tasks = Vec::new();
     for n in 0..NODES {
         let store = Arc::clone(&store);
@@ -81,7 +81,7 @@ async fn kill_9_under_load() {
 
 async fn check(directory: &Path, acked: &BTreeMap<NodeId, u64>) {
     assert!(!acked.is_empty());
-    let store = SqliteStore::open(directory.join("muster.db")).unwrap();
+    let store = Store::open(directory.join("muster.db")).unwrap();
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
     for (node, seq) in acked {
         let record = store.node(node).await.unwrap().unwrap();
@@ -109,7 +109,7 @@ async fn check(directory: &Path, acked: &BTreeMap<NodeId, u64>) {
 async fn closing_the_store_runs_what_waits() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("muster.db");
-    let store = Arc::new(SqliteStore::open(&path).unwrap());
+    let store = Arc::new(Store::open(&path).unwrap());
     let node = enrolled(&*store, 1).await;
     let mut tasks = Vec::new();
     for seq in 1..=100 {
@@ -124,10 +124,10 @@ async fn closing_the_store_runs_what_waits() {
     for task in tasks {
         task.await.unwrap();
     }
-    let second = SqliteStore::open(&path).err().unwrap();
+    let second = Store::open(&path).err().unwrap();
     assert!(matches!(second, store::StoreError::InUse), "{second:?}");
     assert_eq!(store.health().queue_depth, 0);
     drop(store);
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     assert_eq!(store.node(&node).await.unwrap().unwrap().cursor.unwrap().seq, 100);
 }

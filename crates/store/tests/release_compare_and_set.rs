@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use store::{CommitError, SqliteStore, Store};
+use store::{CommitError, Store};
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -12,8 +12,8 @@ mod fixture;
 
 use fixture::{at, put, release, tree};
 
-fn open(directory: &tempfile::TempDir) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(directory.path().join("muster.db")).unwrap())
+fn open(directory: &tempfile::TempDir) -> Arc<Store> {
+    Arc::new(Store::open(directory.path().join("muster.db")).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,12 +72,12 @@ async fn a_release_and_its_heads_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("muster.db");
     let tree = tree(2, "a");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     put(&store, &tree, at(0)).await;
     store.commit_release(release(1, tree.root), None).await.unwrap();
     let (heads, stored) = (store.heads().await.unwrap(), store.release(1).await.unwrap());
     drop(store);
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     assert_eq!((store.heads().await.unwrap(), store.release(1).await.unwrap()), (heads, stored));
     assert_eq!(store.selection(&tree.root, None).await.unwrap().unwrap(), tree.selection);
 }

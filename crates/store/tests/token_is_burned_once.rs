@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use store::{EnrollError, Enrolled, SqliteStore, Store};
+use store::{EnrollError, Enrolled, Store};
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -13,8 +13,8 @@ mod fixture;
 
 use fixture::{at, new_node, token};
 
-fn open(directory: &tempfile::TempDir) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(directory.path().join("muster.db")).unwrap())
+fn open(directory: &tempfile::TempDir) -> Arc<Store> {
+    Arc::new(Store::open(directory.path().join("muster.db")).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,10 +95,10 @@ async fn retries_yield_one_node_until_the_certificate_is_used() {
 async fn a_burned_token_stays_burned_over_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("muster.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     store.enroll(new_node(1), token("one"), at(0)).await.unwrap();
     drop(store);
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     let refused = store.enroll(new_node(2), token("one"), at(1)).await;
     assert!(matches!(refused, Err(EnrollError::NonceUsed)), "{refused:?}");
     assert_eq!(store.enroll(new_node(1), token("one"), at(1)).await.unwrap(), Enrolled::Again);

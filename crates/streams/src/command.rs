@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_channel::mpsc;
 use futures_util::{SinkExt, StreamExt};
 use sync::Frame;
-use sync::frame::CloseReason;
+use sync::frame::{CloseReason, GoAway};
 use sync::link::Counters;
 use tokio::sync::oneshot;
 
@@ -27,18 +27,7 @@ pub enum LinkCommand {
     /// End in order: what came is processed first.
     Shutdown,
     /// Say why, and close.
-    GoAway(Box<GoAwayReason>),
-}
-
-/// Why a link is to end.
-#[derive(Debug)]
-pub struct GoAwayReason {
-    /// A stable code.
-    pub code: &'static str,
-    /// Why, for people.
-    pub message: String,
-    /// Not to come back sooner than after as many seconds.
-    pub retry_after: Option<u64>,
+    GoAway(Box<GoAway>),
 }
 
 /// The way to a link.

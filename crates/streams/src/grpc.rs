@@ -136,8 +136,8 @@ impl Chunks for ResponseChunks {
         let piece = self.0.next().await.map_err(|error| TransportError::Broke(error.to_string()))?;
         Ok(match piece {
             None => Chunk::End(None),
-            Some(net::stream::Piece::Data(data)) => Chunk::Data(data),
-            Some(net::stream::Piece::Trailers(trailers)) => Chunk::End(Status::read(&trailers)),
+            Some(net::stream::BodyFrame::Data(data)) => Chunk::Data(data),
+            Some(net::stream::BodyFrame::Trailers(trailers)) => Chunk::End(Status::read(&trailers)),
         })
     }
 }

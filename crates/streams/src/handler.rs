@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ObjectKey;
+use sync::admission::{Permits, Unlimited};
 use sync::frame::Hello;
 use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
@@ -25,14 +26,10 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// Applies a batch and makes it durable ([`Batch::write`]); one outcome for each item.
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome>;
 
-    /// Waits for a permit for a resync.
-    ///
-    /// # Errors
-    /// How long to wait before asking again.
-    async fn permit(&self) -> Result<(), Duration>;
-
-    /// Gives the permit back.
-    fn return_permit(&self);
+    /// Where the permits for resyncs come from; asked at the control plane's end alone.
+    fn permits(&self) -> &dyn Permits {
+        &Unlimited
+    }
 
     /// Takes a frame that is not the link's own; what is returned is said back. Two at most
     /// are worked on at once, and nothing is read meanwhile: whoever says more than it may is
@@ -48,15 +45,9 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// The link went on: where it stands, for status and metrics.
     fn progress(&self, link: &Link);
 
-    /// Begins the own feed in a new incarnation, durably.
-    async fn reincarnate(&self);
-
-    /// The same, for who keeps a pace: it is a lot of work on the other side's word alone.
+    /// Begins the own feed in a new incarnation, durably: a lot of work on the other side's word alone.
     ///
     /// # Errors
     /// How long the other side is to stay away, when the last time was not long ago.
-    async fn reincarnate_rate_limited(&self) -> Result<(), Duration> {
-        self.reincarnate().await;
-        Ok(())
-    }
+    async fn reincarnate(&self) -> Result<(), Duration>;
 }

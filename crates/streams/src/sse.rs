@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use net::stream::{Piece, Receiver};
+use net::stream::{BodyFrame, Receiver};
 use sync::Frame;
 use wire::cloudevents::{Origin, json};
 use wire::sse::{self, Decoder};
@@ -42,8 +42,8 @@ impl FrameReader for SseReader {
                 return Ok(Some(frames));
             }
             match self.receiver.next().await.map_err(|error| TransportError::Broke(error.to_string()))? {
-                Some(Piece::Data(data)) => self.decoder.push(data),
-                Some(Piece::Trailers(_)) => {}
+                Some(BodyFrame::Data(data)) => self.decoder.push(data),
+                Some(BodyFrame::Trailers(_)) => {}
                 None => return Ok(None),
             }
         }

@@ -26,9 +26,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use wire::batch::Batch;
 
-pub use crate::command::{
-    Ended, EndedBy, GoAwayReason, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders,
-};
+pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders};
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 use crate::weight::{FRAME, weight};
@@ -226,7 +224,7 @@ struct LinkTask<S> {
     /// Frames of the handler's that are worked on.
     received: usize,
     probes: Vec<(Instant, oneshot::Sender<bool>)>,
-    closed: Option<(String, String, Option<u64>)>,
+    closed: Option<GoAway>,
     /// With what the other side went away.
     away: Option<CloseReason>,
     /// Until when the last words may be sent.
@@ -276,8 +274,6 @@ impl<S: LinkHandler> LinkTask<S> {
         self.closed.is_none()
             && self.queued < MAX_QUEUED
             && self.received < MAX_RECEIVED
-            // What follows may be the answers to what the resync of an exchange before asked.
-            && !self.link.awaits_permit()
             && self.link.wants_input()
     }
 
@@ -294,7 +290,11 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(Some(frames)) => self.frames(frames),
             Ok(None) => self.gone = true,
             Err(error) => match error.refusal() {
-                Some(code) => self.go_away(code, error.explained(), None),
+                Some(code) => self.go_away(GoAway {
+                    code: code.to_owned(),
+                    message: error.explained(),
+                    retry_after: None,
+                }),
                 None => {
                     self.error = Some(error);
                     self.gone = true;
@@ -345,7 +345,9 @@ impl<S: LinkHandler> LinkTask<S> {
 
     fn take(&mut self, input: Input) {
         let now = link_time();
-        let outputs = self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, now));
+        let permits = self.handler.permits();
+        let outputs =
+            self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, permits, now));
         self.perform(outputs);
     }
 
@@ -364,20 +366,19 @@ impl<S: LinkHandler> LinkTask<S> {
                 self.probes.push((Instant::now() + PROBE, answer));
                 self.take(Input::Say(Frame::Ping(Ping::default())));
             }
-            LinkCommand::GoAway(parting) => {
-                let GoAwayReason { code, message, retry_after } = *parting;
-                self.go_away(code, message, retry_after);
-            }
+            LinkCommand::GoAway(why) => self.go_away(*why),
         }
     }
 
-    fn go_away(&mut self, code: &'static str, message: String, retry_after: Option<u64>) {
-        if self.closed.is_some() {
-            return;
+    fn go_away(&mut self, why: GoAway) {
+        if self.closed.is_none() {
+            self.take(Input::Say(Frame::GoAway(why.clone())));
+            self.closes(why);
         }
-        let away = GoAway { code: code.to_owned(), message: message.clone(), retry_after };
-        self.take(Input::Say(Frame::GoAway(away)));
-        self.closed = Some((code.to_owned(), message, retry_after));
+    }
+
+    fn closes(&mut self, why: GoAway) {
+        self.closed = Some(why);
         self.words = Some(Instant::now() + GO_AWAY_WITHIN);
     }
 
@@ -421,19 +422,9 @@ impl<S: LinkHandler> LinkTask<S> {
                 let id = batch.id;
                 self.job(async move { Input::Applied { id, outcomes: handler.apply(batch).await } });
             }
-            Output::WantPermit => self.job(async move {
-                match handler.permit().await {
-                    Ok(()) => Input::Admitted,
-                    Err(wait) => Input::NotAdmitted { wait },
-                }
-            }),
-            Output::ReturnPermit => handler.return_permit(),
-            Output::Reincarnate => self.job(async move {
-                match handler.reincarnate_rate_limited().await {
-                    Ok(()) => Input::Reincarnated,
-                    Err(wait) => Input::NotReincarnated { wait },
-                }
-            }),
+            Output::Reincarnate => {
+                self.job(async move { Input::Reincarnated(handler.reincarnate().await) });
+            }
             Output::Received(frame) => {
                 self.received += 1;
                 self.jobs.push(Box::pin(async move { Done::Received(handler.received(frame).await) }));
@@ -442,8 +433,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Output::Note(note) => handler.note(&note),
             Output::Close { code, message, retry_after, away } => {
                 self.away = away;
-                self.closed = Some((code.to_owned(), message, retry_after));
-                self.words = Some(Instant::now() + GO_AWAY_WITHIN);
+                self.closes(GoAway { code: code.to_owned(), message, retry_after });
             }
         }
     }
@@ -511,7 +501,7 @@ impl<S: LinkHandler> LinkTask<S> {
         // nothing more.
         match self.closed.take() {
             None => Ended { met, counters, ..Ended::lost(self.error) },
-            Some((code, message, retry_after)) => {
+            Some(GoAway { code, message, retry_after }) => {
                 let how = self.away.map_or(EndedBy::Us(CloseReason::of(&code)), EndedBy::Them);
                 Ended { code, message, retry_after, counters, how, met, error: None }
             }

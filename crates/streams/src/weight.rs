@@ -1,7 +1,6 @@
 //! About how many bytes frames take while they wait.
 
 use sync::Frame;
-use sync::frame::Op;
 
 /// What a frame weighs besides its content, in bytes, in these bounds.
 pub(crate) const FRAME: usize = 256;
@@ -9,10 +8,7 @@ pub(crate) const FRAME: usize = 256;
 /// About how many bytes a frame takes.
 pub fn weight(frame: &Frame) -> usize {
     match frame {
-        Frame::Event(event) => match &event.op {
-            Op::Put { content, .. } => FRAME + content.len(),
-            Op::Delete { .. } => FRAME,
-        },
+        Frame::Event(event) => FRAME + event.op.content_len() as usize,
         Frame::ResyncResponse(tell) => FRAME + response_weight(tell),
         Frame::Refused(refused) => FRAME + refused.message.len() + refused.key.name.len(),
         Frame::Answer(answer) => FRAME + wire::body::encoded_len(answer),

@@ -41,12 +41,6 @@ impl LinkHandler for Counting {
         self.under.apply(batch).await
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         self.received.fetch_add(1, Ordering::SeqCst);
         self.let_go.acquire().await.unwrap().forget();
@@ -61,7 +55,9 @@ impl LinkHandler for Counting {
         self.under.progress(link);
     }
 
-    async fn reincarnate(&self) {}
+    async fn reincarnate(&self) -> Result<(), Duration> {
+        Ok(())
+    }
 }
 
 struct Pipe(mpsc::Receiver<Vec<Frame>>);

@@ -26,13 +26,27 @@ pub struct Admission<Who> {
     waiting: VecDeque<(Who, Timestamp)>,
 }
 
-/// The answer to a wish for a permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Now.
-    Now,
-    /// Not now; ask again after this.
-    Later(Duration),
+/// One link's way to the permits for resyncs.
+pub trait Permits {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// How long to wait before asking again.
+    fn take(&self) -> Result<(), Duration>;
+    /// Gives it back.
+    fn give_back(&self);
+}
+
+/// There are always permits: at the node, which has one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unlimited;
+
+impl Permits for Unlimited {
+    fn take(&self) -> Result<(), Duration> {
+        Ok(())
+    }
+
+    fn give_back(&self) {}
 }
 
 impl<Who: Clone + PartialEq> Admission<Who> {
@@ -42,10 +56,13 @@ impl<Who: Clone + PartialEq> Admission<Who> {
     }
 
     /// A node wants a permit. One that holds it already gets it, for no longer than before.
-    pub fn ask(&mut self, who: &Who, now: Timestamp) -> Turn {
+    ///
+    /// # Errors
+    /// How long to wait before asking again.
+    pub fn ask(&mut self, who: &Who, now: Timestamp) -> Result<(), Duration> {
         self.held.retain(|(_, since)| now.since(*since) < PERMIT_KEPT);
         if self.held.iter().any(|(other, _)| other == who) {
-            return Turn::Now;
+            return Ok(());
         }
         self.waiting.retain(|(other, at)| other == who || now.since(*at) < TURN_KEPT);
         let place = match self.waiting.iter().position(|(other, _)| other == who) {
@@ -53,7 +70,7 @@ impl<Who: Clone + PartialEq> Admission<Who> {
                 self.waiting[place].1 = now;
                 place
             }
-            None if self.waiting.len() >= MAX_WAITING => return Turn::Later(TURN_KEPT / 2),
+            None if self.waiting.len() >= MAX_WAITING => return Err(TURN_KEPT / 2),
             None => {
                 self.waiting.push_back((who.clone(), now));
                 self.waiting.len() - 1
@@ -62,11 +79,11 @@ impl<Who: Clone + PartialEq> Admission<Who> {
         if place < self.most.saturating_sub(self.held.len()) {
             self.waiting.remove(place);
             self.held.push((who.clone(), now));
-            return Turn::Now;
+            return Ok(());
         }
         let rounds = place / self.most + 1;
         let wait = TYPICAL.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
-        Turn::Later(wait.clamp(Duration::from_secs(1), TURN_KEPT / 2))
+        Err(wait.clamp(Duration::from_secs(1), TURN_KEPT / 2))
     }
 
     /// A permit comes back, or a wish for one is given up.

@@ -1,8 +1,17 @@
 //! [`Feed`]: a set that this side authors, with the order in which it changed.
 //!
+//! ```text
+//! edits --> Planner --> changes --(made durable)--> commit --> Feed
+//!                                                               |  by key: newest change of each object
+//!             link: a cursor, going through the kinds' lanes <--+  by kind: changes in their order
+//!             resync: the set, as a trie                     <--+
+//! ```
+//!
 //! The feed is the send queue: it holds each object once, at its newest change, so state
-//! coalesces by itself, nothing is evicted, and its bound is the number of objects. A link
-//! is a cursor over it.
+//! coalesces by itself, nothing is evicted, and its bound is the number of objects.
+//!
+//! Invariants: changes are numbered 1, 2, 3 within an incarnation; a tombstone is forgotten only behind
+//! `compacted`, which says so; the set is worked out when it is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -43,6 +52,21 @@ pub enum State {
         /// Its uid.
         uid: Arc<str>,
     },
+}
+
+impl State {
+    /// The object, if it is there.
+    pub fn stub(&self) -> Option<&Stub> {
+        match self {
+            State::Live { stub, .. } => Some(stub),
+            State::Gone { .. } => None,
+        }
+    }
+
+    /// Bytes of its content.
+    pub fn size(&self) -> u64 {
+        self.stub().map_or(0, |stub| stub.size)
+    }
 }
 
 /// A feed as it is kept on disk: the newest change of each object, live or gone.
@@ -106,6 +130,8 @@ pub struct Feed {
     compacted: u64,
     most_gone: usize,
     gone: usize,
+    /// Bytes of the contents of all objects.
+    bytes: u64,
     by_key: BTreeMap<ObjectKey, (u64, State)>,
     /// Objects of each section.
     sections: BTreeMap<SectionKey, usize>,
@@ -123,6 +149,7 @@ impl Feed {
             compacted: 0,
             most_gone: MAX_TOMBSTONES,
             gone: 0,
+            bytes: 0,
             by_key: BTreeMap::new(),
             sections: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -180,7 +207,13 @@ impl Feed {
 
     /// Plans several changes that become durable together.
     pub fn planner(&self) -> Planner<'_> {
-        Planner { feed: self, next: self.head + 1, over: BTreeMap::new(), sections: BTreeSet::new() }
+        Planner {
+            feed: self,
+            next: self.head + 1,
+            totals: (self.len(), self.bytes),
+            over: BTreeMap::new(),
+            sections: BTreeSet::new(),
+        }
     }
 
     /// Takes a change that is durable. Returned is the new compacted revision when tombstones had to be
@@ -204,7 +237,8 @@ impl Feed {
             Some(lane) => lane,
             None => self.lanes.entry(key.section.kind.clone()).or_default(),
         };
-        let live = matches!(state, State::Live { .. });
+        let live = state.stub().is_some();
+        self.bytes = self.bytes.saturating_add(state.size());
         if live {
             lane.live.insert(rev, key.clone());
         } else {
@@ -214,7 +248,8 @@ impl Feed {
         let section = &key.section;
         let was = match self.by_key.get_mut(&key) {
             Some((old, was)) => {
-                let was_live = matches!(was, State::Live { .. });
+                self.bytes = self.bytes.saturating_sub(was.size());
+                let was_live = was.stub().is_some();
                 if was_live {
                     lane.live.remove(old);
                 } else {
@@ -298,6 +333,16 @@ impl Feed {
         self.len() == 0
     }
 
+    /// Bytes of the contents of all objects.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many objects of a kind there are.
+    pub fn len_of(&self, kind: &Kind) -> usize {
+        self.lanes.get(kind).map_or(0, |lane| lane.live.len())
+    }
+
     /// How many tombstones there are.
     pub fn tombstones(&self) -> usize {
         self.gone
@@ -310,27 +355,19 @@ impl Feed {
 
     /// The stub of an object that is there.
     pub fn stub(&self, key: &ObjectKey) -> Option<&Stub> {
-        match self.by_key.get(key) {
-            Some((_, State::Live { stub, .. })) => Some(stub),
-            _ => None,
-        }
+        self.by_key.get(key)?.1.stub()
     }
 
     /// The objects that are there, in the order of their keys.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
-        self.by_key.iter().filter_map(|(key, (_, state))| match state {
-            State::Live { stub, .. } => Some((key, stub)),
-            State::Gone { .. } => None,
-        })
+        self.objects_after(None)
     }
 
     /// The objects that are there, in the order of their keys, beginning after one.
     pub fn objects_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
         let from = key.map_or(Unbounded, Excluded);
-        self.by_key.range::<ObjectKey, _>((from, Unbounded)).filter_map(|(key, (_, state))| match state {
-            State::Live { stub, .. } => Some((key, stub)),
-            State::Gone { .. } => None,
-        })
+        let from = self.by_key.range::<ObjectKey, _>((from, Unbounded));
+        from.filter_map(|(key, (_, state))| Some((key, state.stub()?)))
     }
 
     /// At most `limit` changes after `rev`, in the order of their numbers.
@@ -367,10 +404,13 @@ impl Feed {
         map.range((Excluded(rev), Included(to))).next().map(|(rev, key)| (*rev, key))
     }
 
-    /// How many changes there are after `rev`.
-    pub fn count_after(&self, rev: u64) -> usize {
-        let after = |map: &BTreeMap<u64, ObjectKey>| map.range((Excluded(rev), Unbounded)).count();
-        self.lanes.values().map(|lane| after(&lane.live) + after(&lane.gone)).sum()
+    /// How many changes after `rev` are of other kinds than this one. Those that are forgotten may all
+    /// have been.
+    pub fn count_after_without(&self, rev: u64, kind: &Kind) -> u64 {
+        let at = rev.max(self.compacted);
+        let after = |map: &BTreeMap<u64, ObjectKey>| map.range((Excluded(at), Unbounded)).count() as u64;
+        let others = self.lanes.iter().filter(|(other, _)| *other != kind);
+        at - rev + others.map(|(_, lane)| after(&lane.live) + after(&lane.gone)).sum::<u64>()
     }
 
     /// Whether a replica that stands at a cursor can go on by changes alone.
@@ -392,14 +432,8 @@ impl Feed {
     pub fn reincarnate(&self, incarnation: Incarnation) -> Feed {
         let mut feed = Feed::new(incarnation);
         feed.most_gone = self.most_gone;
-        let mut live: Vec<(u64, &ObjectKey, &Stub)> = self
-            .by_key
-            .iter()
-            .filter_map(|(key, (rev, state))| match state {
-                State::Live { stub, .. } => Some((*rev, key, stub)),
-                State::Gone { .. } => None,
-            })
-            .collect();
+        let mut live: Vec<(u64, &ObjectKey, &Stub)> =
+            self.by_key.iter().filter_map(|(key, (rev, state))| Some((*rev, key, state.stub()?))).collect();
         live.sort_by_key(|(rev, ..)| *rev);
         for (at, (_, key, stub)) in live.into_iter().enumerate() {
             let rev = at as u64 + 1;
@@ -430,10 +464,7 @@ impl Feed {
         let keys = std::mem::take(&mut self.unsettled);
         let by_key = &self.by_key;
         self.set.edit_all(keys.into_iter().map(|key| {
-            let stub = match by_key.get(&key) {
-                Some((_, State::Live { stub, .. })) => Some(stub.clone()),
-                _ => None,
-            };
+            let stub = by_key.get(&key).and_then(|(_, state)| state.stub().cloned());
             (key, stub)
         }));
     }
@@ -444,6 +475,8 @@ impl Feed {
 pub struct Planner<'a> {
     feed: &'a Feed,
     next: u64,
+    /// Objects, and bytes of their contents, with what is planned.
+    totals: (usize, u64),
     over: BTreeMap<ObjectKey, State>,
     /// Sections that begin with what is planned.
     sections: BTreeSet<SectionKey>,
@@ -489,6 +522,22 @@ impl Planner<'_> {
         }
     }
 
+    /// An object that is there, or is planned.
+    pub fn stub(&self, key: &ObjectKey) -> Option<&Stub> {
+        self.now(key)?.stub()
+    }
+
+    /// All objects, those that are planned last.
+    pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
+        let kept = self.feed.objects().filter(|(key, _)| !self.over.contains_key(*key));
+        kept.chain(self.over.iter().filter_map(|(key, state)| Some((key, state.stub()?))))
+    }
+
+    /// How many objects there are, and bytes of their contents together.
+    pub fn totals(&self) -> (usize, u64) {
+        self.totals
+    }
+
     fn now(&self, key: &ObjectKey) -> Option<&State> {
         self.over.get(key).or_else(|| self.feed.by_key.get(key).map(|(_, state)| state))
     }
@@ -496,6 +545,12 @@ impl Planner<'_> {
     fn change(&mut self, key: &ObjectKey, state: State) -> Change {
         let rev = self.next;
         self.next += 1;
+        let before = self.stub(key).map(|stub| stub.size);
+        let (objects, bytes) = self.totals;
+        self.totals = (
+            objects + usize::from(state.stub().is_some()) - usize::from(before.is_some()),
+            bytes.saturating_add(state.size()).saturating_sub(before.unwrap_or(0)),
+        );
         self.over.insert(key.clone(), state.clone());
         Change { rev, key: key.clone(), state }
     }

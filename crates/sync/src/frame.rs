@@ -2,6 +2,14 @@
 //! crate's; all others travel as the JSON that is derived here, within the bounds of
 //! [`crate::bounds`].
 //!
+//! ```text
+//! Hello -->                 <-- Hello        who, what it can, from which cursor
+//! Event 1, 2, 3, Checkpoint -->              data, in order
+//!                           <-- Ack, Refused cumulative, ahead of data
+//! ResyncRequest -->         <-- ResyncResponse, Event 0      (or Interop, with a Ping as barrier)
+//! GoAway -->                                 the last frame
+//! ```
+//!
 //! On a link each side sends *events* of its feed, numbered 1, 2, 3 and so on within the
 //! link, and acknowledges those of the other, cumulatively and apart from data (SYN-4).
 //! Transports deliver in order or end: a number that is not the next one ends the link, and the
@@ -159,6 +167,24 @@ pub enum Op {
         /// Its uid.
         uid: std::sync::Arc<str>,
     },
+}
+
+impl Op {
+    /// What the object is now; `None` when it is gone.
+    pub fn stub(&self) -> Option<&Stub> {
+        match self {
+            Op::Put { stub, .. } => Some(stub),
+            Op::Delete { .. } => None,
+        }
+    }
+
+    /// Bytes of content.
+    pub fn content_len(&self) -> u64 {
+        match self {
+            Op::Put { content, .. } => content.len() as u64,
+            Op::Delete { .. } => 0,
+        }
+    }
 }
 
 /// A change in a feed.

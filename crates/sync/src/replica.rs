@@ -1,9 +1,17 @@
 //! [`Replica`]: what the other side authors, as far as it came here.
 //!
-//! The replica holds what is durable and applied here. What was told but can never be applied
-//! is remembered beside it, for as long as the process lives, so that roots can be compared:
-//! the set *as told* is the objects with the refused ones laid over them. Of those only so
-//! many are kept: whoever says more of what is not taken is only counted.
+//! ```text
+//! batch applied and durable --> put, remove --> objects --+
+//! object that is not taken  --> refuse ------> rejected --+--> set as received --> root
+//!                                  (no room: only counted: evicted)
+//! ```
+//!
+//! The replica holds what is durable and applied here. What was received and can never be applied is
+//! remembered beside it, for as long as the process lives, so that roots can be compared: the set *as
+//! received* is the objects with the rejected ones laid over them.
+//!
+//! Invariants: it is changed by its link alone, after the disk; while anything is evicted, roots are not
+//! compared; a uid belongs to one object of a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +21,7 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
 
 use crate::durable::SavedReplica;
+use crate::frame::Op;
 use crate::link::Resync;
 
 /// The most objects of a replica: all that one side may author, and a status of each.
@@ -37,6 +46,13 @@ pub struct RejectedObject {
     pub code: String,
     /// Why, for people.
     pub message: String,
+}
+
+impl RejectedObject {
+    pub(crate) fn of(op: &Op, rev: u64, code: &str, mut message: String) -> RejectedObject {
+        message.truncate(message.floor_char_boundary(MAX_REJECTED_MESSAGE_LEN));
+        RejectedObject { stub: op.stub().cloned(), rev, code: code.to_owned(), message }
+    }
 }
 
 /// A replica of the other side's feed.
@@ -147,14 +163,14 @@ impl Replica {
         self.uids.get(&(kind.clone(), uid.clone()))
     }
 
-    /// The set as told: with what could not be taken laid over it. Changes are worked in
+    /// The set as received: with what could not be taken laid over it. Changes are worked in
     /// here, many at once; a clone is cheap and stays.
     pub fn set(&mut self) -> &ObjectSet {
         self.settle();
         &self.set
     }
 
-    /// The root of the set as told.
+    /// The root of the set as received.
     pub fn root(&mut self) -> Digest {
         self.set().root()
     }
@@ -240,17 +256,19 @@ impl Replica {
     }
 
     /// Remembers what could not be taken; only counts it when there is no room for more.
-    pub(crate) fn refuse(&mut self, key: ObjectKey, mut rejected: RejectedObject) {
+    pub(crate) fn refuse(&mut self, key: ObjectKey, rejected: RejectedObject) {
         let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
         let full = self.rejected.len() >= MAX_REJECTED_OBJECTS && !self.rejected.contains_key(&key);
         if full || name > MAX_REJECTED_KEY_LEN {
-            self.evicted = self.evicted.saturating_add(1);
-            return;
+            return self.evict();
         }
-        let end = rejected.message.floor_char_boundary(MAX_REJECTED_MESSAGE_LEN);
-        rejected.message.truncate(end);
         self.rejected.insert(key.clone(), rejected);
         self.changed(key);
+    }
+
+    /// Something could not be taken, and nothing is remembered of it.
+    pub(crate) fn evict(&mut self) {
+        self.evicted = self.evicted.saturating_add(1);
     }
 
     /// A resync counts anew what there is no room to remember.

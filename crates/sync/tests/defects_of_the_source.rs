@@ -8,7 +8,7 @@ mod pair;
 
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Ack, Capabilities, Frame, Interop, Op, ResyncResponse};
+use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
 use sync::link::{Note, Outcome, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
@@ -278,7 +278,7 @@ fn an_error_that_stays_is_told_to_the_source() {
         .notes
         .iter()
         .filter_map(|note| match note {
-            Note::RefusedThere { key, code, .. } => Some((key.name.to_string(), code.clone())),
+            Note::RefusedThere(Refused { key, code, .. }) => Some((key.name.to_string(), code.clone())),
             _ => None,
         })
         .collect();

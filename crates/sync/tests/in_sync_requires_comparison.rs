@@ -9,7 +9,7 @@ mod pair;
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::cursor::Position;
-use sync::frame::{Checkpoint, Event, Frame, Interop, Op};
+use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
 use sync::link::{Note, Outcome};
 use sync::{FeedCursor, Input, Link, Mode, refusal};
 
@@ -75,7 +75,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     );
     assert_eq!(pair.link(PRINCIPAL).refused_there(), 1, "the source sees it");
     let why = pair.sides[PRINCIPAL].notes.iter().find_map(|note| match note {
-        Note::RefusedThere { code, message, .. } => Some((code.as_str(), message.as_str())),
+        Note::RefusedThere(Refused { code, message, .. }) => Some((code.as_str(), message.as_str())),
         _ => None,
     });
     assert_eq!(why, Some(("fails-for-now", "the disk is busy")), "and is told why, once");
@@ -170,4 +170,19 @@ fn a_late_delete_of_another_uid_is_refused() {
         pair.give(AGENT, input);
     }
     assert!(pair.sides[AGENT].replica.get(&key(APP, "a2")).is_none(), "one that is newer counts");
+}
+
+/// A ping overtook the checkpoint with a later head: what was compared is older than what is known.
+#[test]
+fn an_older_checkpoint_proves_nothing_newer() {
+    let mut pair = filled(3);
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
+    pair.connect();
+    let side = &mut pair.sides[PRINCIPAL];
+    let (cursor, root) = (side.feed.cursor(), side.feed.root());
+    let checkpoint = Frame::Checkpoint(Checkpoint { seq: 3, cursor, root });
+    let ping = sync::frame::Ping { number: 1, head: 5, ..Default::default() };
+    pair.give(AGENT, Input::Frame(Frame::Ping(ping)));
+    pair.give(AGENT, Input::Frame(checkpoint));
+    assert_eq!(standing(&pair, AGENT), SetCondition::Behind(2));
 }

@@ -8,8 +8,10 @@ mod pair;
 
 use model::Stub;
 use pair::{AGENT, PRINCIPAL, Pair, key};
+use std::time::Duration;
 use sync::frame::{Frame, Interop, ResyncRequest, ResyncResponse};
 use sync::interop::inventory_checksum;
+use sync::link::Span;
 use sync::{Mode, Replica};
 
 const APP: &str = "Application";
@@ -111,4 +113,25 @@ fn without_it_the_restarted_side_speaks_first_as_the_source_document_says() {
             assert!(pair.is_equal(source), "{mode:?} {restarted}");
         }
     }
+}
+
+/// Exchanges lose requests and answers whole; an inventory resync asks again for what it lost.
+#[test]
+fn an_inventory_resync_over_exchanges_outlives_lost_answers() {
+    let (mut pair, source) = different(Mode::Managed, false);
+    for side in &mut pair.sides {
+        side.config.span = Span::Exchange { after: None };
+    }
+    // At first nothing of what is asked and answered arrives.
+    pair.drops = |_, frame| {
+        matches!(frame, Frame::Interop(_) | Frame::Ping(_) | Frame::Pong(_) | Frame::Checkpoint(_))
+    };
+    pair.connect();
+    assert!(!pair.is_equal(source));
+    pair.drops = |_, _| false;
+    for _ in 0..20 {
+        pair.now = pair.now.plus(Duration::from_secs(5));
+        pair.reconnect();
+    }
+    assert!(pair.is_equal(source), "the parts were asked for again");
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use model::Timestamp;
-use sync::admission::{Admission, PERMIT_KEPT, RateLimiter, TURN_KEPT, Turn};
+use sync::admission::{Admission, PERMIT_KEPT, RateLimiter, TURN_KEPT};
 use sync::backoff::{
     BACK_WITHIN, Backoff, LONGEST_ASKED, LinkEnd, POLL_WITHOUT_STREAM, ReconnectPolicy, poll_at,
 };
@@ -15,32 +15,29 @@ use sync::backoff::{
 fn permits_go_in_the_order_of_asking() {
     let mut admission = Admission::new(2);
     let now = Timestamp(0);
-    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now) == Turn::Now).collect();
+    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now).is_ok()).collect();
     assert_eq!(asked, [true, true, false, false, false]);
-    assert_eq!(admission.ask(&0, now), Turn::Now, "who holds one has it");
+    assert_eq!(admission.ask(&0, now), Ok(()), "who holds one has it");
     admission.give_back(&0);
-    assert!(
-        matches!(admission.ask(&4, now), Turn::Later(wait) if wait >= Duration::from_secs(1)),
-        "not before 2"
-    );
-    assert_eq!(admission.ask(&2, now), Turn::Now);
+    assert!(matches!(admission.ask(&4, now), Err(wait) if wait >= Duration::from_secs(1)), "not before 2");
+    assert_eq!(admission.ask(&2, now), Ok(()));
     assert_eq!((admission.held(), admission.waiting()), (2, 2));
     // Who does not come back loses the turn.
     let later = now.plus(TURN_KEPT);
     admission.give_back(&1);
-    assert_eq!(admission.ask(&9, later), Turn::Now);
+    assert_eq!(admission.ask(&9, later), Ok(()));
     assert_eq!(admission.waiting(), 0);
 }
 
 #[test]
 fn permits_are_taken_back() {
     let mut admission = Admission::new(1);
-    assert_eq!(admission.ask(&1, Timestamp(0)), Turn::Now);
+    assert_eq!(admission.ask(&1, Timestamp(0)), Ok(()));
     // Asking again is no way to keep it for longer.
     let late = Timestamp(0).plus(PERMIT_KEPT - Duration::from_secs(1));
-    assert_eq!(admission.ask(&1, late), Turn::Now);
-    assert!(matches!(admission.ask(&2, late), Turn::Later(_)));
-    assert_eq!(admission.ask(&2, late.plus(Duration::from_secs(1))), Turn::Now);
+    assert_eq!(admission.ask(&1, late), Ok(()));
+    assert!(matches!(admission.ask(&2, late), Err(_)));
+    assert_eq!(admission.ask(&2, late.plus(Duration::from_secs(1))), Ok(()));
     assert_eq!(admission.held(), 1);
 }
 

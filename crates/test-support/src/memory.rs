@@ -179,12 +179,6 @@ impl LinkHandler for MemoryLinkHandler {
         outcomes
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         self.state().received.push(frame);
         None
@@ -207,15 +201,16 @@ impl LinkHandler for MemoryLinkHandler {
         self.seen.send_modify(|count| *count += 1);
     }
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         let mut state = self.state();
         state.incarnations += 1;
         let Ok(incarnation) = format!("{}-{}", state.feed.incarnation(), state.incarnations).parse() else {
-            return;
+            return Ok(());
         };
         state.feed = state.feed.reincarnate(incarnation);
         let head = state.feed.head();
         drop(state);
         self.head.send_replace(head);
+        Ok(())
     }
 }

@@ -8,7 +8,6 @@
 //! are derived from it. The private half cannot be printed.
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, HEXLOWER};
@@ -171,21 +170,6 @@ enum PublicHalf {
     EcdsaP256(p256::ecdsa::VerifyingKey),
 }
 
-/// The raw form of a public key: 32 bytes of ed25519, 65 of P-256.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RawKey {
-    bytes: [u8; MAX_RAW],
-    len: usize,
-}
-
-impl Deref for RawKey {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
 /// The text or bytes are not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -228,20 +212,11 @@ impl PublicKey {
     }
 
     /// The raw form.
-    pub fn raw(&self) -> RawKey {
-        let mut bytes = [0; MAX_RAW];
-        let len = match &self.0 {
-            PublicHalf::Ed25519(key) => {
-                bytes[..SECRET_LEN].copy_from_slice(key.as_bytes());
-                SECRET_LEN
-            }
-            PublicHalf::EcdsaP256(key) => {
-                let point = key.to_sec1_point(false);
-                bytes.copy_from_slice(point.as_bytes());
-                MAX_RAW
-            }
-        };
-        RawKey { bytes, len }
+    pub fn raw(&self) -> Vec<u8> {
+        match &self.0 {
+            PublicHalf::Ed25519(key) => key.as_bytes().to_vec(),
+            PublicHalf::EcdsaP256(key) => key.to_sec1_point(false).as_bytes().to_vec(),
+        }
     }
 
     /// The id of the node that holds this key.

@@ -10,7 +10,7 @@ use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
-use sync::frame::{Capabilities, Hello};
+use sync::frame::{Capabilities, Hello, Refused};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
@@ -108,13 +108,6 @@ impl LinkHandler for AgentLinkHandler {
         self.reconciler.apply(batch, self.rules).await
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        // The control plane admits resyncs of the whole fleet; here there is one link.
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, frame: Frame) -> Option<Frame> {
         match frame {
             Frame::Answer(answer) => {
@@ -152,10 +145,10 @@ impl LinkHandler for AgentLinkHandler {
                     view.counts.latency_max_ms = view.counts.latency_max_ms.max(late);
                 });
             }
-            Note::RefusedThere { key, code, message } => {
+            Note::RefusedThere(Refused { key, code, message, .. }) => {
                 tracing::warn!(%key, code, message, "the control plane will not take an object");
             }
-            Note::RefusedHere { key, code, message } => {
+            Note::RefusedHere(Refused { key, code, message, .. }) => {
                 tracing::warn!(%key, code, message, "an object of the control plane cannot be taken");
             }
             Note::Resynced { frames, fetched, deleted, kept, took } => {
@@ -202,8 +195,9 @@ impl LinkHandler for AgentLinkHandler {
         });
     }
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         self.reconciler.reincarnate().await;
+        Ok(())
     }
 }
 

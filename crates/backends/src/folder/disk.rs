@@ -3,10 +3,11 @@
 //! Every step goes from an open directory to a name in it, and no link is followed, but for
 //! a link to a regular file that stays below the folder (`RESOLVE_BENEATH`).
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, statat,
@@ -41,15 +42,34 @@ pub(crate) fn open_folder(path: &Path) -> Result<OwnedFd, String> {
         Errno::LOOP | Errno::NOTDIR => {
             "a part of its path is a link or no directory; name the real path".to_owned()
         }
+        Errno::INVAL => "its path must be absolute, without `..`".to_owned(),
         other => format!("it cannot be opened: {other}"),
     };
-    let mut dir = rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(shown)?;
+    let root = rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(shown)?;
+    descend(&root, path, &mut |_, _| Err(Errno::NOENT)).map_err(|(_, errno)| shown(errno))
+}
+
+/// Opens a directory below another one, never through a link; what is missing, `make` makes. An
+/// error comes with how far it went.
+pub(crate) fn descend(
+    from: &OwnedFd,
+    path: &Path,
+    make: &mut dyn FnMut(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, (PathBuf, Errno)> {
+    let mut at = PathBuf::new();
+    let open = |dir: &OwnedFd, name: &OsStr| openat(dir, name, DIRECTORY, Mode::empty());
+    let mut dir = open(from, ".".as_ref()).map_err(|errno| (at.clone(), errno))?;
     for part in path.components() {
-        match part {
-            Component::RootDir | Component::CurDir => {}
-            Component::Normal(name) => dir = openat(&dir, name, DIRECTORY, Mode::empty()).map_err(shown)?,
-            _ => return Err("its path must be absolute, without `..`".to_owned()),
-        }
+        at.push(part);
+        let below = match part {
+            Component::RootDir | Component::CurDir => continue,
+            Component::Normal(name) => match open(&dir, name) {
+                Err(Errno::NOENT) => make(&dir, name),
+                other => other,
+            },
+            _ => Err(Errno::INVAL),
+        };
+        dir = below.map_err(|errno| (at.clone(), errno))?;
     }
     Ok(dir)
 }
@@ -231,14 +251,8 @@ fn open_file(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
 /// The directory of a path below the folder, no link followed, and the name in it.
 pub(crate) fn open_parent<'p>(root: &OwnedFd, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut dir = openat(root, ".", DIRECTORY, Mode::empty())?;
-    for part in above.split('/').filter(|part| !part.is_empty()) {
-        if part == ".." {
-            return Err(Errno::INVAL);
-        }
-        dir = openat(&dir, part, DIRECTORY, Mode::empty())?;
-    }
-    Ok((dir, name))
+    let opened = descend(root, Path::new(above), &mut |_, _| Err(Errno::NOENT));
+    Ok((opened.map_err(|(_, errno)| errno)?, name))
 }
 
 /// What a name in a directory is now; `None` when there is nothing or no regular file.

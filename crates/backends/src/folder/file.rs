@@ -37,20 +37,20 @@ pub(crate) enum Read {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct File {
-    role: Role,
+    pub(crate) role: Role,
     /// The stamp of what was read last; `None` when it has to be read again.
     read: Option<Stamp>,
     /// The stamp that it had when it was written here.
-    written: Option<Stamp>,
+    pub(crate) written: Option<Stamp>,
     pending: Option<Pending>,
-    missing: Option<u64>,
+    pub(crate) missing: Option<u64>,
     /// It could be read at least once.
-    known: bool,
-    manifests: Vec<Manifest>,
-    status: Option<Bytes>,
-    problem: Option<Problem>,
+    pub(crate) known: bool,
+    pub(crate) manifests: Vec<Manifest>,
+    pub(crate) status: Option<Bytes>,
+    pub(crate) problem: Option<Problem>,
 }
 
 /// A change that has not settled.
@@ -65,51 +65,12 @@ struct Pending {
 
 impl File {
     pub(crate) fn new(role: Role) -> File {
-        File {
-            role,
-            read: None,
-            written: None,
-            pending: None,
-            missing: None,
-            known: false,
-            manifests: Vec::new(),
-            status: None,
-            problem: None,
-        }
-    }
-
-    pub(crate) fn role(&self) -> Role {
-        self.role
-    }
-
-    pub(crate) fn manifests(&self) -> &[Manifest] {
-        &self.manifests
-    }
-
-    pub(crate) fn status(&self) -> Option<Bytes> {
-        self.status.clone()
-    }
-
-    pub(crate) fn problem(&self) -> Option<&Problem> {
-        self.problem.as_ref()
-    }
-
-    pub(crate) fn known(&self) -> bool {
-        self.known
-    }
-
-    pub(crate) fn is_missing(&self) -> bool {
-        self.missing.is_some()
+        File { role, ..File::default() }
     }
 
     /// The stamp of what it says here.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         self.read.or(self.written)
-    }
-
-    /// It was written here, and had this stamp then.
-    pub(crate) fn written(&mut self, stamp: Option<Stamp>) {
-        self.written = stamp;
     }
 
     pub(crate) fn unsettled(&self) -> bool {
@@ -137,17 +98,12 @@ impl File {
         }
     }
 
-    /// It has to be read now.
-    pub(crate) fn due(&self, now: u64) -> bool {
+    /// What it says now has to be read; `at_once` when that need not have settled.
+    pub(crate) fn due(&self, now: u64, at_once: bool) -> bool {
         self.pending.as_ref().is_some_and(|pending| {
             let settle = if pending.stamp.coarse() { SETTLE_COARSE } else { SETTLE };
-            now.saturating_sub(pending.since) >= settle || self.restless(now)
+            at_once || now.saturating_sub(pending.since) >= settle || self.restless(now)
         })
-    }
-
-    /// What it says now has not been read.
-    pub(crate) fn unread(&self) -> bool {
-        self.pending.is_some()
     }
 
     /// It has been changing for so long that it is read as it is.
@@ -163,11 +119,6 @@ impl File {
         }
         self.missing = Some(now);
         true
-    }
-
-    /// Nobody can say whether it is there.
-    pub(crate) fn found_again(&mut self) {
-        self.missing = None;
     }
 
     /// It has been missing long enough.
@@ -211,10 +162,5 @@ impl File {
             let message = format!("{text}{}", if stays { "; what it said before stays" } else { "" });
             Problem { kept, ..Problem::of(path, line, code, message) }
         });
-    }
-
-    /// It could not be read, and will be tried again.
-    pub(crate) fn failed(&mut self, problem: Problem) {
-        self.problem = Some(problem);
     }
 }

@@ -41,6 +41,7 @@ use crate::backend::{
     Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
 };
 use state::State;
+use view::Presence;
 
 /// Milliseconds that never go back, from anywhere.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -93,12 +94,12 @@ impl Backend for Folder {
     /// What has settled, after a look at the folder.
     fn list(&mut self) -> Result<Listing, BackendError> {
         self.poll();
-        Ok(self.lock().listing())
+        Ok(self.lock().view.listing())
     }
 
     fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
         self.started();
-        Ok(self.lock().get(key))
+        Ok(self.lock().view.object(key).map(|placed| placed.found.clone()))
     }
 
     /// Temporary `unsettled` when an expectation is to be checked against a file that somebody
@@ -119,7 +120,7 @@ impl Backend for Folder {
     }
 
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {
-        self.lock().assign_uid(key, uid);
+        self.lock().view.assign_uid(key, uid);
     }
 
     fn watch(&mut self, changed: ChangeListener) -> Result<(), BackendError> {
@@ -131,7 +132,7 @@ impl Backend for Folder {
 impl Folder {
     /// The folder has been looked at once.
     fn started(&mut self) {
-        if !self.lock().started() {
+        if *self.lock().view.presence() == Presence::Unknown {
             self.poll();
         }
     }

@@ -15,11 +15,12 @@ const TEMPORARY: &str = ".muster-new";
 const MAX_STEM: usize = 160;
 
 /// What a file is, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It holds manifests.
     Manifests(Format),
     /// It holds the status of an object.
+    #[default]
     Status,
 }
 

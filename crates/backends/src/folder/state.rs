@@ -13,7 +13,7 @@ use super::tree::{Look, Stamp};
 use super::view::{Due, Placed, Presence, View};
 use super::write;
 use crate::backend::{
-    Applied, Apply, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest, Problem,
+    Applied, Apply, BackendError, ChangeListener, Deleted, Expect, OperationRequest, Problem,
 };
 use crate::manifest::{self, Extras, Format, Manifest};
 
@@ -25,37 +25,17 @@ pub(crate) type Watch = Box<dyn Fn(&OwnedFd) + Send>;
 
 /// See the module.
 pub(crate) struct State {
-    path: PathBuf,
-    view: View,
+    pub(crate) path: PathBuf,
+    pub(crate) view: View,
     /// What a writer of ours left when it died has been removed.
     swept: bool,
     /// Who hears of changes, and what watches every directory seen.
-    watch: Option<(ChangeListener, Watch)>,
+    pub(crate) watch: Option<(ChangeListener, Watch)>,
 }
 
 impl State {
     pub(crate) fn new(path: &Path) -> State {
         State { path: path.to_owned(), view: View::new(), swept: false, watch: None }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn started(&self) -> bool {
-        *self.view.presence() != Presence::Unknown
-    }
-
-    pub(crate) fn gone(&self) -> bool {
-        matches!(self.view.presence(), Presence::Gone(_))
-    }
-
-    pub(crate) fn unsettled(&self) -> bool {
-        self.view.unsettled()
-    }
-
-    pub(crate) fn set_watch(&mut self, changed: ChangeListener, watch: Watch) {
-        self.watch = Some((changed, watch));
     }
 
     /// Looks at the folder, reads what is due, and tells.
@@ -117,18 +97,6 @@ impl State {
         }
     }
 
-    pub(crate) fn listing(&self) -> Listing {
-        self.view.listing()
-    }
-
-    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Found> {
-        self.view.object(key).map(|placed| placed.found.clone())
-    }
-
-    pub(crate) fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {
-        self.view.assign_uid(key, uid);
-    }
-
     pub(crate) fn apply(&mut self, apply: &Apply<'_>) -> Result<Applied, BackendError> {
         manifest::identify(apply.key, apply.spec)?;
         let root = self.root()?;
@@ -183,7 +151,7 @@ impl State {
         if old.alone {
             return Ok(new);
         }
-        Ok(manifest::replace_document(&self.shared_text(root, old)?, old.manifest.place, &new)?)
+        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.place, Some(&new))?)
     }
 
     /// The text of a file that holds several objects, if it is as it was read.
@@ -245,7 +213,7 @@ impl State {
             }
             self.remove(&root, &old.path)?;
         } else {
-            let text = manifest::remove_document(&self.shared_text(&root, &old)?, old.manifest.place)?;
+            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.place, None)?;
             let read = understand_path(&old.path, text.as_bytes());
             self.write(&root, &old.path, text.as_bytes(), read)?;
         }

@@ -32,9 +32,10 @@ pub(crate) struct Placed {
 }
 
 /// Whether the folder is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// Nobody has looked yet.
+    #[default]
     Unknown,
     /// It is.
     Here,
@@ -43,7 +44,7 @@ pub(crate) enum Presence {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct View {
     presence: Presence,
     /// The folder that the files are of.
@@ -74,19 +75,7 @@ pub(crate) struct Due {
 
 impl View {
     pub(crate) fn new() -> View {
-        View {
-            presence: Presence::Unknown,
-            id: None,
-            files: BTreeMap::new(),
-            tree: Tree::default(),
-            moved: 0,
-            total: 0,
-            objects: BTreeMap::new(),
-            uids: BTreeMap::new(),
-            problems: Vec::new(),
-            complete: false,
-            stale: true,
-        }
+        View { stale: true, ..View::default() }
     }
 
     pub(crate) fn presence(&self) -> &Presence {
@@ -148,7 +137,7 @@ impl View {
                 self.moved = now;
             }
             self.stale |= news;
-            if file.unread() && (first || file.due(now)) {
+            if file.due(now, first) {
                 due.push(Due { path: path.clone(), stamp: *stamp, restless: file.restless(now) });
             }
         }
@@ -157,7 +146,7 @@ impl View {
                 continue;
             }
             if tree.blind_to(path) {
-                file.found_again();
+                file.missing = None;
             } else if file.missed(now) {
                 self.moved = now;
             }
@@ -172,7 +161,7 @@ impl View {
         self.stale = true;
         self.presence = Presence::Gone(why);
         for file in self.files.values_mut() {
-            file.found_again();
+            file.missing = None;
         }
     }
 
@@ -189,7 +178,7 @@ impl View {
     /// A file could not be read, and will be tried again.
     pub(crate) fn not_loaded(&mut self, path: &str, problem: Problem) {
         if let Some(file) = self.files.get_mut(path) {
-            file.failed(problem);
+            file.problem = Some(problem);
             self.stale = true;
         }
     }
@@ -202,7 +191,7 @@ impl View {
         let file = self.files.entry(path.to_owned()).or_insert_with(|| File::new(role));
         let before = file.size();
         file.loaded(path, None, read, usize::MAX);
-        file.written(stamp);
+        file.written = stamp;
         self.total = self.total - before + file.size();
         self.publish_file(path);
     }
@@ -217,7 +206,7 @@ impl View {
     }
 
     fn unpublish(&mut self, path: &str) {
-        for manifest in self.files.get(path).map(File::manifests).unwrap_or_default() {
+        for manifest in self.files.get(path).map(|file| &file.manifests[..]).unwrap_or_default() {
             if self.objects.get(&manifest.key).is_some_and(|placed| placed.path == path) {
                 self.objects.remove(&manifest.key);
                 // Another file may say the same object.
@@ -229,7 +218,7 @@ impl View {
     fn publish_file(&mut self, path: &str) {
         let Some(file) = self.files.get(path) else { return };
         let mut placed = Vec::new();
-        for manifest in file.manifests() {
+        for manifest in &file.manifests {
             if !self.objects.contains_key(&manifest.key) {
                 placed.push((manifest.key.clone(), self.placed(path, file, manifest)));
             }
@@ -272,7 +261,7 @@ impl View {
         self.objects = objects;
         let complete = self.presence == Presence::Here
             && self.tree.blind.is_empty()
-            && self.files.values().all(|file| file.known() || file.role() == Role::Status);
+            && self.files.values().all(|file| file.known || file.role == Role::Status);
         // What is wrong with the whole comes first: single files may be many.
         let of_folder = self.gone_problem().into_iter().chain(self.tree.problems.iter().cloned());
         let problems = bounded(of_folder.chain(of_files).collect());
@@ -298,12 +287,13 @@ impl View {
     fn collect(&self) -> (BTreeMap<ObjectKey, Placed>, Vec<Problem>) {
         let mut objects: BTreeMap<ObjectKey, Placed> = BTreeMap::new();
         let mut problems = Vec::new();
-        let (missing, there): (Vec<_>, Vec<_>) = self.files.iter().partition(|(_, file)| file.is_missing());
+        let (missing, there): (Vec<_>, Vec<_>) =
+            self.files.iter().partition(|(_, file)| file.missing.is_some());
         for (path, file) in there.iter().chain(&missing) {
-            problems.extend(file.problem().cloned());
-            for manifest in file.manifests() {
+            problems.extend(file.problem.clone());
+            for manifest in &file.manifests {
                 if let Some(first) = objects.get(&manifest.key) {
-                    if !file.is_missing() {
+                    if !file.missing.is_some() {
                         problems.push(twice(path, manifest, &first.path));
                     }
                     continue;
@@ -315,9 +305,9 @@ impl View {
     }
 
     fn placed(&self, path: &str, file: &File, manifest: &Manifest) -> Placed {
-        let alone = file.manifests().len() == 1;
+        let alone = file.manifests.len() == 1;
         let beside = names::statuses(path, &manifest.key, alone);
-        let beside = beside.iter().find_map(|path| self.files.get(path).and_then(File::status));
+        let beside = beside.iter().find_map(|path| self.files.get(path)?.status.clone());
         let found = Found {
             key: manifest.key.clone(),
             uid: manifest.uid.clone().or_else(|| self.uids.get(&manifest.key).cloned()),
@@ -327,7 +317,7 @@ impl View {
             source_uid: manifest.source_uid.clone(),
             deleting: false,
         };
-        let readable = file.problem().is_none();
+        let readable = file.problem.is_none();
         Placed { found, manifest: manifest.clone(), path: path.to_owned(), alone, readable }
     }
 

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::file::SETTLE;
 use super::state::State;
+use super::view::Presence;
 use super::{Clock, lock};
 use crate::backend::{BackendError, ChangeListener};
 
@@ -76,7 +77,7 @@ pub(super) fn start(
             }
         }
     };
-    lock(state).set_watch(changed, Box::new(watch));
+    lock(state).watch = Some((changed, Box::new(watch)));
     let watcher = Watcher { state: state.clone(), clock: clock.clone(), stop: stop.clone(), notes, blind };
     let builder = std::thread::Builder::new().name("objects-folder".to_owned());
     builder.spawn(move || watcher.run()).map_err(|error| failed("thread", &error))?;
@@ -124,11 +125,11 @@ impl Watcher {
     }
 
     fn until_next(&self, state: &State) -> u64 {
-        if state.unsettled() {
+        if state.view.unsettled() {
             SETTLE / 2
-        } else if state.gone() {
+        } else if matches!(state.view.presence(), Presence::Gone(_)) {
             RESCAN_GONE
-        } else if self.blind.load(Ordering::Relaxed) || shared(state.path()) {
+        } else if self.blind.load(Ordering::Relaxed) || shared(&state.path) {
             RESCAN_BLIND
         } else {
             RESCAN

@@ -4,9 +4,10 @@
 //! who works with them; who else may see them, the mode of the folder says. A file that is
 //! replaced keeps its mode and owner.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat, statat,
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use spool::atomic::WholeFile;
 use spool::{Disk, SpoolError};
 
-use super::disk::{DIRECTORY, open_parent};
+use super::disk::{DIRECTORY, descend, open_parent};
 use super::names;
 use crate::backend::BackendError;
 
@@ -80,31 +81,14 @@ pub(crate) fn remove(at: &Path, root: &OwnedFd, path: &str) -> Result<(), Backen
 /// Opens the directory of a path, making what is missing.
 fn make_parent<'p>(root: &OwnedFd, path: &'p str, folder: &Stat) -> Result<(OwnedFd, &'p str), Errno> {
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut dir = openat(root, ".", DIRECTORY, Mode::empty())?;
-    for part in above.split('/').filter(|part| !part.is_empty()) {
-        if part == ".." {
-            return Err(Errno::INVAL);
-        }
-        dir = match openat(&dir, part, DIRECTORY, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                mkdirat(&dir, part, Mode::from_raw_mode(DIRECTORY_MODE))?;
-                let made = openat(&dir, part, DIRECTORY, Mode::empty())?;
-                own(&made, folder)?;
-                fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))?;
-                sync(&dir)?;
-                made
-            }
-            other => other?,
-        };
-    }
-    Ok((dir, name))
+    let made = descend(root, Path::new(above), &mut |dir, name| make_directory(dir, name, Some(folder)));
+    Ok((made.map_err(|(_, errno)| errno)?, name))
 }
 
 /// Makes a folder that is not there, and the directories above it that are missing, each of mode
 /// 0755; says whether there was anything to make. No part of its path may be a link.
 pub(crate) fn make_folder(path: &Path) -> Result<bool, BackendError> {
-    let mut at = std::path::PathBuf::from("/");
-    let failed = |at: &Path, errno: Errno| {
+    let failed = |(at, errno): (PathBuf, Errno)| {
         let why = match errno {
             Errno::LOOP | Errno::NOTDIR => "it is a link or no directory".to_owned(),
             other => other.to_string(),
@@ -112,34 +96,26 @@ pub(crate) fn make_folder(path: &Path) -> Result<bool, BackendError> {
         let message = format!("cannot make the folder {}: {}: {why}", path.display(), at.display());
         BackendError::temporary("folder-gone", message)
     };
-    let mut dir = rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(|errno| failed(&at, errno))?;
+    let root =
+        rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(|errno| failed(("/".into(), errno)))?;
     let mut made = false;
-    for part in path.components() {
-        let name = match part {
-            Component::RootDir | Component::CurDir => continue,
-            Component::Normal(name) => name,
-            _ => return Err(failed(path, Errno::INVAL)),
-        };
-        at.push(name);
-        dir = match openat(&dir, name, DIRECTORY, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                made = true;
-                make_directory(&dir, name).map_err(|errno| failed(&at, errno))?
-            }
-            other => other.map_err(|errno| failed(&at, errno))?,
-        };
-    }
+    let mut make = |dir: &OwnedFd, name: &OsStr| {
+        made = true;
+        make_directory(dir, name, None)
+    };
+    descend(&root, path, &mut make).map_err(failed)?;
     Ok(made)
 }
 
 /// Makes a directory in another one, durably.
-fn make_directory(dir: &OwnedFd, name: &std::ffi::OsStr) -> Result<OwnedFd, Errno> {
+fn make_directory(dir: &OwnedFd, name: &OsStr, owner: Option<&Stat>) -> Result<OwnedFd, Errno> {
     match mkdirat(dir, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
         // Somebody else was faster; if that is a link it is not followed.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
     }
     let made = openat(dir, name, DIRECTORY, Mode::empty())?;
+    owner.map_or(Ok(()), |owner| own(&made, owner))?;
     fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))?;
     sync(dir)?;
     Ok(made)

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 pub use emit::{Extras, render};
 pub use error::{Problem, ReadManifestError};
-pub use splice::{remove_document, replace_document};
+pub use splice::splice;
 
 use document::{Document, Lines};
 
@@ -138,7 +138,7 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifest
         }
     };
     match format {
-        Format::Yaml => yaml::read(text),
+        Format::Yaml => yaml::read(text).map(|(documents, _)| documents),
         Format::Json => json::read(text),
     }
 }

@@ -3,25 +3,14 @@
 use super::error::{Problem, ReadManifestError};
 use super::{Format, Manifest, read, yaml};
 
-/// The text with its document `place` replaced; the rest stays as it is, comments included.
+/// The text with its document `place` replaced, or removed when there is no new one; the rest
+/// stays as it is, comments included.
 ///
 /// # Errors
 /// When the text cannot be read, has no such document, or would not say the same of the
 /// others afterwards.
-pub fn replace_document(text: &str, place: usize, new: &str) -> Result<String, ReadManifestError> {
-    splice(text, place, Some(new))
-}
-
-/// The text without its document `place`.
-///
-/// # Errors
-/// As [`replace_document`].
-pub fn remove_document(text: &str, place: usize) -> Result<String, ReadManifestError> {
-    splice(text, place, None)
-}
-
-fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
-    let begins = yaml::begins(text)?;
+pub fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
+    let (_, begins) = yaml::read(text)?;
     let cannot = || Problem::NotPlain("this document cannot be changed on its own; change it by hand".into());
     let Some(&from) = begins.get(place) else { return Err(cannot().anywhere()) };
     let until = begins.get(place + 1).copied().unwrap_or(usize::MAX);

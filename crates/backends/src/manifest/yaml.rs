@@ -10,8 +10,9 @@ use super::document::{Document, Lines};
 use super::error::{Problem, ReadManifestError};
 use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_TEXT, number};
 
-/// Reads all documents; empty ones are left out.
-pub(super) fn read(source: &str) -> Result<Vec<Document>, ReadManifestError> {
+/// Reads all documents, but empty ones; and the lines, from 1, on which documents begin, the first
+/// with the text.
+pub(super) fn read(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestError> {
     documents(source).map_err(|mut error| {
         // The parser counts the end of the text as a line of its own.
         let lines = u32::try_from(source.lines().count().max(1)).unwrap_or(u32::MAX);
@@ -20,7 +21,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Document>, ReadManifestError> {
     })
 }
 
-fn documents(source: &str) -> Result<Vec<Document>, ReadManifestError> {
+fn documents(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestError> {
     let mut reader = Reader {
         parser: Parser::new_from_str(source),
         anchors: BTreeMap::new(),
@@ -39,7 +40,7 @@ fn documents(source: &str) -> Result<Vec<Document>, ReadManifestError> {
                     return Err(Problem::TooManyDocuments.at(span.start.line()));
                 }
                 line = span.start.line();
-                begins.push(line);
+                begins.push(if begins.is_empty() { 1 } else { line });
                 reader.anchors.clear();
             }
             other => {
@@ -52,20 +53,7 @@ fn documents(source: &str) -> Result<Vec<Document>, ReadManifestError> {
             }
         }
     }
-    Ok(documents)
-}
-
-/// The lines, from 1, on which the documents of a text begin; the first begins with the text.
-pub(super) fn begins(source: &str) -> Result<Vec<usize>, ReadManifestError> {
-    let mut parser = Parser::new_from_str(source);
-    let mut begins = Vec::new();
-    while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| syntax(&error))?;
-        if let Event::DocumentStart(_) = event {
-            begins.push(if begins.is_empty() { 1 } else { span.start.line() });
-        }
-    }
-    Ok(begins)
+    Ok((documents, begins))
 }
 
 /// How much a value weighs: aliases repeat it.

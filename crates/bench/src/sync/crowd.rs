@@ -1,7 +1,6 @@
 //! Updates of many agents at once: what each costs the control plane.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use model::replication::Mode;
@@ -27,7 +26,7 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// Objects in one request of an operator, all of one node.
 const POSTED: usize = 100;
 /// Requests of operators at once.
-const POSTS: usize = 4;
+pub(super) const POSTS: usize = 4;
 
 pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let mut stage = Stage::fill(2 * args.agents, &[Mode::Autonomous, Mode::Managed]).await?;
@@ -76,26 +75,9 @@ async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Ben
     let hostname = |number: usize| stage.nodes[number].hostname.to_string();
     let nodes: Vec<String> = of_mode(stage, Mode::Managed).map(hostname).collect();
     let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
-    let posted = Arc::new(AtomicU64::new(0));
     let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
-    let mut tasks = JoinSet::new();
-    for place in 0..POSTS {
-        let (operator, posted) = (stage.operator().await?, posted.clone());
-        let nodes: Vec<String> = nodes.iter().skip(place).step_by(POSTS).cloned().collect();
-        let end = since + args.time();
-        tasks.spawn(async move {
-            for (round, node) in nodes.iter().cycle().enumerate() {
-                if Instant::now() >= end {
-                    break;
-                }
-                let done = post(&operator, node, POSTED, round as u64 + 1).await?;
-                posted.fetch_add(done, Ordering::Relaxed);
-            }
-            Ok::<_, BenchError>(())
-        });
-    }
-    wait_for(&mut tasks, 0).await?;
-    let count = posted.load(Ordering::Relaxed);
+    let next = move |turn: usize| (nodes[turn % nodes.len()].clone(), 0..POSTED);
+    let count = post(stage, args.time(), None, next).await?;
     until("all that was posted is applied", || applied() >= count).await?;
     let (cpu, sent, elapsed) = (stage.cpu()?.since(cpu), bytes(&peers) - sent, since.elapsed());
     let rate = format!("{:.0}", count as f64 / elapsed.as_secs_f64());
@@ -106,27 +88,47 @@ async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Ben
     Ok(())
 }
 
-/// Applies objects of one node as an operator; gives how many changed.
+/// Has operators post for a while, each after a pause if there is one: in each turn some objects of
+/// a node. Returns how many objects were changed.
 pub(super) async fn post(
-    operator: &Operator,
-    node: &str,
-    count: usize,
-    version: u64,
+    stage: &Stage,
+    time: Duration,
+    pause: Option<Duration>,
+    next: impl Fn(usize) -> (String, Range<usize>) + Clone + Send + 'static,
 ) -> Result<u64, BenchError> {
-    post_some(operator, node, 0..count, version).await
+    let (mut tasks, began) = (JoinSet::new(), Instant::now());
+    for place in 0..POSTS {
+        let (operator, next) = (stage.operator().await?, next.clone());
+        tasks.spawn(async move {
+            let (mut count, mut at) = (0, began);
+            for turn in (place..).step_by(POSTS) {
+                if began.elapsed() >= time {
+                    break;
+                }
+                if let Some(pause) = pause {
+                    at += pause;
+                    tokio::time::sleep_until(at.into()).await;
+                }
+                let (node, objects) = next(turn);
+                // Each turn writes another version than the one before.
+                count += post_once(&operator, node, objects, began.elapsed().as_nanos() as u64).await?;
+            }
+            Ok::<_, BenchError>(count)
+        });
+    }
+    Ok(wait_for(&mut tasks, 0).await?.into_iter().sum())
 }
 
-/// The same with objects of these numbers.
-pub(super) async fn post_some(
+async fn post_once(
     operator: &Operator,
-    node: &str,
-    objects: std::ops::Range<usize>,
+    node: String,
+    objects: Range<usize>,
     version: u64,
 ) -> Result<u64, BenchError> {
     let manifest = |number| Ok(serde_json::from_slice::<Value>(&content(number, SIZE, version))?);
     let apply = Apply {
         manifests: objects.map(manifest).collect::<Result<_, BenchError>>()?,
-        node: Some(node.to_owned()),
+        node: Some(node),
         mapping: Mapping::default(),
         dry_run: false,
         trace: None,

@@ -1,8 +1,7 @@
 //! [`DurableHandler`]: a node's end of a link that keeps what comes on disk, as an agent does.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -13,35 +12,32 @@ use streams::LinkHandler;
 use sync::frame::Hello;
 use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
-use sync::{Content, Feed, Frame, Side};
+use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
 
-use crate::BenchError;
 use crate::fleet::now;
+use crate::{BenchError, lock};
 
-/// Both sets of a node, on disk.
+/// The sets of a node that has nothing of its own, on disk.
 pub(super) struct DurableHandler {
     sets: Mutex<(Feed, Replica)>,
     log: Arc<Mutex<ObjectLog>>,
     feed: watch::Sender<u64>,
-    applied: AtomicU64,
-    in_sync: AtomicU64,
-    bounds: Mutex<Option<Bounds>>,
+    counted: Mutex<Counted>,
+}
+
+/// What came in a measurement.
+#[derive(Default)]
+struct Counted {
+    /// Objects that are durable.
+    applied: u64,
+    /// Times that the set was found equal.
+    in_sync: u64,
+    /// When the first batch was durable, and its objects.
+    first: Option<(Instant, u64)>,
+    last: Option<Instant>,
     /// Milliseconds from the source's acceptance to here, one for each object.
-    latencies: Mutex<Vec<f64>>,
-}
-
-/// The first and the last batch of a measurement.
-#[derive(Clone, Copy)]
-struct Bounds {
-    first: Instant,
-    last: Instant,
-    /// Objects in all batches but the first.
-    since: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    latencies: Vec<f64>,
 }
 
 impl DurableHandler {
@@ -54,10 +50,7 @@ impl DurableHandler {
             feed: watch::Sender::new(feed.head()),
             sets: Mutex::new((feed, replica)),
             log: Arc::new(Mutex::new(opened.log)),
-            applied: AtomicU64::new(0),
-            in_sync: AtomicU64::new(0),
-            bounds: Mutex::new(None),
-            latencies: Mutex::default(),
+            counted: Mutex::default(),
         })
     }
 
@@ -67,47 +60,42 @@ impl DurableHandler {
 
     /// Objects that are durable since [`DurableHandler::anew`].
     pub(super) fn applied(&self) -> u64 {
-        self.applied.load(Ordering::Relaxed)
+        lock(&self.counted).applied
     }
 
     /// Times that the set was found equal since [`DurableHandler::anew`].
     pub(super) fn in_sync(&self) -> u64 {
-        self.in_sync.load(Ordering::Relaxed)
+        lock(&self.counted).in_sync
     }
 
     /// Begins to count anew.
     pub(super) fn anew(&self) {
-        self.applied.store(0, Ordering::Relaxed);
-        self.in_sync.store(0, Ordering::Relaxed);
-        *lock(&self.bounds) = None;
-        lock(&self.latencies).clear();
+        *lock(&self.counted) = Counted::default();
     }
 
-    /// Objects after those of the first batch, and the time from that to the last one.
-    pub(super) fn pace(&self) -> (u64, Duration) {
-        lock(&self.bounds).map_or((0, Duration::ZERO), |bounds| (bounds.since, bounds.last - bounds.first))
+    /// Objects a second, from the first batch to the last one.
+    pub(super) fn rate(&self) -> f64 {
+        let counted = lock(&self.counted);
+        let Some(((first, items), last)) = counted.first.zip(counted.last) else { return 0.0 };
+        (counted.applied - items) as f64 / (last - first).as_secs_f64().max(1e-9)
     }
 
     /// How long objects took to come here, in milliseconds.
     pub(super) fn latencies(&self) -> Vec<f64> {
-        std::mem::take(&mut lock(&self.latencies))
+        std::mem::take(&mut lock(&self.counted).latencies)
     }
 
     fn count(&self, batch: &Batch) {
-        let (at, wall) = (Instant::now(), now().0);
-        let items = batch.items.len() as u64;
+        let (at, wall, items) = (Instant::now(), now().0, batch.items.len() as u64);
         if items == 0 {
             return;
         }
-        let mut bounds = lock(&self.bounds);
-        *bounds = Some(match *bounds {
-            None => Bounds { first: at, last: at, since: 0 },
-            Some(Bounds { first, since, .. }) => Bounds { first, last: at, since: since + items },
-        });
-        drop(bounds);
+        let mut counted = lock(&self.counted);
+        counted.first.get_or_insert((at, items));
+        counted.last = Some(at);
+        counted.applied += items;
         let took = batch.items.iter().filter(|item| item.at > 0).map(|item| (wall - item.at) as f64);
-        lock(&self.latencies).extend(took);
-        self.applied.fetch_add(items, Ordering::Relaxed);
+        counted.latencies.extend(took);
     }
 }
 
@@ -120,9 +108,7 @@ impl LinkHandler for DurableHandler {
     }
 
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
-        let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
-        let found = lock(&self.log).contents(Side::Ours, &keys);
-        found.unwrap_or_else(|_| vec![None; keys.len()])
+        vec![None; wants.len()]
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
@@ -142,12 +128,6 @@ impl LinkHandler for DurableHandler {
         }
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn return_permit(&self) {}
-
     async fn received(&self, _: Frame) -> Option<Frame> {
         None
     }
@@ -156,13 +136,14 @@ impl LinkHandler for DurableHandler {
 
     fn note(&self, note: &Note) {
         if *note == Note::InSync {
-            self.in_sync.fetch_add(1, Ordering::Relaxed);
+            lock(&self.counted).in_sync += 1;
         }
     }
 
     fn progress(&self, _: &Link) {}
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
         // Its own feed is empty: there is nothing to begin anew.
+        Ok(())
     }
 }

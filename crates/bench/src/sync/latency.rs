@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::replication::Mode;
-use tokio::task::JoinSet;
 
 use super::SyncArgs;
-use super::crowd::post_some;
+use super::crowd::{POSTS, post};
 use super::durable::DurableHandler;
 use super::link::{incarnation, link};
 use super::stage::{Stage, quantile, until};
 use super::updates::{self, Updater};
+use crate::BenchError;
 use crate::table::{Row, print};
-use crate::{BenchError, wait_for};
 
 /// All but one in a hundred took at most so long, in milliseconds.
 const P99_MS: f64 = 50.0;
@@ -22,8 +21,6 @@ const P99_MS: f64 = 50.0;
 const BEAT: Duration = Duration::from_millis(5);
 /// How long it goes on before it is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// Operators at once.
-const POSTS: usize = 4;
 /// Objects in one request of an operator.
 const POSTED: usize = 50;
 /// Objects that each operator changes, one group after the other.
@@ -115,30 +112,14 @@ async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Operators change objects, at a rate or as fast as they can; gives the rate.
+/// Posts for a while, at a rate if there is one; returns the rate that came about.
 async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<f64, BenchError> {
-    let (mut tasks, began) = (JoinSet::new(), Instant::now());
+    let (node, began) = (stage.nodes[0].hostname.to_string(), Instant::now());
     let pause = rate.map(|rate| Duration::from_secs_f64((POSTS * POSTED) as f64 / rate));
-    for place in 0..POSTS {
-        let (operator, node) = (stage.operator().await?, stage.nodes[0].hostname.to_string());
-        tasks.spawn(async move {
-            let (mut count, mut at) = (0, began);
-            for round in 0_usize.. {
-                if began.elapsed() >= time {
-                    break;
-                }
-                if let Some(pause) = pause {
-                    at += pause;
-                    tokio::time::sleep_until(at.into()).await;
-                }
-                let from = place * KEYS + round * POSTED % KEYS;
-                // Each measurement writes other versions than the one before.
-                let version = began.elapsed().as_nanos() as u64;
-                count += post_some(&operator, &node, from..from + POSTED, version).await?;
-            }
-            Ok::<_, BenchError>(count)
-        });
-    }
-    let count: u64 = wait_for(&mut tasks, 0).await?.into_iter().sum();
+    let next = move |turn: usize| {
+        let from = turn % POSTS * KEYS + turn / POSTS * POSTED % KEYS;
+        (node.clone(), from..from + POSTED)
+    };
+    let count = post(stage, time, pause, next).await?;
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }

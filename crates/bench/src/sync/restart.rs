@@ -1,7 +1,7 @@
 //! The control plane is killed and starts anew under all its streams, while other nodes poll.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use model::replication::Mode;
@@ -17,10 +17,10 @@ use super::SyncArgs;
 use super::link::{incarnation, link};
 use super::stage::{Stage, content, key, quantile, uid, until};
 use super::updates::SIZE;
-use crate::BenchError;
 use crate::fleet::{BenchNode, now};
 use crate::load::Caller;
 use crate::table::{Row, print};
+use crate::{BenchError, lock};
 
 /// All streams are back and in sync within so many seconds.
 const BACK_SECS: f64 = 30.0;
@@ -55,15 +55,15 @@ struct Shared {
 
 impl Shared {
     fn up(&self) -> Option<Instant> {
-        *self.up.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.up)
     }
 
     fn set_up(&self, up: Option<Instant>) {
-        *self.up.lock().unwrap_or_else(PoisonError::into_inner) = up;
+        *lock(&self.up) = up;
     }
 
     fn take_polls(&self) -> Vec<f64> {
-        let mut polls = std::mem::take(&mut *self.polls.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut polls = std::mem::take(&mut *lock(&self.polls));
         polls.sort_by(f64::total_cmp);
         polls
     }
@@ -232,15 +232,14 @@ async fn poll(mut caller: Caller, shared: Arc<Shared>) {
     while !shared.stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         loop {
-            let done = match client.take() {
-                None => caller.dial().await,
-                Some(client) => Ok(client),
+            let called = async {
+                let mut dialled = match client.take() {
+                    None => caller.dial().await?,
+                    Some(client) => client,
+                };
+                caller.check_in(&mut dialled).await.map(|()| dialled)
             };
-            let done = match done {
-                Ok(mut dialled) => caller.check_in(&mut dialled).await.map(|()| dialled),
-                Err(error) => Err(error),
-            };
-            match done {
+            match called.await {
                 Ok(kept) => break client = Some(kept),
                 Err(_) if shared.stop.load(Ordering::Relaxed) => return,
                 Err(_) => tokio::time::sleep(POLL_AGAIN).await,
@@ -249,7 +248,7 @@ async fn poll(mut caller: Caller, shared: Arc<Shared>) {
         // While there is no control plane nobody can answer.
         if let Some(up) = shared.up() {
             let took = began.max(up).elapsed().as_secs_f64();
-            shared.polls.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+            lock(&shared.polls).push(took);
         }
         tokio::time::sleep(POLL_EVERY).await;
     }

@@ -10,13 +10,13 @@ use model::replication::Mode;
 use model::{Digest, ObjectKey, Stub};
 use net::ServerUrl;
 use server::Credentials;
-use store::{SqliteStore, Store};
+use store::Store;
 use sync::{Content, Feed, Write};
 use tempfile::TempDir;
 
 use crate::checkin::url_of;
 use crate::fleet::{self, BenchNode, ITEM, now};
-use crate::process::{self, Server};
+use crate::process::{self, ANY_PORT, Server};
 use crate::{BenchError, wait_for};
 use cli::operator::Operator;
 
@@ -71,7 +71,7 @@ impl Stage {
         size: usize,
         version: u64,
     ) -> Result<(), BenchError> {
-        let store = Arc::new(SqliteStore::open(self.dir.path().join("muster.db"))?);
+        let store = Arc::new(Store::open(self.dir.path().join("muster.db"))?);
         let mut tasks = tokio::task::JoinSet::new();
         for node in nodes {
             let id = self.nodes[node].id.clone();
@@ -98,14 +98,11 @@ impl Stage {
         version: u64,
     ) -> Result<Write, BenchError> {
         let mut write = Write::default();
-        let feed = match self.feeds.entry(node) {
-            std::collections::hash_map::Entry::Occupied(feed) => feed.into_mut(),
-            std::collections::hash_map::Entry::Vacant(free) => {
-                let incarnation: model::Incarnation = format!("s{node}").parse()?;
-                write.found = Some(incarnation.clone());
-                free.insert(Feed::new(incarnation))
-            }
-        };
+        let incarnation: model::Incarnation = format!("s{node}").parse()?;
+        let feed = self.feeds.entry(node).or_insert_with(|| {
+            write.found = Some(incarnation.clone());
+            Feed::new(incarnation)
+        });
         for number in objects {
             let bytes = content(number, size, version);
             let stub = Stub { uid: uid(number), digest: Digest::of(&bytes), size: bytes.len() as u64 };
@@ -119,13 +116,13 @@ impl Stage {
 
     /// Starts the control plane; gives where nodes call.
     pub(super) fn start(&mut self) -> Result<ServerUrl, BenchError> {
-        self.server = Some(Server::control_plane(self.dir.path())?);
+        self.server = Some(Server::control_plane(self.dir.path(), ANY_PORT)?);
         url_of(self.dir.path())
     }
 
-    /// Starts it where it was before.
+    /// Starts it anew, where nodes called it before.
     pub(super) fn start_at(&mut self, url: &ServerUrl) -> Result<(), BenchError> {
-        self.server = Some(Server::control_plane_at(self.dir.path(), &url.authority().to_string())?);
+        self.server = Some(Server::control_plane(self.dir.path(), &url.authority())?);
         Ok(())
     }
 

@@ -140,8 +140,7 @@ pub(super) async fn down(args: &SyncArgs) -> Result<f64, BenchError> {
         let (cpu, bytes, before) = (stage.cpu()?, linked.bytes(), handler.applied());
         until("all are applied", || handler.applied() >= all).await?;
         let (cpu, bytes, count) = (stage.cpu()?.since(cpu), linked.bytes() - bytes, all - before);
-        let (paced, time) = handler.pace();
-        rate = paced as f64 / time.as_secs_f64().max(1e-9);
+        rate = handler.rate();
         until("the set is equal", || handler.in_sync() > 0).await?;
         let mut rows = vec![Row::at_least("applied a second", rate, RATE, "")];
         rows.extend(costs(cpu, bytes, count));

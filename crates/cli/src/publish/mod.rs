@@ -138,7 +138,7 @@ fn would(publisher: &Publisher, changed: &Comparison, built: &Built) -> String {
     let required = if required.is_empty() { required } else { format!("; {}", required.trim_end()) };
     format!(
         "{from}: {}{required}",
-        changes_of(changed, built.fleet().exact.len(), built.fleet().patterns.len())
+        changes_of(changed, built.fleet().exact.size(), built.fleet().patterns.len())
     )
 }
 

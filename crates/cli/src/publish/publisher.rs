@@ -223,7 +223,7 @@ impl Publisher {
             seq: self.head.seq.unwrap_or(0),
             unchanged: true,
             changed,
-            nodes: fleet.exact.len(),
+            nodes: fleet.exact.size(),
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),
             chunks: 0,
@@ -332,7 +332,7 @@ impl Publisher {
         let fleet = built.fleet();
         let summary = Summary {
             contact_secs: built.contact_secs(),
-            nodes: fleet.exact.len(),
+            nodes: fleet.exact.size(),
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),
             by: None,

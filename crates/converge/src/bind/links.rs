@@ -4,38 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::module::{Module, Resource};
+use catalog::module::Resource;
 use lang::nearest;
 
 use super::{BoundModule, BoundResource};
 
-/// What a resource declares about others; resources first, then handlers.
-pub(super) struct Declared {
-    /// The names that others know it by: its id, its name as declared, its label.
-    names: Vec<String>,
-    depends_on: Vec<String>,
-    before: Vec<String>,
-    notify: Vec<String>,
-    subscribes: Vec<String>,
-    id: Option<String>,
-}
-
-/// The references of a module, in the order of its slots.
-pub(super) fn declared(module: &Module) -> Vec<Declared> {
-    module.resources.iter().chain(&module.handlers).map(declared_by).collect()
-}
-
-fn declared_by(resource: &Resource) -> Declared {
-    let mut names: Vec<String> = resource.id.iter().cloned().collect();
-    names.extend([resource.name.clone(), resource.label()]);
-    Declared {
-        names,
-        depends_on: resource.depends_on.clone(),
-        before: resource.before.clone(),
-        notify: resource.notify.clone(),
-        subscribes: resource.subscribes.clone(),
-        id: resource.id.clone(),
-    }
+/// The names that others know a resource by: its id, its name as declared, its label.
+fn names(resource: &Resource) -> impl Iterator<Item = String> {
+    resource.id.iter().cloned().chain([resource.name.clone(), resource.label()])
 }
 
 /// A resource's place while its module is not sorted yet.
@@ -43,8 +19,8 @@ type ResourceIndex = (usize, usize);
 
 /// Resolves every reference. One that names nothing fails its resource, one edge that is
 /// meant for another resource (`before`, `subscribes`) is written there.
-pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<Declared>]) {
-    let names: Vec<BTreeMap<&str, Vec<usize>>> = declared.iter().map(|module| by_name(module)).collect();
+pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&Resource>]) {
+    let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(|module| by_name(module)).collect();
     let by_module: BTreeMap<String, usize> =
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
     let firsts: Vec<usize> = modules.iter().map(|module| module.resources.len()).collect();
@@ -98,7 +74,7 @@ enum Edge {
 
 fn link(
     modules: &mut [BoundModule],
-    declared: &[Vec<Declared>],
+    declared: &[Vec<&Resource>],
     edge: Edge,
     from: ResourceIndex,
     to: ResourceIndex,
@@ -116,9 +92,9 @@ fn link(
             let notifier = &declared[from.0][from.1];
             let target = resource(&mut modules[to.0], to.1);
             push_new(&mut target.after, first.clone());
-            for name in &notifier.names {
-                target.notifiers.insert(name.clone(), first.clone());
+            for name in names(notifier) {
                 target.notifiers.insert(format!("{}/{name}", first.module()), first.clone());
+                target.notifiers.insert(name, first.clone());
             }
         }
     }
@@ -148,25 +124,21 @@ fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
     Arc::make_mut(shared)
 }
 
-fn by_name(module: &[Declared]) -> BTreeMap<&str, Vec<usize>> {
-    let mut names: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (slot, links) in module.iter().enumerate() {
-        for name in &links.names {
-            push_new(names.entry(name).or_default(), slot);
-        }
+fn by_name(module: &[&Resource]) -> BTreeMap<String, Vec<usize>> {
+    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (slot, resource) in module.iter().enumerate() {
+        names(resource).for_each(|name| push_new(by_name.entry(name).or_default(), slot));
     }
-    // An id is unique in its module and wins over the name of something else.
-    for (slot, links) in module.iter().enumerate() {
-        if let Some(id) = &links.id {
-            names.insert(id, vec![slot]);
-        }
+    // An id counts before any other name.
+    for (slot, resource) in module.iter().enumerate() {
+        by_name.extend(resource.id.clone().map(|id| (id, vec![slot])));
     }
-    names
+    by_name
 }
 
 /// `id`, `name` or `type:name` of the same module, else `module/` and one of these.
 fn find(
-    names: &[BTreeMap<&str, Vec<usize>>],
+    names: &[BTreeMap<String, Vec<usize>>],
     by_module: &BTreeMap<String, usize>,
     m: usize,
     reference: &str,
@@ -183,7 +155,7 @@ fn find(
             Err(format!("`{reference}` names more than one resource; give the one that is meant an id"))
         }
         None => {
-            let hint = nearest(reference, names[m].keys().copied());
+            let hint = nearest(reference, names[m].keys().map(String::as_str));
             let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             Err(format!("`{reference}` names no resource of this node{hint}"))
         }

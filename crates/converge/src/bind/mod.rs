@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{Command, Module, OnRemove, Params};
+use catalog::module::{Command, Module, OnRemove, Params, Resource};
 use catalog::params::Resolved;
 use catalog::spec::{Ensure, Spec};
 use lang::{Expr, Value};
@@ -49,7 +49,7 @@ pub struct Desired {
 }
 
 /// A module, bound.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct BoundModule {
     /// Its name.
     pub name: String,
@@ -149,15 +149,16 @@ impl Desired {
 pub fn bind(inputs: &Inputs<'_>) -> Desired {
     let shared = shared_names(inputs);
     let (holds, broken) = conditional_layers(inputs.params, &shared);
-    let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared);
+    let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
     let shared = Arc::new(SharedScope { vars: nested(&resolved), ..shared });
     let mut modules: Vec<BoundModule> = Vec::new();
-    let mut references = Vec::new();
+    let mut declared: Vec<Vec<&Resource>> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for name in inputs.params.modules.iter().filter(|name| seen.insert(*name)) {
         let Some(module) = inputs.modules.get(name) else {
-            modules.push(missing(name));
-            references.push(Vec::new());
+            let error = Some("the set names this module and does not hold it".to_owned());
+            modules.push(BoundModule { name: name.clone(), error, unnamed: true, ..Default::default() });
+            declared.push(Vec::new());
             continue;
         };
         let vars = match broken.get(name) {
@@ -166,9 +167,9 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
         };
         let bound = bind_module(module, vars, &shared, inputs.params.observe);
         modules.push(bound);
-        references.push(links::declared(module));
+        declared.push(module.resources.iter().chain(&module.handlers).collect());
     }
-    links::resolve(&mut modules, &references);
+    links::resolve(&mut modules, &declared);
     let modules = order::order(modules);
     let index = index(&modules);
     Desired { modules: modules.into_iter().map(Arc::new).collect(), observe: inputs.params.observe, index }
@@ -211,7 +212,7 @@ fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTree
     for layer in &params.conditional {
         let held = Expr::parse(&layer.when)
             .map_err(|error| error.to_string())
-            .and_then(|expr| expr.eval_bool(scope).map_err(|error| error.to_string()));
+            .and_then(|expr| expr.eval_bool(&scope.names()).map_err(|error| error.to_string()));
         holds.push(matches!(held, Ok(true)));
         if let Err(error) = held {
             for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
@@ -229,36 +230,18 @@ fn nested(resolved: &Resolved) -> Value {
     Value::Map(known.collect())
 }
 
-fn missing(name: &str) -> BoundModule {
-    BoundModule {
-        name: name.to_owned(),
-        depends_on: Vec::new(),
-        after: Vec::new(),
-        when: When::Always,
-        observe: false,
-        resources: Vec::new(),
-        handlers: Vec::new(),
-        verify: None,
-        error: Some("the set names this module and does not hold it".into()),
-        unnamed: true,
-    }
-}
-
 fn bind_module(
     module: &Module,
     vars: Result<BTreeMap<String, Value>, String>,
     shared: &Arc<SharedScope>,
     observe: bool,
 ) -> BoundModule {
-    let observe = observe || module.observe;
     let mut bound = BoundModule {
         name: module.name.clone(),
-        observe,
-        error: None,
-        unnamed: false,
-        ..missing(&module.name)
+        depends_on: module.depends_on.iter().cloned().collect(),
+        observe: observe || module.observe,
+        ..BoundModule::default()
     };
-    bound.depends_on = module.depends_on.iter().cloned().collect();
     let params = match vars {
         Ok(vars) => Value::Map(vars),
         Err(error) => {
@@ -268,7 +251,7 @@ fn bind_module(
     };
     let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared) });
     bound.when = When::decide(module.when.as_deref(), &scope);
-    let mut binder = resource::Binder::new(module, &scope, observe);
+    let mut binder = resource::Binder::new(module, &scope, bound.observe);
     bound.resources = module.resources.iter().map(|resource| Arc::new(binder.bind(resource))).collect();
     bound.handlers = module.handlers.iter().map(|handler| Arc::new(binder.bind(handler))).collect();
     bound.unnamed = binder.unnamed;

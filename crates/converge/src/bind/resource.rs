@@ -84,7 +84,7 @@ impl<'a> Binder<'a> {
         let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
             true => Ok((
                 name.clone(),
-                evaluate(value, &**self.scope).map_err(|error| format!("{name}: {error}"))?,
+                evaluate(value, &self.scope.names()).map_err(|error| format!("{name}: {error}"))?,
             )),
             false => Ok((name.clone(), value.clone())),
         });
@@ -127,7 +127,7 @@ fn evaluated_text(text: &str, scope: &ModuleScope) -> Result<String, String> {
     if Text::is_literal(text) {
         return Ok(text.to_owned());
     }
-    match evaluate(&Value::from(text), scope)? {
+    match evaluate(&Value::from(text), &scope.names())? {
         value @ (Value::Str(_) | Value::Int(_) | Value::Bool(_)) => Ok(value.to_string()),
         other => Err(format!("a text is needed, and this is a {}", other.type_name())),
     }

@@ -23,8 +23,7 @@ pub fn assess(
     match (spec.ensure, prior) {
         (Ensure::Absent, PathState::Missing) => Ok(None),
         (Ensure::Present, PathState::Missing) => {
-            let mode = wanted.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
-            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
+            edit.new_ownership(wanted, DEFAULT_DIRECTORY_MODE, names);
             Ok(Some(Edit::Add { to: edit.to }))
         }
         (Ensure::Present, PathState::Directory { mode, uid, gid, .. }) => {

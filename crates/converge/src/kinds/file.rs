@@ -17,34 +17,22 @@ pub struct Bytes<'a> {
 /// Whether anything is to be done. Costs no allocation, so that a run that changes
 /// nothing costs little more than looking.
 pub fn differs(spec: &FileSpec, prior: &PathState, wanted: &PathOwnership) -> bool {
-    match (spec.ensure, prior) {
-        (Ensure::Absent, prior) => !matches!(prior, PathState::Missing),
-        (Ensure::Present, PathState::File { digest, mode, uid, gid, .. }) => {
-            content_differs(spec, digest) || ownership_differs(wanted, *mode, *uid, *gid)
+    match prior {
+        PathState::Missing => spec.ensure == Ensure::Present,
+        PathState::File { mode, uid, gid, .. } if spec.ensure == Ensure::Present => {
+            writes(spec, prior) || ownership_differs(wanted, *mode, *uid, *gid)
         }
-        (
-            Ensure::Present,
-            PathState::Missing
-            | PathState::Directory { .. }
-            | PathState::Symlink { .. }
-            | PathState::Other { .. },
-        ) => true,
+        _ => true,
     }
 }
 
 /// Whether the file's bytes are to be written (a new file's always are).
 pub fn writes(spec: &FileSpec, prior: &PathState) -> bool {
-    match (spec.ensure, prior) {
-        (Ensure::Absent, _) => false,
-        (Ensure::Present, PathState::File { digest, .. }) => content_differs(spec, digest),
-        (
-            Ensure::Present,
-            PathState::Missing
-            | PathState::Directory { .. }
-            | PathState::Symlink { .. }
-            | PathState::Other { .. },
-        ) => true,
-    }
+    let differs = match prior {
+        PathState::File { digest, .. } => content_differs(spec, digest),
+        _ => true,
+    };
+    spec.ensure == Ensure::Present && differs
 }
 
 /// What differs between the declared file and what is there.
@@ -68,8 +56,7 @@ pub fn assess(
             let mut edit = Difference::default();
             let content = new_content(spec, bytes).unwrap_or_default();
             edit.field("content", None, Some(content));
-            let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
+            edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
             Ok(Some(Edit::Add { to: edit.to }))
         }
         PathState::File { digest, size, mode, uid, gid } => {
@@ -120,8 +107,7 @@ fn symlink(
     edit.field("type", Some("symlink".to_owned()), Some("file".to_owned()));
     edit.field("target", Some(target.to_owned()), None);
     edit.field("content", None, Some(content));
-    let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-    edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
+    edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
     Ok(Edit::Change { from: edit.from, to: edit.to })
 }
 

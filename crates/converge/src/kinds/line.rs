@@ -81,8 +81,7 @@ pub fn assess(
             edit.ownership(wanted, ownership, names);
         }
         None if created => {
-            let mode = wanted.mode.unwrap_or(DEFAULT_FILE_MODE);
-            edit.ownership(&PathOwnership { mode: Some(mode), ..*wanted }, None, names);
+            edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
             return Ok(Some(Edit::Add { to: edit.to }));
         }
         Some(_) | None => {}

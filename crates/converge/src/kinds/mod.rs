@@ -112,6 +112,12 @@ impl Difference {
         }
     }
 
+    /// Mode and owners of what is made.
+    fn new_ownership(&mut self, wanted: &PathOwnership, default_mode: u32, names: &dyn Names) {
+        let mode = wanted.mode.or(Some(default_mode));
+        self.ownership(&PathOwnership { mode, ..*wanted }, None, names);
+    }
+
     fn change(self) -> Option<Edit<Fields>> {
         (!self.from.is_empty() || !self.to.is_empty())
             .then_some(Edit::Change { from: self.from, to: self.to })

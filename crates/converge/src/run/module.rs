@@ -7,10 +7,10 @@ use lang::Probe;
 use model::{Action, Timestamp};
 
 use super::report::{bare, item};
-use super::slot::{Applying, Unanswered, source};
+use super::slot::{Applying, source, waits_for};
 use super::{Done, Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
 use crate::kinds::Checked;
-use crate::{Desired, ResourceId, When};
+use crate::{Desired, ResourceId};
 
 /// How far a module is.
 #[derive(Debug, Default)]
@@ -118,9 +118,7 @@ impl Run {
                 let progress = &mut self.modules[m];
                 return progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
             }
-            (Phase::Slot(slot) | Phase::Apply(slot), Ok(Done::Skipped(reason))) => {
-                return self.skipped_by_host(m, slot, reason);
-            }
+            (Phase::Slot(slot), Ok(Done::Skipped(reason))) => return self.skipped_by_host(m, slot, reason),
             (Phase::Slot(slot), Ok(Done::Checked(checked))) => return self.checked(m, slot, Ok(checked)),
             (Phase::Apply(slot), Ok(Done::Applied(applied))) => return self.applied(m, slot, Ok(applied)),
             (Phase::Verify, Ok(Done::Verified)) => return self.verified(m, Ok(())),
@@ -147,23 +145,12 @@ impl Run {
             return None;
         }
         if let Some((name, root)) = self.failed_module(&module.depends_on) {
-            let why = if name == root {
-                "which failed".to_owned()
-            } else {
-                format!("which was skipped because {root} failed")
-            };
-            self.skip_module(m, format!("it depends on {name}, {why}"), End::Blocked(root));
+            self.skip_module(m, waits_for(&name, &root), End::Blocked(root));
             return None;
         }
-        let wanted = match &module.when {
-            When::Always => Ok(true),
-            When::Never(_) => Ok(false),
-            When::Failed(reason) => Err(reason.clone()),
-            When::Ask(condition) => match self.ask(m, None, condition) {
-                Ok(wanted) => Ok(wanted),
-                Err(Unanswered::Probe(probe)) => return Some(Work::Probe(probe)),
-                Err(Unanswered::Failed(reason)) => Err(reason),
-            },
+        let wanted = match self.ask(m, None, &module.when) {
+            Ok(wanted) => wanted,
+            Err(probe) => return Some(Work::Probe(probe)),
         };
         match wanted {
             Ok(true) => self.modules[m].phase = self.after_slots(m, 0),

@@ -108,9 +108,6 @@ impl Run {
             Err(error) => {
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(error)));
             }
-            Ok(Done::Skipped(reason)) => {
-                self.report.add((LAST, 0), bare(id.as_str(), Action::Skipped, Some(reason)));
-            }
             Ok(_) => {
                 let reason = "the removal was answered with something else".to_owned();
                 self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(reason)));

@@ -1,6 +1,7 @@
 //! One resource's way: dependencies, when, check, apply, notify.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use catalog::module::OnRemove;
@@ -15,7 +16,7 @@ use super::{Mode, Record, Run, Undo, Work};
 use crate::bind::parents;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, Condition, LedgerEntry, ResourceId, When};
+use crate::{BoundResource, LedgerEntry, ResourceId, When};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug)]
@@ -24,13 +25,6 @@ pub(super) struct Applying {
     ahead: Option<Ahead>,
     /// The ledger entry that goes with it is new.
     new_entry: bool,
-}
-
-/// Why a condition has no answer.
-pub(super) enum Unanswered {
-    /// The host has to be asked first.
-    Probe(Probe),
-    Failed(String),
 }
 
 impl Run {
@@ -48,24 +42,14 @@ impl Run {
             return None;
         }
         if let Some((dependency, root)) = self.failed_dependency(&resource) {
-            let why = match dependency == root {
-                true => "which failed".to_owned(),
-                false => format!("which was skipped because {root} failed"),
-            };
-            let reason = format!("it depends on {dependency}, {why}");
+            let reason = waits_for(&dependency, &root);
             self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
             self.next(m, slot, State::Blocked(root));
             return None;
         }
-        let wanted = match &resource.when {
-            When::Always => Ok(true),
-            When::Never(_) => Ok(false),
-            When::Failed(reason) => Err(reason.clone()),
-            When::Ask(condition) => match self.ask(m, Some(&resource), condition) {
-                Ok(wanted) => Ok(wanted),
-                Err(Unanswered::Probe(probe)) => return Some(Work::Probe(probe)),
-                Err(Unanswered::Failed(reason)) => Err(reason),
-            },
+        let wanted = match self.ask(m, Some(&resource), &resource.when) {
+            Ok(wanted) => wanted,
+            Err(probe) => return Some(Work::Probe(probe)),
         };
         let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
         match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
@@ -113,8 +97,14 @@ impl Run {
         &mut self,
         m: usize,
         resource: Option<&BoundResource>,
-        condition: &Condition,
-    ) -> Result<bool, Unanswered> {
+        when: &When,
+    ) -> Result<Result<bool, String>, Probe> {
+        let condition = match when {
+            When::Always => return Ok(Ok(true)),
+            When::Never(_) => return Ok(Ok(false)),
+            When::Failed(reason) => return Ok(Err(reason.clone())),
+            When::Ask(condition) => condition,
+        };
         let observe = resource.map_or_else(|| self.observes_module(m), |resource| self.observes(resource));
         let answers = &self.modules[m].answers;
         let known = |probe: &Probe| match (probe, resource) {
@@ -130,15 +120,15 @@ impl Run {
             (Probe::Changed(_), None) => None,
         };
         match condition.eval(&known) {
-            Ok(wanted) => Ok(wanted),
+            Ok(wanted) => Ok(Ok(wanted)),
             Err(EvalError::Needs(probe @ Probe::FileExists(_))) => {
                 self.modules[m].asked = Some(probe.clone());
-                Err(Unanswered::Probe(probe))
+                Err(probe)
             }
             Err(EvalError::Needs(probe)) => {
-                Err(Unanswered::Failed(format!("when: nothing notifies it that `{probe}` could mean")))
+                Ok(Err(format!("when: nothing notifies it that `{probe}` could mean")))
             }
-            Err(error) => Err(Unanswered::Failed(format!("when: {error}"))),
+            Err(error) => Ok(Err(format!("when: {error}"))),
         }
     }
 
@@ -240,9 +230,6 @@ impl Run {
 
     pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
-        if let Some(applying) = self.modules[m].applying.take() {
-            self.take_back(&resource, applying.ahead, true);
-        }
         let observe = self.observes(&resource);
         self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
         self.heard(&resource, observe);
@@ -356,6 +343,16 @@ impl Run {
 
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Why what depends on something is skipped.
+pub(super) fn waits_for(dependency: &(impl Display + ?Sized), root: &(impl Display + ?Sized)) -> String {
+    let (dependency, root) = (dependency.to_string(), root.to_string());
+    if dependency == root {
+        format!("it depends on {dependency}, which failed")
+    } else {
+        format!("it depends on {dependency}, which was skipped because {root} failed")
     }
 }
 

@@ -25,6 +25,18 @@ pub struct ParseError {
     pub help: Option<String>,
 }
 
+impl ParseError {
+    /// A mistake without help.
+    pub(crate) fn new(message: impl Into<String>, offset: usize, len: usize) -> ParseError {
+        ParseError { message: message.into(), offset, len, help: None }
+    }
+
+    /// The same of a longer text, in which this source begins at an offset.
+    pub(crate) fn shifted(self, by: usize) -> ParseError {
+        ParseError { offset: self.offset + by, ..self }
+    }
+}
+
 /// An evaluation that gave no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {

@@ -59,7 +59,13 @@ impl<'a> Lexer<'a> {
                     self.at += sign.len();
                     Tok::Sign(sign)
                 }
-                None => return Err(error(format!("`{first}` has no meaning here"), start, first.len_utf8())),
+                None => {
+                    return Err(ParseError::new(
+                        format!("`{first}` has no meaning here"),
+                        start,
+                        first.len_utf8(),
+                    ));
+                }
             },
         };
         Ok(Token { tok, offset: start, len: self.at - start })
@@ -90,14 +96,18 @@ impl<'a> Lexer<'a> {
         if fraction {
             self.take_while(|c| c.is_ascii_digit() || c == '.');
             let text = &self.source[start..self.at];
-            let mut error = error("numbers are whole numbers".into(), start, text.len());
+            let mut error = ParseError::new("numbers are whole numbers", start, text.len());
             error.help = Some(format!("write \"{text}\", or version(\"{text}\") to compare versions"));
             return Err(error);
         }
         match digits.parse::<i64>() {
             Ok(number) if number <= MAX_INT => Ok(Tok::Int(number)),
-            Ok(_) => Err(error(format!("a number may be at most {MAX_INT}"), start, digits.len())),
-            Err(_) => Err(error(format!("`{digits}` is neither a number nor a name"), start, digits.len())),
+            Ok(_) => Err(ParseError::new(format!("a number may be at most {MAX_INT}"), start, digits.len())),
+            Err(_) => Err(ParseError::new(
+                format!("`{digits}` is neither a number nor a name"),
+                start,
+                digits.len(),
+            )),
         }
     }
 
@@ -121,17 +131,14 @@ impl<'a> Lexer<'a> {
                 Some('t') => text.push('\t'),
                 Some(same @ ('\\' | '"' | '\'')) => text.push(same),
                 Some(other) => {
-                    let mut error = error(format!("`\\{other}` is no escape"), place, 1 + other.len_utf8());
+                    let mut error =
+                        ParseError::new(format!("`\\{other}` is no escape"), place, 1 + other.len_utf8());
                     error.help = Some("there are \\n \\r \\t \\\\ \\\" and \\'".into());
                     return Err(error);
                 }
                 None => break,
             }
         }
-        Err(error("the text is never closed".into(), start, 1))
+        Err(ParseError::new("the text is never closed", start, 1))
     }
-}
-
-fn error(message: String, offset: usize, len: usize) -> ParseError {
-    ParseError { message, offset, len, help: None }
 }

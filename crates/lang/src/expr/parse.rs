@@ -11,7 +11,7 @@ pub(crate) const KEYWORDS: [&str; 12] =
 pub(super) fn parse(source: &str) -> Result<Node, ParseError> {
     if source.len() > MAX_SOURCE {
         let message = format!("the expression is longer than {MAX_SOURCE} bytes");
-        return Err(ParseError { message, offset: 0, len: 1, help: None });
+        return Err(ParseError::new(message, 0, 1));
     }
     let mut lexer = Lexer::new(source);
     let mut tokens = Vec::new();
@@ -181,7 +181,7 @@ impl Parser {
 
     fn too_deep(&self, offset: usize) -> ParseError {
         let message = format!("the expression is nested more than {MAX_DEPTH} deep");
-        ParseError { message, offset, len: 1, help: None }
+        ParseError::new(message, offset, 1)
     }
 
     /// A node that spans its children and ends before the next token.

@@ -56,7 +56,7 @@ impl Parser {
         let (least, most) = filter.arguments();
         if args.len() < least || args.len() > most {
             let message = format!("`{}` is written {}", filter.name(), filter.usage());
-            return Err(ParseError { message, offset: token.offset, len: token.len, help: None });
+            return Err(ParseError::new(message, token.offset, token.len));
         }
         self.node(Kind::Filter { filter, args })
     }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::Value;
-use crate::expr::{NameUse, Node};
+use crate::expr::{NameUse, Node, ParseError};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 256 * 1024;
@@ -102,18 +102,10 @@ struct Loop {
     otherwise: Vec<Item>,
 }
 
-/// A mistake at a place of the source, before lines are counted.
-struct Mistake {
-    message: String,
-    offset: usize,
-    len: usize,
-    help: Option<String>,
-}
-
 impl Template {
     /// Parses a template of at most [`MAX_TEMPLATE`] bytes. `name` is for messages.
     pub fn parse(name: &str, source: &str) -> Result<Template, TemplateError> {
-        let body = parse::parse(source).map_err(|mistake| mistake.at(name, source))?;
+        let body = parse::parse(source).map_err(|mistake| at(mistake, name, source))?;
         Ok(Template { inner: Arc::new(Inner { name: name.to_owned(), source: source.to_owned(), body }) })
     }
 
@@ -121,7 +113,7 @@ impl Template {
     pub fn render(&self, roots: &[(&str, &Value)]) -> Result<String, TemplateError> {
         let inner = &*self.inner;
         render::render(&inner.body, inner.source.len(), roots)
-            .map_err(|mistake| mistake.at(&inner.name, &inner.source))
+            .map_err(|mistake| at(mistake, &inner.name, &inner.source))
     }
 
     /// The dotted names used, those that the template sets itself excepted.
@@ -138,11 +130,6 @@ impl Template {
             TemplateName { path: name.path, line, column, len, guarded: name.guarded }
         };
         found.into_iter().map(place).collect()
-    }
-
-    /// The name given at [`Template::parse`].
-    pub fn name(&self) -> &str {
-        &self.inner.name
     }
 }
 
@@ -192,11 +179,10 @@ fn uses_of(piece: &EmbeddedExpr, locals: &[String], found: &mut Vec<NameUse>) {
     found.extend(names.into_iter().map(|name| NameUse { offset: name.offset + piece.base, ..name }));
 }
 
-impl Mistake {
-    fn at(self, name: &str, source: &str) -> TemplateError {
-        let (line, column, len) = place(source, self.offset, self.len);
-        TemplateError { template: name.to_owned(), message: self.message, line, column, len, help: self.help }
-    }
+/// A mistake in terms of lines.
+fn at(error: ParseError, name: &str, source: &str) -> TemplateError {
+    let (line, column, len) = place(source, error.offset, error.len);
+    TemplateError { template: name.to_owned(), message: error.message, line, column, len, help: error.help }
 }
 
 /// Line, column and length of a place, in characters; the length stays on the line.

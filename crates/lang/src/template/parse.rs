@@ -1,6 +1,6 @@
 //! From a template's text to its items.
 
-use super::{EmbeddedExpr, Item, Loop, MAX_NESTING, MAX_TEMPLATE, Mistake};
+use super::{EmbeddedExpr, Item, Loop, MAX_NESTING, MAX_TEMPLATE};
 use crate::expr::{KEYWORDS, Lexer, MAX_SOURCE, Node, ParseError, Parser, Tok, Token, parse_tokens};
 use crate::nearest::hint;
 
@@ -8,9 +8,9 @@ const TAGS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", 
 /// Tags of Jinja that do not exist here.
 const ABSENT: [&str; 8] = ["include", "import", "from", "extends", "block", "macro", "call", "filter"];
 
-pub(super) fn parse(source: &str) -> Result<Vec<Item>, Mistake> {
+pub(super) fn parse(source: &str) -> Result<Vec<Item>, ParseError> {
     if source.len() > MAX_TEMPLATE {
-        return Err(mistake(format!("the template is longer than {MAX_TEMPLATE} bytes"), 0, 1));
+        return Err(ParseError::new(format!("the template is longer than {MAX_TEMPLATE} bytes"), 0, 1));
     }
     let mut builder = Builder { body: Vec::new(), open: Vec::new() };
     let mut scanner = Scanner { source, at: 0, eat: false };
@@ -100,14 +100,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// The tokens of a `{{ }}` or `{% %}` and its extent.
-    fn read_mark(&self, start: usize, kind: char) -> Result<(Vec<Token>, Mark), Mistake> {
+    fn read_mark(&self, start: usize, kind: char) -> Result<(Vec<Token>, Mark), ParseError> {
         let before = trim(self.source, start + 2, '-');
         let base = start + 2 + usize::from(before);
         let (opening, closing) = if kind == '{' { ("{{", "}}") } else { ("{%", "%}") };
         let mut lexer = Lexer::new(&self.source[base..]);
         let (mut tokens, mut depth) = (Vec::<Token>::new(), 0usize);
         loop {
-            let mut token = lexer.next().map_err(|error| shifted(error, base))?;
+            let mut token = lexer.next().map_err(|error| error.shifted(base))?;
             if token.tok == Tok::End || token.offset > MAX_SOURCE {
                 return Err(unclosed(opening, closing, start));
             }
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The text up to `{% endraw %}`, as it is.
-    fn raw(&mut self, start: usize) -> Result<String, Mistake> {
+    fn raw(&mut self, start: usize) -> Result<String, ParseError> {
         let from = self.at;
         while let Some(found) = self.next_mark() {
             if found.kind == '%'
@@ -148,7 +148,7 @@ impl<'a> Scanner<'a> {
             }
             self.at = found.at + 1;
         }
-        Err(mistake("`{% raw %}` is never closed with `{% endraw %}`".into(), start, 2))
+        Err(ParseError::new("`{% raw %}` is never closed with `{% endraw %}`", start, 2))
     }
 }
 
@@ -177,17 +177,17 @@ impl Builder {
         }
     }
 
-    fn print(&mut self, tokens: Vec<Token>, base: usize) -> Result<(), Mistake> {
-        let node = parse_tokens(tokens).map_err(|error| shifted(error, base))?;
+    fn print(&mut self, tokens: Vec<Token>, base: usize) -> Result<(), ParseError> {
+        let node = parse_tokens(tokens).map_err(|error| error.shifted(base))?;
         self.body.push(Item::Print(EmbeddedExpr { node, base }));
         Ok(())
     }
 
-    fn tag(&mut self, mut tokens: Vec<Token>, base: usize) -> Result<(), Mistake> {
+    fn tag(&mut self, mut tokens: Vec<Token>, base: usize) -> Result<(), ParseError> {
         let first = tokens.remove(0);
         let at = base + first.offset;
         let Tok::Name(tag) = &first.tok else {
-            return Err(mistake("a tag begins with a word such as `if`".into(), at, first.len.max(1)));
+            return Err(ParseError::new("a tag begins with a word such as `if`", at, first.len.max(1)));
         };
         let mut parser = Parser::new(tokens);
         match tag.as_str() {
@@ -205,13 +205,13 @@ impl Builder {
             }
             "set" => {
                 let name = local_name(&mut parser, base)?;
-                parser.expect(&Tok::Sign("="), "`=`").map_err(|error| shifted(error, base))?;
+                parser.expect(&Tok::Sign("="), "`=`").map_err(|error| error.shifted(base))?;
                 let value = whole(&mut parser, base)?;
                 self.body.push(Item::Set { name, value });
                 Ok(())
             }
             "else" | "endif" | "endfor" => {
-                parser.finish().map_err(|error| shifted(error, base))?;
+                parser.finish().map_err(|error| error.shifted(base))?;
                 match tag.as_str() {
                     "else" => self.branch(None, at),
                     tag => self.end(tag, at),
@@ -221,16 +221,16 @@ impl Builder {
         }
     }
 
-    fn begin(&mut self, block: Block, at: usize) -> Result<(), Mistake> {
+    fn begin(&mut self, block: Block, at: usize) -> Result<(), ParseError> {
         if self.open.len() >= MAX_NESTING {
-            return Err(mistake(format!("blocks are nested more than {MAX_NESTING} deep"), at, 1));
+            return Err(ParseError::new(format!("blocks are nested more than {MAX_NESTING} deep"), at, 1));
         }
         self.open.push(Open { block, at, outer: std::mem::take(&mut self.body) });
         Ok(())
     }
 
     /// `elif` with a condition, `else` without one.
-    fn branch(&mut self, next: Option<EmbeddedExpr>, at: usize) -> Result<(), Mistake> {
+    fn branch(&mut self, next: Option<EmbeddedExpr>, at: usize) -> Result<(), ParseError> {
         let word = if next.is_some() { "elif" } else { "else" };
         match self.open.last_mut().map(|open| &mut open.block) {
             Some(Block::If { done, condition }) if condition.is_some() => {
@@ -244,18 +244,18 @@ impl Builder {
                 *otherwise = true;
                 Ok(())
             }
-            _ => Err(mistake(format!("`{word}` has no block to belong to"), at, word.len())),
+            _ => Err(ParseError::new(format!("`{word}` has no block to belong to"), at, word.len())),
         }
     }
 
-    fn end(&mut self, tag: &str, at: usize) -> Result<(), Mistake> {
+    fn end(&mut self, tag: &str, at: usize) -> Result<(), ParseError> {
         let fits = match self.open.last().map(|open| &open.block) {
             Some(Block::If { .. }) => tag == "endif",
             Some(Block::For { .. }) => tag == "endfor",
             None => false,
         };
         let Some(open) = self.open.pop().filter(|_| fits) else {
-            return Err(mistake(
+            return Err(ParseError::new(
                 format!("`{tag}` does not close the block that is open here"),
                 at,
                 tag.len(),
@@ -277,7 +277,7 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Item>, Mistake> {
+    fn finish(mut self) -> Result<Vec<Item>, ParseError> {
         match self.open.pop() {
             None => Ok(self.body),
             Some(open) => {
@@ -285,44 +285,48 @@ impl Builder {
                     Block::If { .. } => ("if", "endif"),
                     Block::For { .. } => ("for", "endfor"),
                 };
-                Err(mistake(format!("`{word}` is never closed with `{{% {end} %}}`"), open.at, word.len()))
+                Err(ParseError::new(
+                    format!("`{word}` is never closed with `{{% {end} %}}`"),
+                    open.at,
+                    word.len(),
+                ))
             }
         }
     }
 }
 
 /// `x in list`, `key, value in map`, with or without a following `if`.
-fn for_head(parser: &mut Parser, base: usize) -> Result<Loop, Mistake> {
+fn for_head(parser: &mut Parser, base: usize) -> Result<Loop, ParseError> {
     let mut targets = vec![local_name(parser, base)?];
     while parser.take(&Tok::Sign(",")) {
         targets.push(local_name(parser, base)?);
     }
     if !parser.take_word("in") {
-        return Err(shifted(parser.unexpected("`in`", Some("write `for x in list`")), base));
+        return Err(parser.unexpected("`in`", Some("write `for x in list`")).shifted(base));
     }
-    let piece = |node: Result<Node, ParseError>| -> Result<EmbeddedExpr, Mistake> {
-        Ok(EmbeddedExpr { node: node.map_err(|error| shifted(error, base))?, base })
+    let piece = |node: Result<Node, ParseError>| -> Result<EmbeddedExpr, ParseError> {
+        Ok(EmbeddedExpr { node: node.map_err(|error| error.shifted(base))?, base })
     };
     let over = piece(parser.condition())?;
     let only_if = if parser.take_word("if") { Some(piece(parser.condition())?) } else { None };
-    parser.finish().map_err(|error| shifted(error, base))?;
+    parser.finish().map_err(|error| error.shifted(base))?;
     Ok(Loop { targets, over, only_if, body: Vec::new(), otherwise: Vec::new() })
 }
 
-fn local_name(parser: &mut Parser, base: usize) -> Result<String, Mistake> {
+fn local_name(parser: &mut Parser, base: usize) -> Result<String, ParseError> {
     match parser.peek().tok.clone() {
         Tok::Name(name) if !KEYWORDS.contains(&name.as_str()) && name != "changed" => {
             parser.next();
             Ok(name)
         }
-        _ => Err(shifted(parser.unexpected("a name", None), base)),
+        _ => Err(parser.unexpected("a name", None).shifted(base)),
     }
 }
 
 /// An expression and nothing after it.
-fn whole(parser: &mut Parser, base: usize) -> Result<EmbeddedExpr, Mistake> {
-    let node = parser.expression().map_err(|error| shifted(error, base))?;
-    parser.finish().map_err(|error| shifted(error, base))?;
+fn whole(parser: &mut Parser, base: usize) -> Result<EmbeddedExpr, ParseError> {
+    let node = parser.expression().map_err(|error| error.shifted(base))?;
+    parser.finish().map_err(|error| error.shifted(base))?;
     Ok(EmbeddedExpr { node, base })
 }
 
@@ -334,27 +338,20 @@ fn trim(source: &str, at: usize, sign: char) -> bool {
     source[at..].starts_with(sign)
 }
 
-fn unknown_tag(tag: &str, at: usize) -> Mistake {
+fn unknown_tag(tag: &str, at: usize) -> ParseError {
     if ABSENT.contains(&tag) {
-        let mut mistake = mistake(format!("there is no `{tag}`: a template stands alone"), at, tag.len());
+        let mut mistake =
+            ParseError::new(format!("there is no `{tag}`: a template stands alone"), at, tag.len());
         mistake.help = Some("use if, for and set; put shared values into vars".into());
         return mistake;
     }
-    let mut mistake = mistake(format!("unknown tag `{tag}`{}", hint(tag, TAGS)), at, tag.len());
+    let mut mistake = ParseError::new(format!("unknown tag `{tag}`{}", hint(tag, TAGS)), at, tag.len());
     mistake.help = Some(format!("there are: {}", TAGS.join(", ")));
     mistake
 }
 
-fn unclosed(opening: &str, closing: &str, at: usize) -> Mistake {
-    let mut mistake = mistake(format!("`{opening}` is never closed with `{closing}`"), at, 2);
+fn unclosed(opening: &str, closing: &str, at: usize) -> ParseError {
+    let mut mistake = ParseError::new(format!("`{opening}` is never closed with `{closing}`"), at, 2);
     mistake.help = Some("text that is meant as it is stands between {% raw %} and {% endraw %}".into());
     mistake
-}
-
-fn shifted(error: ParseError, base: usize) -> Mistake {
-    Mistake { message: error.message, offset: error.offset + base, len: error.len, help: error.help }
-}
-
-fn mistake(message: String, offset: usize, len: usize) -> Mistake {
-    Mistake { message, offset, len, help: None }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{EmbeddedExpr, Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT, Mistake};
-use crate::expr::{Budget, Eval, EvalError};
+use super::{EmbeddedExpr, Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT};
+use crate::expr::{Budget, Eval, EvalError, ParseError};
 use crate::value::append;
 use crate::{Probe, Scope, Value};
 
 /// The name of the loop's own values.
 pub(super) const LOOP: &str = "loop";
 
-pub(super) fn render(body: &[Item], size: usize, roots: &[(&str, &Value)]) -> Result<String, Mistake> {
+pub(super) fn render(body: &[Item], size: usize, roots: &[(&str, &Value)]) -> Result<String, ParseError> {
     let mut renderer = Renderer {
         frames: Frames { roots, locals: Vec::new(), mark: 0 },
         budget: Budget::new(MAX_FUEL, MAX_BYTES),
@@ -63,18 +63,15 @@ struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    fn items(&mut self, items: &[Item]) -> Result<(), Mistake> {
+    fn items(&mut self, items: &[Item]) -> Result<(), ParseError> {
         for item in items {
             self.budget.step(1).map_err(|message| self.here(message))?;
             match item {
                 Item::Text(text) => self.out.push_str(text),
                 Item::Print(piece) => {
                     let value = self.value(piece)?;
-                    append(&mut self.out, &value).map_err(|message| Mistake {
-                        message,
-                        offset: piece.base + piece.node.offset,
-                        len: piece.node.len,
-                        help: None,
+                    append(&mut self.out, &value).map_err(|message| {
+                        ParseError::new(message, piece.base + piece.node.offset, piece.node.len)
                     })?;
                 }
                 Item::Set { name, value } => {
@@ -91,7 +88,11 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn choose(&mut self, branches: &[(EmbeddedExpr, Vec<Item>)], otherwise: &[Item]) -> Result<(), Mistake> {
+    fn choose(
+        &mut self,
+        branches: &[(EmbeddedExpr, Vec<Item>)],
+        otherwise: &[Item],
+    ) -> Result<(), ParseError> {
         for (condition, body) in branches {
             if self.truth(condition)? {
                 return self.items(body);
@@ -100,7 +101,7 @@ impl Renderer<'_> {
         self.items(otherwise)
     }
 
-    fn repeat(&mut self, each: &Loop) -> Result<(), Mistake> {
+    fn repeat(&mut self, each: &Loop) -> Result<(), ParseError> {
         let rounds = self.rounds(each)?;
         if rounds.is_empty() {
             return self.items(&each.otherwise);
@@ -120,7 +121,7 @@ impl Renderer<'_> {
     }
 
     /// The values of the targets, round by round, those that `if` refuses left out.
-    fn rounds(&mut self, each: &Loop) -> Result<Vec<Vec<Value>>, Mistake> {
+    fn rounds(&mut self, each: &Loop) -> Result<Vec<Vec<Value>>, ParseError> {
         let over = self.value(&each.over)?;
         let all = unpack(over, each.targets.len()).map_err(|message| self.here(message))?;
         let Some(only_if) = &each.only_if else {
@@ -141,18 +142,18 @@ impl Renderer<'_> {
         Ok(chosen)
     }
 
-    fn value(&mut self, piece: &EmbeddedExpr) -> Result<Value, Mistake> {
+    fn value(&mut self, piece: &EmbeddedExpr) -> Result<Value, ParseError> {
         self.at = piece.base + piece.node.offset;
         Eval::new(&self.frames, &mut self.budget).value(&piece.node).map_err(|error| moved(error, piece))
     }
 
-    fn truth(&mut self, piece: &EmbeddedExpr) -> Result<bool, Mistake> {
+    fn truth(&mut self, piece: &EmbeddedExpr) -> Result<bool, ParseError> {
         self.at = piece.base + piece.node.offset;
         Eval::new(&self.frames, &mut self.budget).truth(&piece.node).map_err(|error| moved(error, piece))
     }
 
-    fn here(&self, message: String) -> Mistake {
-        Mistake { message, offset: self.at, len: 1, help: None }
+    fn here(&self, message: String) -> ParseError {
+        ParseError::new(message, self.at, 1)
     }
 }
 
@@ -188,16 +189,11 @@ fn loop_value(index: usize, length: usize) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(name, value)| (name.to_owned(), value))))
 }
 
-fn moved(error: EvalError, piece: &EmbeddedExpr) -> Mistake {
+fn moved(error: EvalError, piece: &EmbeddedExpr) -> ParseError {
     match error {
-        EvalError::Failed { message, offset, len } => {
-            Mistake { message, offset: offset + piece.base, len, help: None }
+        EvalError::Failed { message, offset, len } => ParseError::new(message, offset + piece.base, len),
+        needs @ EvalError::Needs(_) => {
+            ParseError::new(needs.to_string(), piece.base + piece.node.offset, piece.node.len)
         }
-        needs @ EvalError::Needs(_) => Mistake {
-            message: needs.to_string(),
-            offset: piece.base + piece.node.offset,
-            len: piece.node.len,
-            help: None,
-        },
     }
 }

@@ -1,7 +1,6 @@
 //! [`Work`]: inputs to effects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use model::Timestamp;
@@ -18,8 +17,8 @@ use super::{
 pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, ActionRefusal>;
 
 /// The actions of a node.
-#[derive(Debug)]
-pub struct Work<P> {
+#[derive(Debug, Default)]
+pub struct Work {
     marks: BTreeMap<String, Mark>,
     /// The Action objects that are in the replica.
     present: BTreeSet<String>,
@@ -38,7 +37,6 @@ pub struct Work<P> {
     /// The host's clock at the last input.
     seen: Timestamp,
     stopping: Stopping,
-    permitted: PhantomData<P>,
 }
 
 #[derive(Debug)]
@@ -73,33 +71,20 @@ struct Ending {
     unsaid: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stopping {
+    #[default]
     No,
     Until(Timestamp),
     Killed,
     Drained,
 }
 
-impl<P: Clone> Work<P> {
+impl Work {
     /// The work of a node at the start of the agent, and what is to be done first: what was
     /// begun and has no terminal fact is said to be unknown.
-    pub fn new(restored: Restored, at: At, allows: Allows<'_, P>) -> (Work<P>, Vec<Effect<P>>) {
-        let mut work = Work {
-            marks: restored.marks,
-            present: BTreeSet::new(),
-            fading: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            arrivals: 0,
-            active: BTreeMap::new(),
-            ending: BTreeMap::new(),
-            later: BTreeSet::new(),
-            pace: RefusalLimiter::default(),
-            seen: at.now,
-            stopping: Stopping::No,
-            permitted: PhantomData,
-        };
+    pub fn new<P>(restored: Restored, at: At, allows: Allows<'_, P>) -> (Work, Vec<Effect<P>>) {
+        let mut work = Work { marks: restored.marks, seen: at.now, ..Work::default() };
         let mut effects = Vec::new();
         // The log alone can know of a beginning when the marks were damaged.
         for id in restored.begun.iter().chain(&restored.ended) {
@@ -136,7 +121,7 @@ impl<P: Clone> Work<P> {
     }
 
     /// What to do about an input.
-    pub fn handle(&mut self, input: Input, at: At, allows: Allows<'_, P>) -> Vec<Effect<P>> {
+    pub fn handle<P>(&mut self, input: Input, at: At, allows: Allows<'_, P>) -> Vec<Effect<P>> {
         let mut effects = Vec::new();
         self.see(at);
         match input {
@@ -232,7 +217,7 @@ impl<P: Clone> Work<P> {
         self.waiting.len()
     }
 
-    fn put(
+    fn put<P>(
         &mut self,
         id: String,
         order: Result<Order, OrderError>,
@@ -277,7 +262,7 @@ impl<P: Clone> Work<P> {
     }
 
     /// Whether a new order may wait for its turn.
-    fn admits(&self, order: &Order, allows: Allows<'_, P>) -> Result<(), ActionRefusal> {
+    fn admits<P>(&self, order: &Order, allows: Allows<'_, P>) -> Result<(), ActionRefusal> {
         let too_many = |message| Err(ActionRefusal { code: RefusalCode::TooMany, message });
         if self.waiting.len() >= MAX_WAITING {
             return too_many(format!("more than {MAX_WAITING} actions wait on this node"));
@@ -314,7 +299,7 @@ impl<P: Clone> Work<P> {
         Some(waiting.order)
     }
 
-    fn reauthorize_waiting(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn reauthorize_waiting<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         let refused: Vec<(String, ActionRefusal)> = self
             .waiting
             .iter()
@@ -326,7 +311,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn begun(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn begun<P>(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         let stopping = self.stopping != Stopping::No;
         let Some(active) = self.active.get_mut(id) else { return };
         let Phase::Beginning { work, timeout_secs } = &active.phase else { return };
@@ -350,7 +335,7 @@ impl<P: Clone> Work<P> {
     /// Says that an action is over that never ran, or puts that off: whoever orders without
     /// end what is refused shall not fill the log with answers. More than are kept here are
     /// not answered at all.
-    fn refuse_unstarted(
+    fn refuse_unstarted<P>(
         &mut self,
         id: String,
         outcome: Outcome,
@@ -390,7 +375,7 @@ impl<P: Clone> Work<P> {
     }
 
     /// Says that an action is over. `expires` is given for one that has no mark yet.
-    fn end(
+    fn end<P>(
         &mut self,
         id: String,
         outcome: Outcome,
@@ -423,7 +408,7 @@ impl<P: Clone> Work<P> {
     }
 
     /// Everything that time or room makes possible.
-    fn go_on(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn go_on<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         self.flush(at, effects);
         self.retry(at, effects);
         self.drop_late(at, effects);
@@ -434,7 +419,7 @@ impl<P: Clone> Work<P> {
         self.drained(effects);
     }
 
-    fn flush(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn flush<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
         for (id, active) in &mut self.active {
             if let Phase::Running { output, .. } = &mut active.phase {
                 say(id, output.flush(at.now), effects);
@@ -442,7 +427,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn retry(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn retry<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
         while self.later.first().is_some_and(|(due, _)| *due <= at.now) {
             let Some((_, id)) = self.later.pop_first() else { return };
             if let Some(ending) = self.ending.get_mut(&id) {
@@ -453,7 +438,7 @@ impl<P: Clone> Work<P> {
     }
 
     /// What was cancelled or expired while it waited.
-    fn drop_late(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn drop_late<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
         let late = |order: &Order| {
             let cancelled = order.cancel.then_some(Outcome::Cancelled);
             cancelled.or_else(|| (at.trusted > order.expires).then_some(Outcome::Expired))
@@ -476,7 +461,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn kill(&mut self, effects: &mut Vec<Effect<P>>) {
+    fn kill<P>(&mut self, effects: &mut Vec<Effect<P>>) {
         for (id, active) in self.active.iter_mut().filter(|(_, active)| active.cancel) {
             if let Phase::Running { killed, .. } = &mut active.phase
                 && !std::mem::replace(killed, true)
@@ -486,7 +471,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn begin(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn begin<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
         while self.stopping == Stopping::No && self.active.len() < MAX_PARALLEL {
             let Some((_, id)) = self.queue.first_key_value().map(|(arrival, id)| (*arrival, id.clone()))
             else {
@@ -510,7 +495,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn forget(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn forget<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
         while let Some((expires, id)) = self.fading.first().cloned() {
             if at.trusted <= expires {
                 return;
@@ -521,7 +506,7 @@ impl<P: Clone> Work<P> {
         }
     }
 
-    fn drained(&mut self, effects: &mut Vec<Effect<P>>) {
+    fn drained<P>(&mut self, effects: &mut Vec<Effect<P>>) {
         let stopping = matches!(self.stopping, Stopping::Until(_) | Stopping::Killed);
         // A fact that could not be kept does not hold the stop up: the mark says unknown then.
         let tried = self.ending.len() == self.later.len();

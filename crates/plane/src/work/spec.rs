@@ -94,6 +94,7 @@ impl<'de> Deserialize<'de> for Share {
 }
 
 /// One thing to do on many nodes.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSpec {
@@ -108,7 +109,6 @@ pub struct TaskSpec {
     /// At most so many at a time, at least one.
     pub batch: Share,
     /// So many may fail before the rest is called off; absent: all may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<Share>,
     /// So many must succeed before the others begin; until then none may fail.
     #[serde(default)]
@@ -123,7 +123,6 @@ pub struct TaskSpec {
     /// its next contact.
     pub begin_secs: u64,
     /// The workflow that it is a step of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
 }
 

@@ -23,10 +23,11 @@ pub enum Reach {
 }
 
 /// How a target stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeStage {
     /// It was not asked yet.
+    #[default]
     Waiting,
     /// It was not asked yet: it is offline, and is waited for.
     Deferred,
@@ -64,7 +65,8 @@ impl NodeStage {
 }
 
 /// What is kept of one target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWork {
     /// Its place in the order of the targets.
@@ -74,16 +76,12 @@ pub struct NodeWork {
     /// Since when.
     pub since: Timestamp,
     /// When it was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued: Option<Timestamp>,
     /// Until when it may begin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// When its word came that it began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
     /// After this it counts as silent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
     /// It is not to begin any more; if it runs, it may go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -92,29 +90,15 @@ pub struct NodeWork {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
     /// How it ended. The answer of a query is left out here: it is in the facts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// How long it took, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
 }
 
 impl NodeWork {
     /// A target that was not asked yet.
     pub fn new(index: u32, now: Timestamp) -> NodeWork {
-        NodeWork {
-            index,
-            stage: NodeStage::Waiting,
-            since: now,
-            issued: None,
-            expires: None,
-            begun: None,
-            deadline: None,
-            withdrawn: false,
-            cancelled: false,
-            outcome: None,
-            duration_ms: None,
-        }
+        NodeWork { index, since: now, ..NodeWork::default() }
     }
 
     /// Takes a terminal fact in; `false` when one is here already: the first counts. Also

@@ -70,6 +70,7 @@ pub enum Effect {
 }
 
 /// What is kept of a task besides its targets.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDocument {
@@ -80,10 +81,8 @@ pub struct TaskDocument {
     /// When it was asked for.
     pub created: Timestamp,
     /// When it began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Timestamp>,
     /// When it was over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
 }
 

@@ -53,6 +53,7 @@ pub struct WorkflowSpec {
 }
 
 /// A step: a task, and what must be true before the next one.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepSpec {
@@ -64,10 +65,8 @@ pub struct StepSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// A named action.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<ActionCall>,
     /// A query.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<QueryCall>,
     /// How many at a time.
     #[serde(default = "all", skip_serializing_if = "is_all")]

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use catalog::module::ParamDecl;
 
+use super::graph::leads;
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
 use super::references::Reach;
-use super::typed::{self, Layer};
+use super::typed::{Layer, layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
 use crate::decl::layers::Environment;
 use crate::decl::module::Interface;
-use crate::decl::vars::Var;
 use crate::parse::{Content, Parsed};
 use crate::shape::near_or_all;
 use crate::sink::Sink;
@@ -157,10 +157,6 @@ fn module_info(name: &str, interface: &Interface, broken: bool) -> ModuleInfo {
     }
 }
 
-fn layer(context: &Context, file: &str, vars: &[Var], sink: &mut Sink) -> Layer {
-    typed::layer(context, file, vars, sink)
-}
-
 fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
     let path = "fleet.yaml";
     let Some(file) = files.get(path) else {
@@ -280,19 +276,8 @@ pub(crate) fn check_var_use(path: &str, used: &crate::exprs::VarUse, context: &C
 }
 
 /// Whether `module` depends on `other`, at any distance.
-pub(crate) fn needs(context: &Context, module: &str, other: &str) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut todo = vec![module];
-    while let Some(next) = todo.pop() {
-        let Some(info) = context.modules.get(next) else { continue };
-        for dependency in &info.depends_on {
-            if &**dependency == other {
-                return true;
-            }
-            if seen.insert(dependency.clone()) {
-                todo.push(dependency);
-            }
-        }
-    }
-    false
+pub(crate) fn needs<'c>(context: &'c Context, module: &'c str, other: &str) -> bool {
+    leads(module, other, |name| {
+        context.modules.get(name).into_iter().flat_map(|info| info.depends_on.iter().map(|name| &**name))
+    })
 }

@@ -1,9 +1,28 @@
 //! Cycles in a directed graph, named by their members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Edges by node; an edge `a -> b` says that `a` comes after `b`.
 pub(crate) type Edges = BTreeMap<String, Vec<String>>;
+
+/// Whether `after` leads from one name to another, at any distance.
+pub(crate) fn leads<'n, I>(from: &'n str, to: &str, after: impl Fn(&'n str) -> I) -> bool
+where
+    I: IntoIterator<Item = &'n str>,
+{
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);
+    while let Some(next) = todo.pop() {
+        for name in after(next) {
+            if name == to {
+                return true;
+            }
+            if seen.insert(name) {
+                todo.push(name);
+            }
+        }
+    }
+    false
+}
 
 /// One cycle for each part of the graph that has one, each beginning with its first member.
 pub(crate) fn cycles(edges: &Edges) -> Vec<Vec<String>> {

@@ -310,19 +310,10 @@ fn ring(cycle: &[String]) -> String {
 }
 
 /// Whether `module` depends on `other`, at any distance.
-fn depends(decls: &Decls, module: &str, other: &str) -> bool {
-    let (mut seen, mut todo) = (BTreeSet::new(), vec![module]);
-    while let Some(next) = todo.pop() {
-        for dependency in decls.get(next).into_iter().flat_map(|decl| &decl.depends_on) {
-            if dependency.value == other {
-                return true;
-            }
-            if seen.insert(dependency.value.as_str()) {
-                todo.push(&dependency.value);
-            }
-        }
-    }
-    false
+fn depends<'d>(decls: &'d Decls, module: &'d str, other: &str) -> bool {
+    graph::leads(module, other, |name| {
+        decls.get(name).into_iter().flat_map(|decl| decl.depends_on.iter().map(|item| item.value.as_str()))
+    })
 }
 
 /// `depends_on` of modules, and the order that notifications between modules imply.

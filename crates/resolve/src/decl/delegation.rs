@@ -10,8 +10,6 @@ use super::whom::{self, Whom};
 use crate::shape::{Reading, did_you_mean, near_or_all};
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const KEYS: [&str; 5] = ["nodes", "commands", "actions", "queries", "timeout"];
-const ACTION_KEYS: [&str; 3] = ["command", "args", "timeout"];
 const ABSOLUTE: &str = "name it by its absolute path, as in /usr/bin/uptime";
 const FILES: &str = "write `{file: [\"/var/log/app/*\"]}`";
 
@@ -45,32 +43,24 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<DelegationDecl
 
 fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> DelegationDecl {
     let what = format!("delegation {}", name.value);
-    let mut decl = DelegationDecl {
-        name: name.value.clone(),
-        at: name.at,
-        nodes: Whom::default(),
-        content: Delegation::default(),
-        actions: BTreeMap::new(),
-    };
     let before = reading.sink.count();
-    for (key, value) in reading.map(node, &what) {
-        match key.value.as_str() {
-            "nodes" => decl.nodes = whom::read(reading, value),
-            "commands" => decl.content.commands = commands(reading, value),
-            "actions" => actions(reading, value, &mut decl),
-            "queries" => decl.content.queries = queries(reading, value),
-            "timeout" => decl.content.timeout_secs = timeout(reading, value),
-            _ => reading.unknown_key(key, &KEYS, "a delegation"),
-        }
-    }
-    let Delegation { commands, actions, queries, .. } = &decl.content;
+    let mut keys = reading.keys(node, &what, "a delegation");
+    let nodes = keys.read("nodes", |node| whom::read(reading, node));
+    let commands = keys.read("commands", |node| commands(reading, node));
+    let actions = keys.read("actions", |node| actions(reading, node));
+    let queries = keys.read("queries", |node| queries(reading, node));
+    let timeout_secs = keys.read("timeout", |node| timeout(reading, node));
+    keys.end(reading);
     let nothing = commands.is_empty() && actions.is_empty() && queries.is_empty();
     if nothing && reading.sink.count() == before {
         let help =
             "say what the control plane may ask for, as in `queries: [traits]`, or drop the delegation";
         reading.missing_key(name.at, &what, "commands, actions or queries", help);
     }
-    decl
+    let places = actions.iter().map(|(action, (at, _))| (action.clone(), *at)).collect();
+    let actions = actions.into_iter().map(|(action, (_, spec))| (action, spec)).collect();
+    let content = Delegation { commands, actions, queries, timeout_secs };
+    DelegationDecl { name: name.value.clone(), at: name.at, nodes, content, actions: places }
 }
 
 fn timeout(reading: &mut Reading<'_>, node: &Node) -> Option<u64> {
@@ -189,48 +179,35 @@ fn check_program(reading: &mut Reading<'_>, program: &Spanned<String>, code: &'s
     }
 }
 
-fn actions(reading: &mut Reading<'_>, node: &Node, decl: &mut DelegationDecl) {
+fn actions(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, (At, ActionSpec)> {
+    let mut all = BTreeMap::new();
     for (key, value) in reading.map(node, "actions") {
-        if decl.content.actions.len() == MAX_ITEMS {
+        if all.len() == MAX_ITEMS {
             reading.error("E099", key.at, format!("more than {MAX_ITEMS} actions")).help("drop some");
-            return;
+            break;
         }
         reading.name(&key.value, key.at, "an action");
-        if let Some(spec) = action(reading, key, value) {
-            decl.actions.insert(key.value.clone(), key.at);
-            decl.content.actions.insert(key.value.clone(), spec);
-        }
+        all.extend(action(reading, key, value).map(|spec| (key.value.clone(), (key.at, spec))));
     }
+    all
 }
 
 fn action(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ActionSpec> {
-    let (mut command, mut said) = (None, false);
-    let mut args: BTreeMap<String, (String, At)> = BTreeMap::new();
-    let (mut limit, mut args_read) = (None, true);
-    for (key, value) in reading.map(node, "an action") {
-        match key.value.as_str() {
-            "command" => {
-                said = true;
-                command = words(reading, value, "an action's command", "E094");
-            }
-            "args" => {
-                let before = reading.sink.count();
-                args = arguments(reading, value);
-                args_read = reading.sink.count() == before;
-            }
-            "timeout" => limit = timeout(reading, value),
-            _ => reading.unknown_key(key, &ACTION_KEYS, "an action"),
-        }
-    }
-    if !said && matches!(node.kind, Kind::Map(_)) {
-        let help = "say what it runs, as in `command: [/usr/bin/systemctl, restart, nginx]`";
-        reading.missing_key(name.at, &format!("action {}", name.value), "command", help);
-    }
+    let what = format!("action {}", name.value);
+    let mut keys = reading.keys(node, "an action", "an action");
+    let help = "say what it runs, as in `command: [/usr/bin/systemctl, restart, nginx]`";
+    let command = keys.needed(reading, "command", (name.at, &what), help);
+    let command = command.and_then(|node| words(reading, node, "an action's command", "E094"));
+    let before = reading.sink.count();
+    let args = keys.read("args", |node| arguments(reading, node));
+    let args_read = reading.sink.count() == before;
+    let timeout_secs = keys.read("timeout", |node| timeout(reading, node));
+    keys.end(reading);
     let command = command?;
     check_action(reading, &command, &args, args_read);
     let command = command.into_iter().map(|word| word.value).collect();
     let args = args.into_iter().map(|(name, (pattern, _))| (name, pattern)).collect();
-    Some(ActionSpec { command, args, timeout_secs: limit })
+    Some(ActionSpec { command, args, timeout_secs })
 }
 
 fn arguments(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, (String, At)> {

@@ -14,21 +14,6 @@ use crate::yaml::{At, Kind, Node, Spanned};
 
 /// The only format of this version.
 const FORMAT: &str = "1";
-const KEYS: [&str; 8] = ["format", "name", "channels", "defaults", "vars", "observe", "sync", "delegations"];
-const DEFAULT_KEYS: [&str; 3] = ["channel", "environment", "owner"];
-const LINK_KEYS: [&str; 4] = ["window", "pending_retries", "keepalive", "timeout"];
-const CHANNEL_KEYS: [&str; 10] = [
-    "link",
-    "contact",
-    "jitter",
-    "freshness",
-    "converge",
-    "observe",
-    "bundle_max_age",
-    "offline_grace",
-    "metered",
-    "transport",
-];
 
 /// What `fleet.yaml` declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,47 +36,31 @@ pub(crate) struct FleetDecl {
 /// Reads `fleet.yaml`.
 pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
     let mut fleet = FleetDecl { hidden: root.is_bad(), ..FleetDecl::default() };
-    let mut format = false;
-    for (key, node) in reading.map(root, "fleet.yaml") {
-        match key.value.as_str() {
-            "format" => {
-                format = true;
-                check_format(reading, node);
-            }
-            "name" => {
-                if let Some(name) = reading.text(node, "the fleet's name") {
-                    reading.name(&name.value, name.at, "a fleet");
-                    fleet.name = name.value;
-                }
-            }
-            "channels" => {
-                fleet.channels = channels(reading, node);
-                let declared = if let Kind::Map(all) = &node.kind { all.len() } else { usize::MAX };
-                fleet.hidden = fleet.channels.len() != declared;
-            }
-            "defaults" => defaults(reading, node, &mut fleet),
-            "vars" => fleet.vars = vars::read(reading, node, "vars"),
-            "observe" => fleet.observe = reading.bool(node, "observe").unwrap_or(false),
-            "sync" => fleet.sync = sync::read(reading, node),
-            "delegations" => fleet.delegations = delegation::read(reading, node),
-            _ => reading.unknown_key(key, &KEYS, "fleet.yaml"),
-        }
+    let mut keys = reading.keys(root, "fleet.yaml", "fleet.yaml");
+    let place = (At { line: 1, column: 1, len: 1 }, "fleet.yaml");
+    if let Some(node) = keys.needed(reading, "format", place, "begin with `format: 1`") {
+        check_format(reading, node);
     }
-    let at = At { line: 1, column: 1, len: 1 };
-    if root.is_bad() {
-        return fleet;
+    let name = keys.needed(reading, "name", place, "add `name: my-fleet`");
+    if let Some(name) = name.and_then(|node| reading.text(node, "the fleet's name")) {
+        reading.name(&name.value, name.at, "a fleet");
+        fleet.name = name.value;
     }
-    let present =
-        |name: &str| matches!(&root.kind, Kind::Map(all) if all.iter().any(|(key, _)| key.value == name));
-    if !format {
-        reading.missing_key(at, "fleet.yaml", "format", "begin with `format: 1`");
+    let help = "add `channels: {stable: {freshness: 24h}}`";
+    if let Some(node) = keys.needed(reading, "channels", place, help) {
+        fleet.channels = channels(reading, node);
+        // One that has no name or that stands twice may still be meant elsewhere.
+        let declared = if let Kind::Map(all) = &node.kind { all.len() } else { usize::MAX };
+        fleet.hidden = fleet.channels.len() != declared;
     }
-    if !present("name") {
-        reading.missing_key(at, "fleet.yaml", "name", "add `name: my-fleet`");
+    if let Some(node) = keys.get("defaults") {
+        defaults(reading, node, &mut fleet);
     }
-    if !present("channels") {
-        reading.missing_key(at, "fleet.yaml", "channels", "add `channels: {stable: {freshness: 24h}}`");
-    }
+    fleet.vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
+    fleet.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
+    fleet.sync = keys.read("sync", |node| sync::read(reading, node));
+    fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
+    keys.end(reading);
     fleet
 }
 
@@ -106,14 +75,11 @@ fn check_format(reading: &mut Reading<'_>, node: &Node) {
 }
 
 fn defaults(reading: &mut Reading<'_>, node: &Node, fleet: &mut FleetDecl) {
-    for (key, value) in reading.map(node, "defaults") {
-        match key.value.as_str() {
-            "channel" => fleet.channel = reading.text(value, "channel"),
-            "environment" => fleet.environment = reading.text(value, "environment"),
-            "owner" => fleet.owner = reading.text(value, "owner"),
-            _ => reading.unknown_key(key, &DEFAULT_KEYS, "defaults"),
-        }
-    }
+    let mut keys = reading.keys(node, "defaults", "defaults");
+    fleet.channel = keys.read("channel", |node| reading.text(node, "channel"));
+    fleet.environment = keys.read("environment", |node| reading.text(node, "environment"));
+    fleet.owner = keys.read("owner", |node| reading.text(node, "owner"));
+    keys.end(reading);
 }
 
 fn channels(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ChannelSettings> {
@@ -132,63 +98,45 @@ fn channels(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ChannelS
 
 fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> ChannelSettings {
     let mut channel = ChannelSettings::with_freshness(0);
-    let mut freshness = None;
-    for (key, value) in reading.map(node, "a channel") {
-        let key_name = key.value.as_str();
-        match key_name {
-            "contact" => set(&mut channel.contact_secs, interval(reading, value, key_name)),
-            "converge" => set(&mut channel.converge_secs, interval(reading, value, key_name)),
-            "jitter" => {
-                set(&mut channel.jitter_percent, percent(reading, value, key_name, MAX_JITTER, "20%"));
-            }
-            "freshness" => freshness = interval(reading, value, key_name).or(Some(1)),
-            "bundle_max_age" => set(&mut channel.bundle_max_age_secs, reading.duration(value, key_name)),
-            "offline_grace" => set(&mut channel.offline_grace_secs, reading.duration(value, key_name)),
-            "observe" => set(&mut channel.observe, reading.bool(value, key_name)),
-            "metered" => set(&mut channel.metered, reading.bool(value, key_name)),
-            "transport" => set(
-                &mut channel.transport,
-                sync::word(
-                    reading,
-                    value,
-                    key_name,
-                    &TransportPolicy::ALL.map(|policy| (policy.as_str(), policy)),
-                ),
-            ),
-            "link" => channel.link = link(reading, value),
-            _ => reading.unknown_key(key, &CHANNEL_KEYS, "a channel"),
-        }
+    let mut keys = reading.keys(node, "a channel", "a channel");
+    channel.link = keys.read("link", |node| link(reading, node));
+    keys.set("contact", &mut channel.contact_secs, |node| interval(reading, node, "contact"));
+    keys.set("jitter", &mut channel.jitter_percent, |node| {
+        percent(reading, node, "jitter", MAX_JITTER, "20%")
+    });
+    let help = "say how long a release may be adopted after its last signature, such as `freshness: 24h`";
+    let place = (name.at, &*format!("channel {}", name.value));
+    if let Some(node) = keys.needed(reading, "freshness", place, help) {
+        channel.freshness_secs = interval(reading, node, "freshness").unwrap_or(1);
     }
-    match freshness {
-        Some(secs) => channel.freshness_secs = secs,
-        None if node.is_bad() => {}
-        None => reading.missing_key(
-            name.at,
-            &format!("channel {}", name.value),
-            "freshness",
-            "say how long a release may be adopted after its last signature, such as `freshness: 24h`",
-        ),
-    }
+    keys.set("converge", &mut channel.converge_secs, |node| interval(reading, node, "converge"));
+    keys.set("observe", &mut channel.observe, |node| reading.bool(node, "observe"));
+    let age = &mut channel.bundle_max_age_secs;
+    keys.set("bundle_max_age", age, |node| reading.duration(node, "bundle_max_age"));
+    let grace = &mut channel.offline_grace_secs;
+    keys.set("offline_grace", grace, |node| reading.duration(node, "offline_grace"));
+    keys.set("metered", &mut channel.metered, |node| reading.bool(node, "metered"));
+    let transports = TransportPolicy::ALL.map(|policy| (policy.as_str(), policy));
+    keys.set("transport", &mut channel.transport, |node| reading.word(node, "transport", &transports));
+    keys.end(reading);
     channel
 }
 
 /// Bounds and waits of the agents' ends of links (SYN-3).
 fn link(reading: &mut Reading<'_>, node: &Node) -> LinkSettings {
     let mut link = LinkSettings::default();
-    for (key, value) in reading.map(node, "link") {
-        let name = key.value.as_str();
-        match name {
-            "window" => set(&mut link.window, count(reading, value, name, LinkSettings::WINDOW)),
-            "pending_retries" => {
-                set(&mut link.pending_retries, count(reading, value, name, LinkSettings::PENDING_RETRIES));
-            }
-            "keepalive" => {
-                set(&mut link.keepalive_secs, wait(reading, value, name, LinkSettings::KEEPALIVE_SECS));
-            }
-            "timeout" => set(&mut link.timeout_secs, wait(reading, value, name, LinkSettings::TIMEOUT_SECS)),
-            _ => reading.unknown_key(key, &LINK_KEYS, "link"),
-        }
-    }
+    let mut keys = reading.keys(node, "link", "link");
+    keys.set("window", &mut link.window, |node| count(reading, node, "window", LinkSettings::WINDOW));
+    keys.set("pending_retries", &mut link.pending_retries, |node| {
+        count(reading, node, "pending_retries", LinkSettings::PENDING_RETRIES)
+    });
+    keys.set("keepalive", &mut link.keepalive_secs, |node| {
+        wait(reading, node, "keepalive", LinkSettings::KEEPALIVE_SECS)
+    });
+    keys.set("timeout", &mut link.timeout_secs, |node| {
+        wait(reading, node, "timeout", LinkSettings::TIMEOUT_SECS)
+    });
+    keys.end(reading);
     link
 }
 
@@ -205,12 +153,6 @@ fn wait(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> O
     let (min, max) = (catalog::duration::show(bounds.min), catalog::duration::show(bounds.max));
     reading.error("E017", node.at, format!("{what} is a time from {min} to {max}"));
     None
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
 }
 
 fn interval(reading: &mut Reading<'_>, node: &Node, what: &str) -> Option<u32> {

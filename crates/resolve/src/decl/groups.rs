@@ -7,9 +7,7 @@ use lang::Expr;
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Kind, Node};
-
-const KEYS: [&str; 3] = ["where", "vars", "observe"];
+use crate::yaml::{At, Node};
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,53 +25,28 @@ pub(crate) struct Group {
 
 /// Reads `groups.yaml`.
 pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Group> {
-    let mut groups = Vec::new();
-    for (key, node) in reading.map(root, "groups.yaml") {
-        match key.value.as_str() {
-            "groups" => {
-                groups =
-                    reading.list(node, "groups").iter().filter_map(|item| group(reading, item)).collect();
-            }
-            _ => reading.unknown_key(key, &["groups"], "groups.yaml"),
-        }
-    }
-    groups
+    let mut keys = reading.keys(root, "groups.yaml", "groups.yaml");
+    let groups = keys.read("groups", |node| reading.list(node, "groups"));
+    keys.end(reading);
+    groups.iter().filter_map(|item| group(reading, item)).collect()
 }
 
 fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
-    let (mut condition, mut at, mut found, mut observe, mut said) = (None, node.at, Vec::new(), false, false);
-    for (key, value) in reading.map(node, "a group") {
-        match key.value.as_str() {
-            "where" => {
-                said = true;
-                at = value.at;
-                let before = reading.sink.count();
-                condition = exprs::condition(reading, value, ExprSite::Group, None)
-                    .filter(|_| reading.sink.count() == before);
-            }
-            "vars" => found = vars::read(reading, value, "vars"),
-            "observe" => observe = reading.bool(value, "observe").unwrap_or(false),
-            "roles" | "modules" => {
-                reading
-                    .error(
-                        "E015",
-                        key.at,
-                        format!("a group has no `{}`: roles and modules come from the node entry", key.value),
-                    )
-                    .help("name them in nodes.yaml");
-            }
-            _ => reading.unknown_key(key, &KEYS, "a group"),
-        }
+    let mut keys = reading.keys(node, "a group", "a group");
+    let help = "say which nodes are meant, as in `where: labels.region == \"eu\"`";
+    let said = keys.needed(reading, "where", (node.at, "a group"), help);
+    let before = reading.sink.count();
+    let condition = said
+        .and_then(|node| exprs::condition(reading, node, ExprSite::Group, None))
+        .filter(|_| reading.sink.count() == before);
+    let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
+    let observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
+    for (key, _) in ["roles", "modules"].into_iter().filter_map(|key| keys.refused(key)) {
+        let message = format!("a group has no `{}`: roles and modules come from the node entry", key.value);
+        reading.error("E015", key.at, message).help("name them in nodes.yaml");
     }
-    if !said && matches!(node.kind, Kind::Map(_)) {
-        reading.missing_key(
-            node.at,
-            "a group",
-            "where",
-            "say which nodes are meant, as in `where: labels.region == \"eu\"`",
-        );
-    }
-    let condition = condition?;
+    keys.end(reading);
+    let (condition, at) = (condition?, said?.at);
     let (mut labels, mut assumed) = (BTreeSet::new(), BTreeSet::new());
     for used in condition.names() {
         let Some(label) = used.path.strip_prefix(&["labels".to_owned()]).and_then(|rest| rest.first()) else {
@@ -84,5 +57,5 @@ fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
             assumed.insert(label.clone());
         }
     }
-    Some(Group { condition, at, vars: found, observe, labels, assumed })
+    Some(Group { condition, at, vars, observe, labels, assumed })
 }

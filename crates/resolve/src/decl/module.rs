@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use catalog::module::{Command, Module, ParamDecl};
 use catalog::schema;
-use lang::Expr;
 
 use super::params;
 use super::resource::{self, Placed};
@@ -12,8 +11,6 @@ use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const KEYS: [&str; 8] =
-    ["description", "depends_on", "when", "params", "resources", "handlers", "verify", "observe"];
 /// The most resources and handlers of one module.
 const MAX_RESOURCES: usize = 10_000;
 
@@ -50,9 +47,7 @@ impl ModuleDecl {
             handlers: self.handlers.iter().map(|placed| placed.resource.clone()).collect(),
             verify: self.verify.clone(),
             observe: self.observe,
-            templates: BTreeMap::new(),
-            files: BTreeMap::new(),
-            blobs: std::collections::BTreeSet::new(),
+            ..Module::default()
         }
     }
 }
@@ -60,36 +55,21 @@ impl ModuleDecl {
 /// Reads a module file.
 pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> ModuleDecl {
     let mut module = ModuleDecl::default();
-    let entries = reading.map(root, "a module");
-    // First, whatever their order in the file: everything else refers to them.
-    if let Some((_, node)) = entries.iter().find(|(key, _)| key.value == "params") {
-        module.interface.params = params::read(reading, node);
-    }
-    for (key, node) in entries {
-        key_of_module(reading, key, node, &mut module);
-    }
-    module.interface.depends_on = module.depends_on.iter().map(|item| item.value.clone()).collect();
+    let mut keys = reading.keys(root, "a module", "a module");
+    keys.read("description", |node| reading.text(node, "description"));
+    module.depends_on = keys.read("depends_on", |node| reading.one_or_more(node, "depends_on"));
+    let when = keys.get("when");
+    let params = keys.read("params", |node| params::read(reading, node));
+    let when = when.and_then(|node| exprs::condition(reading, node, ExprSite::Module, Some(&params)));
+    module.when = when.map(|expr| expr.source().to_owned());
+    module.resources = keys.read("resources", |node| resources(reading, node, &params, false));
+    module.handlers = keys.read("handlers", |node| resources(reading, node, &params, true));
+    module.verify = keys.read("verify", |node| verify(reading, node, &params));
+    module.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
+    keys.end(reading);
+    let depends_on = module.depends_on.iter().map(|item| item.value.clone()).collect();
+    module.interface = Interface { params, depends_on };
     module
-}
-
-fn key_of_module(reading: &mut Reading<'_>, key: &Spanned<String>, node: &Node, module: &mut ModuleDecl) {
-    match key.value.as_str() {
-        "params" => {}
-        "description" => {
-            reading.text(node, "description");
-        }
-        "depends_on" => module.depends_on = reading.one_or_more(node, "depends_on"),
-        "when" => {
-            let params = module.interface.params.clone();
-            let expr = exprs::condition(reading, node, ExprSite::Module, Some(&params));
-            module.when = expr.as_ref().map(Expr::source).map(str::to_owned);
-        }
-        "observe" => module.observe = reading.bool(node, "observe").unwrap_or(false),
-        "verify" => module.verify = verify(reading, node, &module.interface.params),
-        "resources" => module.resources = resources(reading, node, &module.interface.params, false),
-        "handlers" => module.handlers = resources(reading, node, &module.interface.params, true),
-        _ => reading.unknown_key(key, &KEYS, "a module"),
-    }
 }
 
 fn verify(reading: &mut Reading<'_>, node: &Node, params: &BTreeMap<String, ParamDecl>) -> Option<Command> {

@@ -5,27 +5,9 @@ use lang::{Expr, Pattern};
 
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
-use crate::shape::Reading;
+use crate::shape::{Keys, Reading};
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const ENTRY_KEYS: [&str; 12] = [
-    "match",
-    "except",
-    "owner",
-    "roles",
-    "modules",
-    "environment",
-    "channel",
-    "labels",
-    "vars",
-    "observe",
-    "environment_overrides",
-    "conditional_vars",
-];
-const HOST_KEYS: [&str; 9] =
-    ["owner", "roles", "modules", "exclude_modules", "environment", "channel", "labels", "vars", "observe"];
-const OVERRIDE_KEYS: [&str; 3] = ["vars", "modules", "exclude_modules"];
-const CONDITIONAL_KEYS: [&str; 2] = ["when", "vars"];
 /// The longest label value, in bytes.
 const MAX_LABEL: usize = 256;
 /// The longest label name, in bytes.
@@ -52,7 +34,7 @@ pub(crate) struct Item {
 }
 
 /// An entry of `nodes:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodesEntry {
     pub(crate) at: At,
     pub(crate) matches: Vec<Item>,
@@ -88,48 +70,27 @@ pub(crate) struct Host {
 
 /// Reads `nodes.yaml` or a file of `nodes/`.
 pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<NodesEntry> {
-    let mut entries = Vec::new();
-    for (key, node) in reading.map(root, "the file") {
-        match key.value.as_str() {
-            "nodes" => {
-                entries =
-                    reading.list(node, "nodes").iter().filter_map(|item| entry(reading, item)).collect();
-            }
-            _ => reading.unknown_key(key, &["nodes"], "a nodes file"),
-        }
-    }
-    entries
+    let mut keys = reading.keys(root, "the file", "a nodes file");
+    let items = keys.read("nodes", |node| reading.list(node, "nodes"));
+    keys.end(reading);
+    items.iter().map(|item| entry(reading, item)).collect()
 }
 
-fn entry(reading: &mut Reading<'_>, node: &Node) -> Option<NodesEntry> {
+fn entry(reading: &mut Reading<'_>, node: &Node) -> NodesEntry {
     let at = At { len: 1, ..node.at };
-    let mut entry = NodesEntry {
+    let mut keys = reading.keys(node, "a node entry", "a node entry");
+    let matches = keys.needed(reading, "match", (at, "a node entry"), "add `match: [\"web-*.example.com\"]`");
+    let entry = NodesEntry {
         at,
-        matches: Vec::new(),
-        except: Vec::new(),
-        facts: Facts::default(),
-        overrides: Vec::new(),
-        conditional: Vec::new(),
+        matches: matches.map(|node| patterns(reading, node, "match")).unwrap_or_default(),
+        except: keys.read("except", |node| patterns(reading, node, "except")),
+        facts: facts(reading, &mut keys),
+        overrides: keys.read("environment_overrides", |node| overrides(reading, node)),
+        conditional: keys.read("conditional_vars", |node| conditional(reading, node)),
     };
-    let mut matched = false;
-    for (key, value) in reading.map(node, "a node entry") {
-        match key.value.as_str() {
-            "match" => {
-                matched = true;
-                entry.matches = patterns(reading, value, "match");
-            }
-            "except" => entry.except = patterns(reading, value, "except"),
-            "environment_overrides" => entry.overrides = overrides(reading, value),
-            "conditional_vars" => entry.conditional = conditional(reading, value),
-            _ if fact(reading, key, value, &mut entry.facts) => {}
-            _ => reading.unknown_key(key, &ENTRY_KEYS, "a node entry"),
-        }
-    }
-    if !matched && matches!(node.kind, Kind::Map(_)) {
-        reading.missing_key(at, "a node entry", "match", "add `match: [\"web-*.example.com\"]`");
-    }
+    keys.end(reading);
     own_exceptions(reading, &entry);
-    Some(entry)
+    entry
 }
 
 /// An exact name that the entry's own `except` takes out again.
@@ -172,20 +133,18 @@ pub(super) fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Ve
     items
 }
 
-/// Reads a key that entries and host files share; false for any other key.
-fn fact(reading: &mut Reading<'_>, key: &Spanned<String>, value: &Node, facts: &mut Facts) -> bool {
-    match key.value.as_str() {
-        "owner" => facts.owner = reading.text(value, "owner"),
-        "environment" => facts.environment = reading.text(value, "environment"),
-        "channel" => facts.channel = reading.text(value, "channel"),
-        "roles" => facts.roles = Some(reading.texts(value, "roles")),
-        "modules" => facts.modules = reading.texts(value, "modules"),
-        "labels" => facts.labels = labels(reading, value),
-        "vars" => facts.vars = vars::read(reading, value, "vars"),
-        "observe" => facts.observe = reading.bool(value, "observe").unwrap_or(false),
-        _ => return false,
+/// Reads the keys that entries and host files share.
+fn facts(reading: &mut Reading<'_>, keys: &mut Keys<'_>) -> Facts {
+    Facts {
+        owner: keys.read("owner", |node| reading.text(node, "owner")),
+        roles: keys.get("roles").map(|node| reading.texts(node, "roles")),
+        modules: keys.read("modules", |node| reading.texts(node, "modules")),
+        environment: keys.read("environment", |node| reading.text(node, "environment")),
+        channel: keys.read("channel", |node| reading.text(node, "channel")),
+        labels: keys.read("labels", |node| labels(reading, node)),
+        vars: keys.read("vars", |node| vars::read(reading, node, "vars")),
+        observe: keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false),
     }
-    true
 }
 
 fn labels(reading: &mut Reading<'_>, node: &Node) -> Vec<(String, String)> {
@@ -210,72 +169,46 @@ fn labels(reading: &mut Reading<'_>, node: &Node) -> Vec<(String, String)> {
 
 fn overrides(reading: &mut Reading<'_>, node: &Node) -> Vec<Override> {
     let mut all = Vec::new();
-    for (key, value) in reading.map(node, "environment_overrides") {
-        let mut one =
-            Override { environment: key.clone(), vars: Vec::new(), modules: Vec::new(), exclude: Vec::new() };
-        for (key, value) in reading.map(value, "an environment override") {
-            match key.value.as_str() {
-                "vars" => one.vars = vars::read(reading, value, "vars"),
-                "modules" => one.modules = reading.texts(value, "modules"),
-                "exclude_modules" => one.exclude = reading.texts(value, "exclude_modules"),
-                _ => reading.unknown_key(key, &OVERRIDE_KEYS, "an environment override"),
-            }
-        }
-        all.push(one);
+    for (environment, value) in reading.map(node, "environment_overrides") {
+        let mut keys = reading.keys(value, "an environment override", "an environment override");
+        all.push(Override {
+            environment: environment.clone(),
+            vars: keys.read("vars", |node| vars::read(reading, node, "vars")),
+            modules: keys.read("modules", |node| reading.texts(node, "modules")),
+            exclude: keys.read("exclude_modules", |node| reading.texts(node, "exclude_modules")),
+        });
+        keys.end(reading);
     }
     all
 }
 
 fn conditional(reading: &mut Reading<'_>, node: &Node) -> Vec<Conditional> {
+    const WHAT: &str = "an item of conditional_vars";
     let mut all = Vec::new();
     for item in reading.list(node, "conditional_vars") {
-        let (mut when, mut found, mut said, mut at) = (None, Vec::new(), false, item.at);
-        for (key, value) in reading.map(item, "an item of conditional_vars") {
-            match key.value.as_str() {
-                "when" => {
-                    said = true;
-                    at = value.at;
-                    when = exprs::condition(reading, value, ExprSite::Conditional, None);
-                }
-                "vars" => found = vars::read(reading, value, "vars"),
-                _ => refuse_conditional(reading, key),
-            }
+        let mut keys = reading.keys(item, WHAT, WHAT);
+        let said = keys.needed(reading, "when", (item.at, WHAT), "say when its vars hold");
+        let when = said.and_then(|node| exprs::condition(reading, node, ExprSite::Conditional, None));
+        let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
+        let refused = ["roles", "modules", "exclude_modules"].into_iter().filter_map(|key| keys.refused(key));
+        for (key, _) in refused {
+            let message = format!("observed traits choose no `{}`: they may only tune vars", key.value);
+            let help = "declare a label or an environment and decide by that";
+            reading.error("E063", key.at, message).help(help);
         }
-        if !said && matches!(item.kind, Kind::Map(_)) {
-            reading.missing_key(item.at, "an item of conditional_vars", "when", "say when its vars hold");
-        }
-        if let Some(when) = when {
-            all.push(Conditional { when, at, vars: found });
-        }
+        keys.end(reading);
+        all.extend(when.zip(said).map(|(when, node)| Conditional { when, at: node.at, vars }));
     }
     all
 }
 
-fn refuse_conditional(reading: &mut Reading<'_>, key: &Spanned<String>) {
-    if matches!(key.value.as_str(), "roles" | "modules" | "exclude_modules") {
-        reading
-            .error(
-                "E063",
-                key.at,
-                format!("observed traits choose no `{}`: they may only tune vars", key.value),
-            )
-            .help("declare a label or an environment and decide by that");
-        return;
-    }
-    reading.unknown_key(key, &CONDITIONAL_KEYS, "an item of conditional_vars");
-}
-
 /// Reads a host file; `name` is the hostname that its file name gives.
 pub(crate) fn read_host(reading: &mut Reading<'_>, root: &Node) -> Host {
-    let mut host = Host::default();
-    for (key, value) in reading.map(root, "a host file") {
-        match key.value.as_str() {
-            "exclude_modules" => host.exclude = reading.texts(value, "exclude_modules"),
-            _ if fact(reading, key, value, &mut host.facts) => {}
-            _ => reading.unknown_key(key, &HOST_KEYS, "a host file"),
-        }
-    }
-    host
+    let mut keys = reading.keys(root, "a host file", "a host file");
+    let facts = facts(reading, &mut keys);
+    let exclude = keys.read("exclude_modules", |node| reading.texts(node, "exclude_modules"));
+    keys.end(reading);
+    Host { facts, exclude }
 }
 
 /// Whether a text is a hostname as certificates and DNS take it, in lower case.

@@ -10,7 +10,6 @@ use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const KEYS: [&str; 8] = ["type", "default", "required", "min", "max", "values", "merge", "description"];
 const TYPES: [(&str, ParamType); 11] = [
     ("string", ParamType::String),
     ("int", ParamType::Int),
@@ -48,7 +47,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, P
 fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
     match &node.kind {
         Kind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => {
-            typed(reading, name, entries)
+            typed(reading, name, node)
         }
         _ => plain(reading, node),
     }
@@ -65,50 +64,24 @@ fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
         Value::List(_) => ParamType::List,
         Value::Map(_) => ParamType::Map,
     };
-    Some(ParamDecl { default: Some(value), ..empty(kind) })
+    Some(ParamDecl { default: Some(value), kind, ..ParamDecl::default() })
 }
 
-fn empty(kind: ParamType) -> ParamDecl {
-    ParamDecl {
-        kind,
-        default: None,
-        required: false,
-        min: None,
-        max: None,
-        values: Vec::new(),
-        merge: Merge::Replace,
-    }
-}
-
-fn typed(
-    reading: &mut Reading<'_>,
-    name: &Spanned<String>,
-    entries: &[(Spanned<String>, Node)],
-) -> Option<ParamDecl> {
-    let mut decl = empty(ParamType::String);
-    let (mut kind, mut default, mut typed) = (None, None, true);
-    for (key, value) in entries {
-        match key.value.as_str() {
-            "type" => kind = word(reading, value, "type", &TYPES),
-            "default" => default = Some(value),
-            "required" => decl.required = reading.bool(value, "required").unwrap_or(false),
-            "min" => decl.min = reading.int(value, "min", -lang::value::MAX_INT, lang::value::MAX_INT),
-            "max" => decl.max = reading.int(value, "max", -lang::value::MAX_INT, lang::value::MAX_INT),
-            "values" => decl.values = values(reading, value),
-            "merge" => match word(reading, value, "merge", &MERGES) {
-                Some(merge) => decl.merge = merge,
-                None => typed = false,
-            },
-            "description" => {
-                reading.text(value, "description");
-            }
-            _ => reading.unknown_key(key, &KEYS, "a param"),
-        }
-    }
-    decl.kind = kind?;
-    if !typed {
-        return None;
-    }
+fn typed(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
+    let whole = |reading: &mut Reading<'_>, node, what| {
+        reading.int(node, what, -lang::value::MAX_INT, lang::value::MAX_INT)
+    };
+    let mut keys = reading.keys(node, "a param", "a param");
+    let kind = keys.read("type", |node| word(reading, node, "type", &TYPES));
+    let default = keys.get("default");
+    let required = keys.read("required", |node| reading.bool(node, "required")).unwrap_or(false);
+    let min = keys.read("min", |node| whole(reading, node, "min"));
+    let max = keys.read("max", |node| whole(reading, node, "max"));
+    let values = keys.read("values", |node| values(reading, node));
+    let merge = keys.get("merge").map_or(Some(Merge::Replace), |node| word(reading, node, "merge", &MERGES));
+    keys.read("description", |node| reading.text(node, "description"));
+    keys.end(reading);
+    let mut decl = ParamDecl { kind: kind?, default: None, required, min, max, values, merge: merge? };
     consistent(reading, name, &decl, default.map(|node| node.at));
     if let Some(node) = default {
         decl.default = default_value(reading, &decl, node);

@@ -17,7 +17,7 @@ const MAX_DERIVED: usize = 120;
 const MAX_NAME: usize = 4096;
 
 /// A resource and the places of its parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) resource: Resource,
     pub(crate) at: At,
@@ -43,7 +43,8 @@ pub(crate) fn read(
         return None;
     }
     let (kind, short) = kind::find(reading, node, entries)?;
-    let mut placed = empty(kind, node.at);
+    let resource = Resource { kind: kind.name.to_owned(), ..Resource::default() };
+    let mut placed = Placed { resource, at: node.at, id_at: node.at, ..Placed::default() };
     if let Some(entry) = short {
         short_value(reading, kind, entry, &mut placed);
     }
@@ -68,36 +69,6 @@ pub(crate) fn read(
     placed.resource.notify = names(&placed.notify);
     placed.resource.subscribes = names(&placed.subscribes);
     Some(placed)
-}
-
-fn empty(kind: &ResourceType, at: At) -> Placed {
-    let resource = Resource {
-        kind: kind.name.to_owned(),
-        name: String::new(),
-        id: None,
-        when: None,
-        depends_on: Vec::new(),
-        before: Vec::new(),
-        notify: Vec::new(),
-        subscribes: Vec::new(),
-        observe: false,
-        on_remove: None,
-        sensitive: false,
-        ignore_failure: false,
-        timeout: None,
-        attributes: BTreeMap::new(),
-    };
-    Placed {
-        resource,
-        at,
-        id_at: at,
-        attributes: BTreeMap::new(),
-        depends_on: Vec::new(),
-        before: Vec::new(),
-        notify: Vec::new(),
-        subscribes: Vec::new(),
-        changed: Vec::new(),
-    }
 }
 
 fn short_value(

@@ -1,14 +1,15 @@
 //! `sync:` of `fleet.yaml`: which objects are synchronized with which nodes, and how.
 
 use catalog::sync::{self, MISMATCHES, MODES, Unsuitable};
-use model::replication::{Mismatch, Mode, ObjectOperation, SyncPolicy};
+use model::replication::{Mode, ObjectOperation, SyncPolicy};
 
 use super::fleet::percent;
 use super::whom::{self, Whom};
 use crate::shape::{Reading, near_or_all};
 use crate::yaml::{At, Kind, Node, Spanned};
 
-const KEYS: [&str; 7] = ["nodes", "mode", "kinds", "folder", "mismatch", "max_delete", "operations"];
+/// Keys that have no meaning where nothing is synchronized.
+const OF_A_MODE: [&str; 5] = ["kinds", "folder", "mismatch", "max_delete", "operations"];
 /// The most entries.
 const MAX_ENTRIES: usize = 100;
 
@@ -41,66 +42,47 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<SyncDecl> {
 
 fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> SyncDecl {
     let what = format!("sync {}", name.value);
-    let mut nodes = Whom::default();
-    let mut policy = SyncPolicy {
-        mode: Mode::Off,
-        kinds: Vec::new(),
-        folder: None,
-        mismatch: Mismatch::default(),
-        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
-        operations: Vec::new(),
-    };
-    let (mut mode, mut said_mode, mut said_kinds, mut said_operations) = (None, false, false, None);
-    let entries = reading.map(node, &what);
-    for (key, value) in entries {
-        match key.value.as_str() {
-            "nodes" => nodes = whom::read(reading, value),
-            "mode" => {
-                said_mode = true;
-                mode = word(reading, value, "mode", &MODES);
-            }
-            "kinds" => {
-                said_kinds = true;
-                policy.kinds = kinds(reading, value);
-            }
-            "folder" => policy.folder = folder(reading, value),
-            "mismatch" => {
-                policy.mismatch = word(reading, value, "mismatch", &MISMATCHES).unwrap_or_default();
-            }
-            "max_delete" => {
-                let share = percent(reading, value, "max_delete", 100, "25%");
-                policy.max_delete_percent = share.and_then(|share| u8::try_from(share).ok()).unwrap_or(0);
-            }
-            "operations" => {
-                said_operations = Some(key.at);
-                policy.operations = operations(reading, value);
-            }
-            _ => reading.unknown_key(key, &KEYS, "an entry of sync"),
-        }
-    }
-    if !said_mode && matches!(node.kind, Kind::Map(_)) {
-        let help = "say who is the source of truth: `mode: managed` (the control plane) or `mode: autonomous` (the node)";
-        reading.missing_key(name.at, &what, "mode", help);
-    }
-    if mode == Some(Mode::Off) {
-        says_nothing(reading, entries);
-        return SyncDecl { name: name.clone(), nodes, policy: None };
-    }
-    if !said_kinds && matches!(node.kind, Kind::Map(_)) {
+    let mut keys = reading.keys(node, &what, "an entry of sync");
+    let nodes = keys.read("nodes", |node| whom::read(reading, node));
+    let help = "say who is the source of truth: `mode: managed` (the control plane) or `mode: autonomous` (the node)";
+    let mode = keys.needed(reading, "mode", (name.at, &what), help);
+    let mode = mode.and_then(|node| reading.word(node, "mode", &MODES));
+    let off = mode == Some(Mode::Off);
+    let said_kinds = keys.get("kinds");
+    if said_kinds.is_none() && !off && matches!(node.kind, Kind::Map(_)) {
         let help =
             "name the kinds in the order in which they are applied, as in `kinds: [AppProject, Application]`";
         reading.missing_key(name.at, &what, "kinds", help);
     }
-    if let Some(at) = said_operations {
-        takes_operations(reading, at, mode, &policy);
+    let share = |reading: &mut Reading<'_>, node| {
+        let share = percent(reading, node, "max_delete", 100, "25%");
+        share.and_then(|share| u8::try_from(share).ok()).unwrap_or(0)
+    };
+    let policy = SyncPolicy {
+        mode: mode.unwrap_or_default(),
+        kinds: said_kinds.map(|node| kinds(reading, node)).unwrap_or_default(),
+        folder: keys.read("folder", |node| folder(reading, node)),
+        mismatch: keys
+            .read("mismatch", |node| reading.word(node, "mismatch", &MISMATCHES))
+            .unwrap_or_default(),
+        max_delete_percent: keys
+            .get("max_delete")
+            .map_or(SyncPolicy::MAX_DELETE_PERCENT, |node| share(reading, node)),
+        operations: keys.read("operations", |node| operations(reading, node)),
+    };
+    keys.end(reading);
+    if off {
+        says_nothing(reading, node);
+    } else {
+        takes_operations(reading, node, mode, &policy);
     }
-    policy.mode = mode.unwrap_or_default();
-    SyncDecl { name: name.clone(), nodes, policy: Some(policy) }
+    SyncDecl { name: name.clone(), nodes, policy: (!off).then_some(policy) }
 }
 
 /// Keys that have no meaning where nothing is synchronized.
-fn says_nothing(reading: &mut Reading<'_>, entries: &[(Spanned<String>, Node)]) {
-    for (key, _) in entries.iter().filter(|(key, _)| KEYS[2..].contains(&key.value.as_str())) {
+fn says_nothing(reading: &mut Reading<'_>, node: &Node) {
+    let Kind::Map(entries) = &node.kind else { return };
+    for (key, _) in entries.iter().filter(|(key, _)| OF_A_MODE.contains(&key.value.as_str())) {
         reading
             .error("E074", key.at, format!("`{}` says nothing where the mode is off", key.value))
             .help("drop it, or say another mode");
@@ -108,7 +90,12 @@ fn says_nothing(reading: &mut Reading<'_>, entries: &[(Spanned<String>, Node)]) 
 }
 
 /// What is asked of an object goes to its owner: the node, beside the object's manifest.
-fn takes_operations(reading: &mut Reading<'_>, at: At, mode: Option<Mode>, policy: &SyncPolicy) {
+fn takes_operations(reading: &mut Reading<'_>, node: &Node, mode: Option<Mode>, policy: &SyncPolicy) {
+    let Kind::Map(entries) = &node.kind else { return };
+    let Some((Spanned { at, .. }, _)) = entries.iter().find(|(key, _)| key.value == "operations") else {
+        return;
+    };
+    let at = *at;
     if mode == Some(Mode::Managed) {
         reading
             .error(
@@ -140,22 +127,6 @@ fn operations(reading: &mut Reading<'_>, node: &Node) -> Vec<ObjectOperation> {
         operations.push(*operation);
     }
     operations
-}
-
-/// One of a few words.
-pub(super) fn word<T: Copy>(
-    reading: &mut Reading<'_>,
-    node: &Node,
-    what: &str,
-    words: &[(&str, T)],
-) -> Option<T> {
-    let text = reading.text(node, what)?;
-    let found = words.iter().find(|(word, _)| *word == text.value);
-    if found.is_none() {
-        let help = near_or_all(&text.value, words.iter().map(|(word, _)| *word));
-        reading.error("E017", text.at, format!("there is no {what} `{}`", text.value)).help(help);
-    }
-    found.map(|(_, value)| *value)
 }
 
 fn kinds(reading: &mut Reading<'_>, node: &Node) -> Vec<String> {

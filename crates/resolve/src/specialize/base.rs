@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::module::Merge;
+use catalog::module::{Declared, Merge};
 use lang::{EvalError, Names, Value};
 
 use super::entry::lay;
@@ -12,16 +12,6 @@ use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
-
-/// What is declared about a node, as groups see it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Declared<'d> {
-    pub(crate) owner: Option<&'d str>,
-    pub(crate) environment: Option<&'d str>,
-    pub(crate) channel: &'d str,
-    pub(crate) roles: Vec<&'d str>,
-    pub(crate) labels: BTreeMap<&'d str, &'d str>,
-}
 
 /// A node's modules.
 #[derive(Debug)]
@@ -115,13 +105,13 @@ impl Memo {
         &mut self,
         context: &Context,
         wanted: &Wanted,
-        declared: &Declared<'_>,
+        declared: &Declared,
         blame: (&str, At),
         sink: &mut Sink,
     ) -> Option<Arc<Base>> {
         let modules = self.modules(context, wanted, blame, sink)?;
         let groups = self.groups_of(context, declared, sink);
-        let environment = declared.environment.map(str::to_owned);
+        let environment = declared.environment.clone();
         let key = BaseKey { wanted: wanted.clone(), environment, groups };
         if let Some(base) = self.bases.get(&key) {
             return Some(base.clone());
@@ -134,16 +124,16 @@ impl Memo {
     }
 
     /// The groups that a node is in, by what their conditions look at.
-    fn groups_of(&mut self, context: &Context, declared: &Declared<'_>, sink: &mut Sink) -> Arc<[usize]> {
+    fn groups_of(&mut self, context: &Context, declared: &Declared, sink: &mut Sink) -> Arc<[usize]> {
         if context.groups.is_empty() {
             return Arc::new([]);
         }
-        let own = |text: Option<&str>| text.map(str::to_owned);
-        let mut key = vec![own(declared.owner), own(declared.environment), own(Some(declared.channel))];
-        key.extend(declared.roles.iter().map(|role| own(Some(role))));
+        let mut key =
+            vec![declared.owner.clone(), declared.environment.clone(), Some(declared.channel.clone())];
+        key.extend(declared.roles.iter().cloned().map(Some));
         key.push(None);
         let looked_at = context.groups.iter().flat_map(|group| &group.decl.labels);
-        key.extend(looked_at.map(|label| own(declared.labels.get(label.as_str()).copied())));
+        key.extend(looked_at.map(|label| declared.labels.get(label).cloned()));
         if let Some(known) = self.groups.get(&key) {
             return known.clone();
         }
@@ -155,21 +145,21 @@ impl Memo {
     }
 }
 
-fn groups(context: &Context, declared: &Declared<'_>, sink: &mut Sink) -> Vec<usize> {
+fn groups(context: &Context, declared: &Declared, sink: &mut Sink) -> Vec<usize> {
     let mut found = Vec::new();
     for (index, group) in context.groups.iter().enumerate() {
         let mut labels: BTreeMap<String, Value> =
-            declared.labels.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+            declared.labels.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         for assumed in &group.decl.assumed {
             labels.entry(assumed.clone()).or_insert_with(|| Value::from(""));
         }
-        let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
+        let text = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
         let scope = Names::new()
             .with("labels", Value::Map(labels))
-            .with("owner", text(declared.owner))
-            .with("environment", text(declared.environment))
-            .with("channel", text(Some(declared.channel)))
-            .with("roles", Value::List(declared.roles.iter().map(|role| Value::from(*role)).collect()));
+            .with("owner", text(&declared.owner))
+            .with("environment", text(&declared.environment))
+            .with("channel", Value::from(declared.channel.as_str()))
+            .with("roles", Value::from(declared.roles.clone()));
         match group.decl.condition.eval_bool(&scope) {
             Ok(true) => found.push(index),
             Ok(false) => {}

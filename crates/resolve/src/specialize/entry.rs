@@ -6,9 +6,8 @@ use std::sync::Arc;
 use lang::Value;
 
 use crate::check::context::Context;
-use crate::check::typed::{self, Layer};
+use crate::check::typed::{Layer, layer};
 use crate::decl::nodes::{Conditional, Facts, Host, NodesEntry};
-use crate::decl::vars::Var;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -91,10 +90,6 @@ pub(crate) fn read_host<'e>(
     }
     let vars = layer(context, file, &decl.facts.vars, sink);
     ReadHost { file: file.clone(), decl, vars, sound }
-}
-
-fn layer(context: &Context, file: &str, vars: &[Var], sink: &mut Sink) -> Layer {
-    typed::layer(context, file, vars, sink)
 }
 
 /// Checks the names; false when a role or a module does not exist.

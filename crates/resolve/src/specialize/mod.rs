@@ -23,8 +23,11 @@ pub use grants::{Grant, Grants};
 pub(crate) use node::node;
 pub(crate) use split::{PatternShare, split};
 
-use crate::by_name::ByName;
 use crate::check::modules::SharedModule;
+
+/// A sorted map from names. A clone shares all but what is changed later, so that a new state beside
+/// the old one costs what differs.
+pub type ByName<V> = rpds::RedBlackTreeMapSync<Arc<str>, V>;
 
 /// What one node, or every node of a pattern, gets. Small: modules and channel are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::module::{ConditionalVars, Declared as NodeFacts, Params};
+use catalog::module::{ConditionalVars, Declared, Params};
 use lang::Value;
 use model::canonical;
 
 use super::NodeSpec;
-use super::base::{Base, Declared, Memo, Wanted, names};
+use super::base::{Base, Memo, Wanted, names};
 use super::entry::{ReadConditional, ReadEntry, ReadHost, ReadOverride, lay, report_useless};
 use super::grants::Holding;
 use crate::check::context::Context;
 use crate::check::typed::Layer;
+use crate::decl::nodes::Facts;
 use crate::sink::Sink;
-use crate::yaml::At;
+use crate::yaml::{At, Spanned};
 
 /// What the entry says of a node, with the host file on top; it is granted nothing yet. `whom` is how messages call
 /// the node or the pattern. `None` when something is wrong (reported).
@@ -32,7 +33,7 @@ pub(crate) fn node(
     }
     let blame = host.map_or((&*entry.file, at), |host| (&*host.file, At { line: 1, column: 1, len: 1 }));
     let declared = declared(context, entry, host);
-    let chosen = declared.environment.and_then(|name| entry.overrides.get(name));
+    let chosen = declared.environment.as_deref().and_then(|name| entry.overrides.get(name));
     if declared.channel.is_empty() {
         if !context.fleet_broken {
             sink.error(blame.0, "E043", blame.1, format!("no channel for {whom}"))
@@ -52,19 +53,19 @@ pub(crate) fn node(
     let conditional = conditional(&base, entry, sink);
     required(context, &base, &vars, &host_vars, whom, blame, sink);
     let observe = context.fleet.observe
-        || context.fleet.channels.get(declared.channel).is_some_and(|channel| channel.observe)
+        || context.fleet.channels.get(&declared.channel).is_some_and(|channel| channel.observe)
         || base.observe
         || entry.decl.facts.observe
         || host.is_some_and(|host| host.decl.facts.observe);
+    let channel = memo.channel(&declared.channel);
     let params = Params {
-        node: facts(&declared),
+        node: declared,
         modules: base.modules.names.iter().map(|name| name.to_string()).collect(),
         vars: vars.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         conditional,
         host_vars,
         observe,
     };
-    let channel = memo.channel(declared.channel);
     let grants = memo.grants(context, Holding::default(), sink);
     match canonical::to_bytes(&params) {
         Ok(bytes) => {
@@ -78,33 +79,21 @@ pub(crate) fn node(
 }
 
 /// What is declared, host file first, then entry, then the fleet's defaults.
-fn declared<'d>(context: &'d Context, entry: &ReadEntry<'d>, host: Option<&ReadHost<'d>>) -> Declared<'d> {
-    let own = &entry.decl.facts;
-    let over = host.map(|host| &host.decl.facts);
-    let pick = |host: Option<&'d crate::yaml::Spanned<String>>,
-                entry: Option<&'d crate::yaml::Spanned<String>>,
-                fleet: Option<&'d crate::yaml::Spanned<String>>| {
-        host.or(entry).or(fleet).map(|text| text.value.as_str())
+fn declared(context: &Context, entry: &ReadEntry<'_>, host: Option<&ReadHost<'_>>) -> Declared {
+    let (own, over, fleet) = (&entry.decl.facts, host.map(|host| &host.decl.facts), &context.fleet);
+    let pick = |of: fn(&Facts) -> &Option<Spanned<String>>, fleet: &Option<Spanned<String>>| {
+        let said = over.and_then(|facts| of(facts).as_ref()).or(of(own).as_ref()).or(fleet.as_ref());
+        said.map(|text| text.value.clone())
     };
-    let fleet = &context.fleet;
-    let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
-    for (name, value) in own.labels.iter().chain(over.into_iter().flat_map(|facts| &facts.labels)) {
-        labels.insert(name, value);
-    }
     let roles = over.and_then(|facts| facts.roles.as_ref()).or(own.roles.as_ref());
     let mut seen = BTreeSet::new();
-    let roles = roles.into_iter().flatten().map(|role| role.value.as_str()).filter(|role| seen.insert(*role));
+    let roles = roles.into_iter().flatten().filter(|role| seen.insert(&role.value));
     Declared {
-        owner: pick(over.and_then(|f| f.owner.as_ref()), own.owner.as_ref(), fleet.owner.as_ref()),
-        environment: pick(
-            over.and_then(|f| f.environment.as_ref()),
-            own.environment.as_ref(),
-            fleet.environment.as_ref(),
-        ),
-        channel: pick(over.and_then(|f| f.channel.as_ref()), own.channel.as_ref(), fleet.channel.as_ref())
-            .unwrap_or_default(),
-        roles: roles.collect(),
-        labels,
+        owner: pick(|facts| &facts.owner, &fleet.owner),
+        environment: pick(|facts| &facts.environment, &fleet.environment),
+        channel: pick(|facts| &facts.channel, &fleet.channel).unwrap_or_default(),
+        roles: roles.map(|role| role.value.clone()).collect(),
+        labels: own.labels.iter().chain(over.into_iter().flat_map(|facts| &facts.labels)).cloned().collect(),
     }
 }
 
@@ -112,7 +101,7 @@ fn wanted(
     entry: &ReadEntry<'_>,
     host: Option<&ReadHost<'_>>,
     chosen: Option<&ReadOverride<'_>>,
-    declared: &Declared<'_>,
+    declared: &Declared,
 ) -> Wanted {
     let mut modules: Vec<String> = names(&entry.decl.facts.modules).collect();
     let mut exclude = BTreeSet::new();
@@ -127,21 +116,7 @@ fn wanted(
         modules.extend(added);
         exclude.extend(names(&host.decl.exclude));
     }
-    Wanted { roles: declared.roles.iter().map(|role| (*role).to_owned()).collect(), modules, exclude }
-}
-
-fn facts(declared: &Declared<'_>) -> NodeFacts {
-    NodeFacts {
-        channel: declared.channel.to_owned(),
-        environment: declared.environment.map(str::to_owned),
-        owner: declared.owner.map(str::to_owned),
-        roles: declared.roles.iter().map(|role| (*role).to_owned()).collect(),
-        labels: declared
-            .labels
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-    }
+    Wanted { roles: declared.roles.clone(), modules, exclude }
 }
 
 fn host_layer(base: &Base, host: &ReadHost<'_>, sink: &mut Sink) -> BTreeMap<String, Value> {

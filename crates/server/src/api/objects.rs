@@ -63,6 +63,7 @@ pub enum Direction {
 }
 
 /// An object of one node; manifest and status only in the answer to [`OBJECT`].
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectView {
@@ -87,19 +88,14 @@ pub struct ObjectView {
     /// When the source accepted that change.
     pub at: Timestamp,
     /// The trace of what caused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// The node has it in this form; absent when that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<bool>,
     /// The node would not take it: why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The manifest, when one object is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Value>,
     /// What the node says of it, when one object is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
 }
 
@@ -122,13 +118,13 @@ impl Page for ObjectsView {
 }
 
 /// Manifests to make so.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Apply {
     /// Manifests.
     pub manifests: Vec<Value>,
     /// The node of all of them, instead of a mapping.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// How each finds its node.
     #[serde(default)]
@@ -137,7 +133,6 @@ pub struct Apply {
     #[serde(default)]
     pub dry_run: bool,
     /// W3C trace context; one is made when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
@@ -167,6 +162,7 @@ pub struct ObjectName {
 }
 
 /// What became of one object.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {
@@ -176,13 +172,10 @@ pub struct Done {
     /// What.
     pub outcome: ApplyOutcome,
     /// Why it was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The manifest before, when it was asked what would become of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
     /// The manifest after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
@@ -232,6 +225,7 @@ pub struct Resynced {
 }
 
 /// A [`SyncCondition`] as the operator port shows it: in Kubernetes' sense, with all texts made.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionView {
@@ -249,13 +243,10 @@ pub struct ConditionView {
     /// Why, in words.
     pub message: String,
     /// What to do; absent when nothing is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
     /// Since when the cause has held, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The comparison that it rests on, or that was the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }
 
@@ -278,6 +269,7 @@ impl ConditionView {
 }
 
 /// How synchronization of one node stands.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncView {
@@ -290,10 +282,8 @@ pub struct SyncView {
     /// By how many changes of objects the node is behind.
     pub behind: u64,
     /// What carries its link; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<TransportKind>,
     /// Since when it has that link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linked_since: Option<Timestamp>,
     /// `online`, `promotable`, `offline` (SYN-10).
     pub reach: String,

@@ -119,6 +119,7 @@ pub struct Selected {
 }
 
 /// A task to begin.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTask {
@@ -127,10 +128,8 @@ pub struct NewTask {
     /// What.
     pub work: Work,
     /// At most so many at a time; absent: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<Share>,
     /// So many may fail.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<Share>,
     /// So many must succeed first.
     #[serde(default)]
@@ -141,7 +140,6 @@ pub struct NewTask {
     #[serde(default)]
     pub wait_secs: u64,
     /// How many nodes the operator was told; another number is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<usize>,
 }
 
@@ -172,6 +170,7 @@ impl NewTask {
 }
 
 /// A task.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
@@ -186,10 +185,8 @@ pub struct TaskView {
     /// When it was asked for.
     pub created: Timestamp,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
     /// The workflow that it is a step of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
     /// Rises whenever something about it or its nodes changes; to be given as `after`.
     pub version: u64,
@@ -198,26 +195,23 @@ pub struct TaskView {
 }
 
 /// One node of a task.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskNodeView {
     /// Which.
     pub node: NodeId,
     /// Its name; absent when it is no node any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Hostname>,
     /// How it stands.
     pub stage: NodeStage,
     /// Since when.
     pub since: Timestamp,
     /// When it begins no more, once it was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// How it ended; with the answer, when it was a query.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// How long it took, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
 }
 
@@ -257,6 +251,7 @@ pub struct OutputView {
 }
 
 /// A workflow.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowView {
@@ -269,12 +264,10 @@ pub struct WorkflowView {
     /// When.
     pub created: Timestamp,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
     /// How it stands, in one word.
     pub state: String,
     /// Why, when it stands still.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Its steps in order.
     pub steps: Vec<StepView>,

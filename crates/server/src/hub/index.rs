@@ -13,14 +13,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::NodeId;
 use model::condition::{SyncCause, SyncCondition};
-use model::replication::{Mode, TransportKind};
+use model::replication::TransportKind;
+use model::{Kind, NodeId};
 use store::SyncHead;
 use sync::Feed;
 use sync::FeedCursor;
 
-use super::actions::Actions;
 use super::link::{NodeLink, Wants};
 use super::summary::{FeedChange, SyncSummary};
 use crate::index::FleetIndex;
@@ -66,7 +65,7 @@ impl SyncIndex {
         let mut nodes = self.nodes();
         for (node, head) in heads {
             let actions = actions.remove(&node).unwrap_or_default();
-            let summary = SyncSummary::restored(head, actions);
+            let summary = SyncSummary::restored(head, &actions);
             self.show(&node, &summary);
             nodes.insert(node, summary);
         }
@@ -134,14 +133,15 @@ impl SyncIndex {
         totals
     }
 
-    /// The feed is loaded: now it is known which of its changes are of actions.
+    /// The feed is loaded: now it is known how many changes of objects the node lacks.
     pub(super) fn feed_loaded(&self, id: &NodeId, feed: &Feed) {
         let acked = self.read(id, |summary| summary.acked().cloned());
         let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
         // A feed may be long: other nodes do not wait for it.
-        let actions = Actions::of(feed, acked.map_or(0, |acked| acked.revision));
+        let from = acked.map_or(0, |acked| acked.revision);
+        let lacks = feed.count_after_without(from, &Kind::new(Kind::ACTION));
         if let Some(summary) = self.nodes().get_mut(id) {
-            summary.actions_known(actions);
+            summary.lacks(lacks);
         }
     }
 
@@ -153,8 +153,7 @@ impl SyncIndex {
     /// The node's link says how both sets stand. A link that synchronizes no objects says nothing
     /// of them.
     pub(crate) fn observed(&self, link: &Arc<NodeLink>, cause: SyncCause) {
-        let of_objects =
-            link.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off));
+        let of_objects = link.synchronizes();
         self.update(&link.node, |summary| {
             if of_objects && summary.accepts_report_of(link) {
                 summary.observed(&cause, now());
@@ -183,9 +182,11 @@ impl SyncIndex {
         self.update(id, |summary| summary.want(wants))
     }
 
-    /// What operators asked of the node's link, for the link that is about to be told.
-    pub(crate) fn take_wants(&self, id: &NodeId) -> Wants {
-        self.update(id, SyncSummary::take_wants)
+    /// What operators asked of the node was passed on.
+    pub(crate) fn passed_on(&self, id: &NodeId, wants: Wants) {
+        if wants != Wants::default() {
+            self.update(id, |summary| summary.passed_on(wants));
+        }
     }
 
     /// A link takes the place of the one before, which is told to go away and returned; `false`

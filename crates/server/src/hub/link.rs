@@ -1,24 +1,24 @@
 //! [`NodeLink`]: the link that a node has now, as everybody else sees it.
+//!
+//! ```text
+//! open --> connecting --hello--> met: takes commands --end, or replaced--> ending --> dropped
+//! ```
+//!
+//! Invariants: the first reason to end counts; nothing is asked of the other side before its hello.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use model::condition::SyncCause;
-use model::replication::{SyncPolicy, TransportKind};
+use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
 use streams::{LinkCommands, LinkHandle};
+use sync::frame::GoAway;
 use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
 
 pub(crate) use streams::LinkCommand;
-
-/// Why a link has to end.
-#[derive(Clone, Debug)]
-pub(crate) struct Ending {
-    pub(crate) code: &'static str,
-    pub(crate) message: &'static str,
-}
 
 /// The link that a node has now.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct NodeLink {
     met: AtomicBool,
     cause: Mutex<SyncCause>,
     orders: LinkHandle,
-    ending: OnceLock<Ending>,
+    ending: OnceLock<GoAway>,
     /// Wakes who waits for the end.
     ends: Notify,
     /// One question at a time whether anybody is there.
@@ -84,6 +84,11 @@ impl NodeLink {
         self.rules.get()
     }
 
+    /// Whether the release synchronized objects when the link was made.
+    pub(super) fn synchronizes(&self) -> bool {
+        self.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off))
+    }
+
     /// The link is made with these rules.
     pub(crate) fn ruled_by(&self, rules: Option<Arc<SyncPolicy>>) {
         // It is made once.
@@ -127,14 +132,15 @@ impl NodeLink {
     }
 
     /// The link is to end, however much it has to do. The first reason counts.
-    pub(crate) fn end(&self, code: &'static str, message: &'static str) {
-        if self.ending.set(Ending { code, message }).is_ok() {
+    pub(crate) fn end(&self, code: &str, message: &str) {
+        let why = GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: None };
+        if self.ending.set(why).is_ok() {
             self.ends.notify_waiters();
         }
     }
 
     /// Waits until the link is to end.
-    pub(crate) async fn ending(&self) -> Ending {
+    pub(crate) async fn ending(&self) -> GoAway {
         loop {
             let mut told = std::pin::pin!(self.ends.notified());
             // Before looking, so that nothing is missed in between.

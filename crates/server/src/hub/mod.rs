@@ -12,7 +12,6 @@
 //! most one link, and a newer one ends the one before; the answer to "how does it stand" loads no
 //! set.
 
-mod actions;
 mod condition;
 mod index;
 pub(crate) mod link;
@@ -31,7 +30,7 @@ use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 
 pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
-pub(crate) use link::{Ending, NodeLink, OpenLink, Wants};
+pub(crate) use link::{NodeLink, OpenLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
 pub(crate) use summary::SyncSummary;
 
@@ -68,7 +67,7 @@ pub(crate) enum HubError {
 
 /// All nodes' sets.
 pub(crate) struct Hub {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
     /// Those that somebody holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
@@ -79,7 +78,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(store: Arc<dyn Store>, index: Arc<FleetIndex>) -> Hub {
+    pub(crate) fn new(store: Arc<Store>, index: Arc<FleetIndex>) -> Hub {
         let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
         Hub {
             store,

@@ -1,7 +1,12 @@
 //! [`NodeSync`]: the two sets of one node.
 //!
-//! A node's feed is changed by one at a time: planned, made durable, committed. Its replica
-//! is changed by its link alone. What is in memory never runs ahead of the store.
+//! ```text
+//! edits --plan--> Write --store--> commit to the feed --> head: watch --> link, push
+//! link: batch --keep--> store --> the link commits to the replica
+//! ```
+//!
+//! Invariants: a node's feed is changed by one at a time; its replica is changed by its link alone; what
+//! is in memory never runs ahead of the store; when that is in doubt the sets are stale, and loaded anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::set::MAX_SECTIONS;
 use model::{Digest, Incarnation, Kind, NodeId, ObjectKey, Stub};
 use store::{Store, StoreError};
-use sync::feed::{Change, Feed, State};
+use sync::feed::{Change, Feed, Planner};
 use sync::replica::Replica;
 use sync::{Content, Write};
 use tokio::sync::watch;
@@ -35,7 +40,7 @@ const ACTIONS_BYTES: u64 = 8 * 1024 * 1024;
 /// The node's two sets.
 pub(crate) struct NodeSync {
     pub(crate) id: NodeId,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
     sets: Mutex<Sets>,
     /// One change of the feed at a time.
@@ -59,8 +64,6 @@ pub(crate) struct Sets {
     founded: bool,
     /// Goes into the next write.
     compacted: Option<u64>,
-    /// Bytes of the contents of the feed's objects.
-    bytes: u64,
     /// What a link sends next.
     recent: RecentContents,
 }
@@ -121,7 +124,7 @@ pub(crate) enum EditRejection {
 impl NodeSync {
     pub(super) fn restore(
         id: NodeId,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         sync_index: Arc<SyncIndex>,
         saved: sync::Saved,
     ) -> Result<NodeSync, HubError> {
@@ -132,16 +135,9 @@ impl NodeSync {
         };
         sync_index.feed_loaded(&id, &feed);
         let head = watch::Sender::new(feed.head());
-        let bytes = feed.objects().map(|(_, stub)| stub.size).sum();
         let replica = Replica::restore(saved.replica);
-        let sets = Mutex::new(Sets {
-            feed,
-            replica,
-            founded,
-            compacted: None,
-            bytes,
-            recent: RecentContents::default(),
-        });
+        let sets =
+            Mutex::new(Sets { feed, replica, founded, compacted: None, recent: RecentContents::default() });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         let answered = AtomicU64::new(0);
         Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
@@ -191,7 +187,6 @@ impl NodeSync {
 
     async fn change_locked(&self, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let _one = self.changing.lock().await;
-        let acts: Vec<bool> = edits.iter().map(|edit| is_action(edit.key())).collect();
         let (write, came) = self.sets().plan(edits);
         if write.ours.is_empty() {
             return Ok(came);
@@ -207,19 +202,9 @@ impl NodeSync {
             sets.recent.keep(change.key.clone(), content.filter(|_| linked));
             sets.commit(&self.id, change);
         }
-        let (cursor, objects) = (sets.feed.cursor(), sets.feed.len());
+        let change = FeedChange::of(&sets.feed, keys);
         drop(sets);
-        let actions =
-            |what: EditOutcome| acts.iter().zip(&came).filter(|(act, came)| **act && **came == what).count();
-        let change = FeedChange {
-            head: cursor.clone(),
-            objects: objects as u64,
-            keys,
-            actions_created: actions(EditOutcome::Created) as u64,
-            actions_deleted: actions(EditOutcome::Deleted) as u64,
-        };
-        self.sync_index.feed_changed(&self.id, &change);
-        self.head.send_replace(cursor.revision);
+        self.feed_changed(&change);
         Ok(came)
     }
 
@@ -256,19 +241,20 @@ impl NodeSync {
         }
         let ours = changes.into_iter().zip(contents).collect();
         self.write(Write { found: Some(anew.incarnation().clone()), ours, ..Write::default() }).await?;
-        let (cursor, objects) = (anew.cursor(), anew.len());
-        self.sync_index.feed_loaded(&self.id, &anew);
+        let change = FeedChange::of(&anew, Vec::new());
         {
             let mut sets = self.sets();
             sets.feed = anew;
             sets.founded = true;
             sets.compacted = None;
         }
-        let (head, objects) = (cursor.clone(), objects as u64);
-        let change = FeedChange { head, objects, keys: Vec::new(), actions_created: 0, actions_deleted: 0 };
-        self.sync_index.feed_changed(&self.id, &change);
-        self.head.send_replace(cursor.revision);
+        self.feed_changed(&change);
         Ok(())
+    }
+
+    fn feed_changed(&self, change: &FeedChange) {
+        self.sync_index.feed_changed(&self.id, change);
+        self.head.send_replace(change.head.revision);
     }
 
     /// Contents of objects of the feed, to be sent: those that were written just now are given away
@@ -312,143 +298,119 @@ async fn run_to_completion<T: Send + 'static>(
 
 impl Sets {
     fn commit(&mut self, node: &NodeId, change: Change) {
-        let before = self.feed.stub(&change.key).map_or(0, |stub| stub.size);
-        let after = match &change.state {
-            State::Live { stub, .. } => stub.size,
-            State::Gone { .. } => 0,
-        };
         // The planner numbers them one after the other; nobody else commits meanwhile.
         match self.feed.commit(change) {
-            Ok(compacted) => {
-                self.compacted = compacted.or(self.compacted);
-                self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
-            }
+            Ok(compacted) => self.compacted = compacted.or(self.compacted),
             Err(error) => tracing::error!(%node, %error, "a change of a feed is out of order"),
         }
     }
 
-    /// The incarnation of the feed as the store knows it.
+    /// The incarnation of the feed when the store does not know it yet.
     fn found(&self) -> Option<Incarnation> {
         (!self.founded).then(|| self.feed.incarnation().clone())
     }
 
     fn plan(&self, edits: Vec<Edit>) -> (Write, Vec<EditOutcome>) {
         let mut write = Write { found: self.found(), compacted: self.compacted, ..Write::default() };
-        let mut planned = Planned { sets: self, over: BTreeMap::new(), uids: None, count: 0, bytes: 0 };
-        planned.count = self.feed.len();
-        planned.bytes = self.bytes;
-        let mut planner = self.feed.planner();
+        let mut planner = EditPlanner { planner: self.feed.planner(), uids: None };
         let mut came = Vec::with_capacity(edits.len());
         for edit in edits {
-            match edit {
-                Edit::Put { key, uid, content } => match planned.put(&key, uid, &content) {
-                    Err(refused) => came.push(EditOutcome::Refused(refused)),
-                    Ok((stub, was)) => {
-                        let Ok(change) = planner.try_put(&key, &stub) else {
-                            planned.removed(&key);
-                            came.push(EditOutcome::Refused(EditRejection::TooManySections));
-                            continue;
-                        };
-                        came.push(match (&change, was) {
-                            (None, _) => EditOutcome::Unchanged,
-                            (Some(_), false) => EditOutcome::Created,
-                            (Some(_), true) => EditOutcome::Changed,
-                        });
-                        write.ours.extend(change.map(|change| (change, Some(content))));
-                    }
-                },
-                Edit::Remove { key } => {
-                    let change = planner.remove(&key);
-                    came.push(if change.is_some() { EditOutcome::Deleted } else { EditOutcome::Absent });
-                    planned.removed(&key);
-                    write.ours.extend(change.map(|change| (change, None)));
-                }
-            }
+            let (outcome, change) = match edit {
+                Edit::Put { key, uid, content } => planner.put(&key, uid, content),
+                Edit::Remove { key } => planner.remove(&key),
+            };
+            came.push(outcome);
+            write.ours.extend(change);
         }
         (write, came)
     }
 }
 
+/// What an edit comes to, and the change that it is.
+type PlannedEdit = (EditOutcome, Option<(Change, Option<Content>)>);
+
 /// A feed with a part of the edits laid over it.
-struct Planned<'a> {
-    sets: &'a Sets,
-    over: BTreeMap<ObjectKey, Option<Stub>>,
+struct EditPlanner<'a> {
+    planner: Planner<'a>,
     /// Who has which uid; worked out when somebody says one.
     uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
-    count: usize,
-    bytes: u64,
 }
 
-impl Planned<'_> {
-    fn stub(&self, key: &ObjectKey) -> Option<&Stub> {
-        match self.over.get(key) {
-            Some(stub) => stub.as_ref(),
-            None => self.sets.feed.stub(key),
+impl EditPlanner<'_> {
+    fn put(&mut self, key: &ObjectKey, uid: Uid, content: Content) -> PlannedEdit {
+        let before = self.planner.stub(key).cloned();
+        let planned = self.fits(key, uid, &content, before.as_ref()).and_then(|stub| {
+            let change = self.planner.try_put(key, &stub).map_err(|_| EditRejection::TooManySections)?;
+            Ok((stub, change))
+        });
+        match planned {
+            Err(rejection) => (EditOutcome::Refused(rejection), None),
+            Ok((_, None)) => (EditOutcome::Unchanged, None),
+            Ok((stub, Some(change))) => {
+                self.uid_moves(key, before.as_ref(), Some(&stub));
+                let outcome = if before.is_some() { EditOutcome::Changed } else { EditOutcome::Created };
+                (outcome, Some((change, Some(content))))
+            }
         }
     }
 
-    /// The stub to put, and whether the object was there.
-    fn put(&mut self, key: &ObjectKey, uid: Uid, content: &Content) -> Result<(Stub, bool), EditRejection> {
-        let before = self.stub(key).cloned();
+    fn remove(&mut self, key: &ObjectKey) -> PlannedEdit {
+        let before = self.planner.stub(key).cloned();
+        match self.planner.remove(key) {
+            None => (EditOutcome::Absent, None),
+            Some(change) => {
+                self.uid_moves(key, before.as_ref(), None);
+                (EditOutcome::Deleted, Some((change, None)))
+            }
+        }
+    }
+
+    /// The stub to put, when there is room for it and its uid is its own.
+    fn fits(
+        &mut self,
+        key: &ObjectKey,
+        uid: Uid,
+        content: &Content,
+        before: Option<&Stub>,
+    ) -> Result<Stub, EditRejection> {
         let uid = match uid {
             Uid::Known(uid) => uid,
-            Uid::Kept(fresh) => before.as_ref().map_or(fresh, |stub| stub.uid.clone()),
+            Uid::Kept(fresh) => before.map_or(fresh, |stub| stub.uid.clone()),
             Uid::Said(uid) => {
-                self.alone(key, &uid)?;
+                self.is_its_own(key, &uid)?;
                 uid
             }
         };
-        let size = content.bytes.len() as u64;
-        let count = self.count + usize::from(before.is_none());
-        let bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, |stub| stub.size)) + size;
-        let (more, more_bytes) = match key.section.kind.as_str() {
-            Kind::ACTION => (ACTIONS, ACTIONS_BYTES),
-            _ => (0, 0),
-        };
+        let (size, old) = (content.bytes.len() as u64, before.map_or(0, |stub| stub.size));
+        let (objects, bytes) = self.planner.totals();
+        let (more, more_bytes) = if is_action(key) { (ACTIONS, ACTIONS_BYTES) } else { (0, 0) };
         // What grows neither is let in: a feed that is full of actions can still be edited.
-        if before.is_none() && count > MAX_OBJECTS + more {
+        if before.is_none() && objects >= MAX_OBJECTS + more {
             return Err(EditRejection::TooMany);
         }
-        if size > before.as_ref().map_or(0, |stub| stub.size) && bytes > MAX_BYTES + more_bytes {
+        if size > old && bytes.saturating_sub(old) + size > MAX_BYTES + more_bytes {
             return Err(EditRejection::TooMuch);
         }
-        (self.count, self.bytes) = (count, bytes);
-        let stub = Stub { uid, digest: Digest::of(&content.bytes), size };
-        if let Some(uids) = &mut self.uids {
-            let kind = key.section.kind.clone();
-            if let Some(before) = &before {
-                uids.remove(&(kind.clone(), before.uid.clone()));
-            }
-            uids.insert((kind, stub.uid.clone()), key.clone());
-        }
-        self.over.insert(key.clone(), Some(stub.clone()));
-        Ok((stub, before.is_some()))
+        Ok(Stub { uid, digest: Digest::of(&content.bytes), size })
     }
 
-    fn removed(&mut self, key: &ObjectKey) {
-        if let Some(stub) = self.stub(key).cloned() {
-            self.count -= 1;
-            self.bytes = self.bytes.saturating_sub(stub.size);
-            if let Some(uids) = &mut self.uids {
-                uids.remove(&(key.section.kind.clone(), stub.uid));
-            }
-        }
-        self.over.insert(key.clone(), None);
+    fn uid_moves(&mut self, key: &ObjectKey, before: Option<&Stub>, after: Option<&Stub>) {
+        let Some(uids) = &mut self.uids else { return };
+        let of = |stub: &Stub| (key.section.kind.clone(), stub.uid.clone());
+        before.map(|stub| uids.remove(&of(stub)));
+        after.map(|stub| uids.insert(of(stub), key.clone()));
     }
 
     /// No other object of the kind has the uid.
-    fn alone(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), EditRejection> {
-        if self.uids.is_none() {
-            let mut uids = BTreeMap::new();
-            let over = self.over.iter().filter_map(|(key, stub)| Some((key, stub.as_ref()?)));
-            let under = self.sets.feed.objects().filter(|(key, _)| !self.over.contains_key(*key));
-            for (key, stub) in under.chain(over) {
-                uids.insert((key.section.kind.clone(), stub.uid.clone()), key.clone());
-            }
-            self.uids = Some(uids);
-        }
-        let holder = self.uids.as_ref().and_then(|uids| uids.get(&(key.section.kind.clone(), uid.clone())));
-        match holder {
+    fn is_its_own(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), EditRejection> {
+        let planner = &self.planner;
+        let uids = self.uids.get_or_insert_with(|| {
+            let of = |(key, stub): (&ObjectKey, &Stub)| {
+                ((key.section.kind.clone(), stub.uid.clone()), key.clone())
+            };
+            planner.objects().map(of).collect()
+        });
+        match uids.get(&(key.section.kind.clone(), uid.clone())) {
             Some(holder) if holder != key => Err(EditRejection::UidTwice(holder.clone())),
             _ => Ok(()),
         }

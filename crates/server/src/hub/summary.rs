@@ -23,10 +23,9 @@ use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
 use model::replication::TransportKind;
 use model::{Kind, ObjectKey, Timestamp};
 use store::SyncHead;
-use sync::{FeedCursor, Frame};
+use sync::{Feed, FeedCursor, Frame};
 use tokio::time::Instant;
 
-use super::actions::Actions;
 use super::link::{LinkCommand, NodeLink, Wants};
 
 /// The most rejections that are remembered of one node.
@@ -43,8 +42,10 @@ pub(crate) struct SyncSummary {
     acked: Option<FeedCursor>,
     /// What is in the feed: objects, and actions.
     down: u64,
-    /// Which of it is actions.
-    actions: Actions,
+    /// How many of it are actions.
+    actions: u64,
+    /// How many changes of objects the node lacks, while it has the feed's incarnation; an upper bound.
+    lacks: u64,
     /// Objects of the replica of the node's feed.
     up: u64,
     /// What the last comparison of the sets came to.
@@ -68,9 +69,9 @@ pub(crate) struct SyncSummary {
 
 impl SyncSummary {
     /// What the store knows, and the actions in the feed by the revisions of their last changes.
-    pub(super) fn restored(head: SyncHead, actions: Vec<u64>) -> SyncSummary {
+    pub(super) fn restored(head: SyncHead, actions: &[u64]) -> SyncSummary {
         let mut summary = SyncSummary {
-            actions: Actions::waiting(actions),
+            actions: actions.len() as u64,
             head: head.ours,
             acked: head.acked,
             down: head.our_objects,
@@ -80,7 +81,10 @@ impl SyncSummary {
             concluded: head.condition,
             ..SyncSummary::default()
         };
-        summary.behind_since = (summary.behind() > 0).then_some(head.changed);
+        let behind = summary.behind();
+        summary.behind_since = (behind > 0).then_some(head.changed);
+        let acked = summary.acked.as_ref().map_or(0, |acked| acked.revision);
+        summary.lacks = behind.saturating_sub(actions.iter().filter(|rev| **rev > acked).count() as u64);
         summary
     }
 
@@ -97,23 +101,21 @@ impl SyncSummary {
 
     /// How many of the changes by which the node is behind are of actions.
     pub(crate) fn actions_behind(&self) -> u64 {
-        match (&self.head, &self.acked) {
-            (None, _) => 0,
-            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                self.actions.after(acked.revision)
-            }
-            (Some(_), _) => self.actions.live(),
-        }
+        self.behind().saturating_sub(self.objects_behind())
     }
 
     /// By how many changes of objects the node is behind our feed; an upper bound.
     pub(crate) fn objects_behind(&self) -> u64 {
-        self.behind().saturating_sub(self.actions_behind())
+        match (&self.head, &self.acked) {
+            (None, _) => 0,
+            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => self.lacks,
+            (Some(_), _) => self.objects_down(),
+        }
     }
 
     /// Objects that go down.
     pub(crate) fn objects_down(&self) -> u64 {
-        self.down.saturating_sub(self.actions.live())
+        self.down.saturating_sub(self.actions)
     }
 
     /// Objects that came up.
@@ -191,25 +193,22 @@ impl SyncSummary {
         self.acked.as_ref()
     }
 
-    /// The feed is loaded: now it is known which of its changes are of actions.
-    pub(super) fn actions_known(&mut self, actions: Actions) {
-        self.actions = actions;
+    /// The feed is loaded: now it is known how many changes of objects the node lacks.
+    pub(super) fn lacks(&mut self, changes: u64) {
+        self.lacks = changes.min(self.behind());
     }
 
     /// The feed changed.
     pub(super) fn feed_changed(&mut self, change: &FeedChange, now: Timestamp) {
         let head = &change.head;
-        let before = head.revision.saturating_sub(change.keys.len() as u64);
-        for (revision, _) in (before + 1..).zip(&change.keys).filter(|(_, key)| is_action(key)) {
-            self.actions.note(revision..=revision);
-        }
-        self.actions.count(change.actions_created, change.actions_deleted);
+        self.lacks += change.keys.iter().filter(|key| !is_action(key)).count() as u64;
         // What was rejected was another version of the object, or another incarnation's.
         if self.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
             self.rejected.clear();
+            self.lacks = change.objects - change.actions;
         }
         change.keys.iter().for_each(|key| drop(self.rejected.remove(key)));
-        (self.head, self.down) = (Some(head.clone()), change.objects);
+        (self.head, self.down, self.actions) = (Some(head.clone()), change.objects, change.actions);
         self.behind_since = (self.behind() > 0).then(|| self.behind_since.unwrap_or(now));
     }
 
@@ -218,10 +217,8 @@ impl SyncSummary {
         if self.acked.as_ref() == Some(&cursor) {
             return;
         }
-        if self.head.as_ref().is_some_and(|head| head.incarnation == cursor.incarnation) {
-            self.actions.forget(cursor.revision);
-        }
         (self.acked, self.acked_unsaved) = (Some(cursor), true);
+        self.lacks(self.lacks);
         if self.behind() == 0 {
             self.behind_since = None;
         }
@@ -304,15 +301,15 @@ impl SyncSummary {
             return;
         }
         self.link = None;
-        // Something was under way: what came of it is not known.
+        // Something was under way: what came of it is not known, and another link is to say.
         let moved = match link.cause() {
             SyncCause::Behind { down, up, .. } => down.saturating_add(up) > self.actions_behind(),
-            SyncCause::Comparing => true,
+            SyncCause::Comparing => link.synchronizes(),
             _ => false,
         };
+        self.unconfirmed |= moved;
         let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
         if moved && was_in_sync {
-            self.unconfirmed = true;
             self.conclude(SyncCause::Interrupted, now);
         }
     }
@@ -348,9 +345,15 @@ impl SyncSummary {
         told
     }
 
-    /// What operators asked for, to be passed on now.
-    pub(super) fn take_wants(&mut self) -> Wants {
-        std::mem::take(&mut self.wants)
+    /// What operators asked for, and nobody passed on yet.
+    pub(crate) fn wants(&self) -> Wants {
+        self.wants
+    }
+
+    /// These wants were passed on to the node.
+    pub(super) fn passed_on(&mut self, wants: Wants) {
+        self.wants.resync &= !wants.resync;
+        self.wants.approve &= !wants.approve;
     }
 
     /// How far the node acknowledged, when the store does not have that yet.
@@ -376,12 +379,18 @@ pub(super) struct FeedChange {
     pub(super) head: FeedCursor,
     /// Objects and actions in it.
     pub(super) objects: u64,
+    /// Actions in it.
+    pub(super) actions: u64,
     /// What changed, one change each, up to its end.
     pub(super) keys: Vec<ObjectKey>,
-    /// So many actions came into being.
-    pub(super) actions_created: u64,
-    /// So many are gone.
-    pub(super) actions_deleted: u64,
+}
+
+impl FeedChange {
+    /// These objects changed last in the feed.
+    pub(super) fn of(feed: &Feed, keys: Vec<ObjectKey>) -> FeedChange {
+        let actions = feed.len_of(&Kind::new(Kind::ACTION)) as u64;
+        FeedChange { head: feed.cursor(), objects: feed.len() as u64, actions, keys }
+    }
 }
 
 /// It is an action, not an object.

@@ -52,10 +52,15 @@ impl Caller {
         let key = self.slot.lock().node.key;
         signed.verify(target(&parts.method, &parts.uri, body), &key, now()).map_err(signature_problem)?;
         self.first_time(plane, &signed)?;
-        if !self.slot.lock().node.budget.take(body.len() as u64, now()) {
-            return Err(Problem::new(Code::Busy, "the node sends more than its share"));
+        self.charge(body.len())
+    }
+
+    /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), Problem> {
+        match self.slot.lock().node.budget.take(bytes as u64, now()) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::Busy, "the node sends more than its share")),
         }
-        Ok(())
     }
 
     /// A path that names a node names the caller (IDN-5).

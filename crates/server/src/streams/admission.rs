@@ -1,5 +1,11 @@
 //! [`StreamAdmission`]: of one node, how often links are opened, who of them waits, and whose turn it
 //! is (SYN-13, IDN-10).
+//!
+//! ```text
+//! request --enter: rate--> wait: among MAX_WAITING --judging--> lease --> link
+//! ```
+//!
+//! Invariant: of more that wait than there is room for the oldest gives up.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

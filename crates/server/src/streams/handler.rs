@@ -9,7 +9,8 @@ use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_
 use model::{ObjectKey, Timestamp};
 use streams::LinkHandler;
 use sync::FeedCursor;
-use sync::frame::{Hello, Op};
+use sync::admission::Permits;
+use sync::frame::{Hello, Op, Refused};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -139,7 +140,7 @@ impl PlaneLinkHandler {
                 self.plane.metrics.propagated(Duration::from_millis(millis));
             }
             Note::Resynced { took, .. } => self.plane.metrics.resync_ended(*took),
-            Note::RefusedHere { code, .. } | Note::RefusedThere { code, .. } => {
+            Note::RefusedHere(Refused { code, .. }) | Note::RefusedThere(Refused { code, .. }) => {
                 self.plane.metrics.failed(code);
             }
             Note::Missing(_) | Note::InSync => {}
@@ -241,16 +242,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    async fn permit(&self) -> Result<(), Duration> {
-        let permit = self.plane.links.permit(&self.caller.id);
-        if permit.is_err() {
-            self.plane.metrics.resync_refused();
-        }
-        permit
-    }
-
-    fn return_permit(&self) {
-        self.plane.links.return_permit(&self.caller.id);
+    fn permits(&self) -> &dyn Permits {
+        self
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {
@@ -285,7 +278,7 @@ impl LinkHandler for PlaneLinkHandler {
     fn note(&self, note: &Note) {
         let node = &self.caller.id;
         match note {
-            Note::RefusedThere { key, code, message } => {
+            Note::RefusedThere(Refused { key, code, message, .. }) => {
                 if self.sets.sets().feed.get(key).is_none() {
                     tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
                     return;
@@ -299,7 +292,7 @@ impl LinkHandler for PlaneLinkHandler {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
                 }
             }
-            Note::RefusedHere { key, code, message } => {
+            Note::RefusedHere(Refused { key, code, message, .. }) => {
                 tracing::info!(%node, %key, code, message, "an object of the node cannot be taken");
             }
             Note::Resynced { frames, fetched, deleted, kept, took } => {
@@ -358,22 +351,29 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    async fn reincarnate(&self) {
+    async fn reincarnate(&self) -> Result<(), Duration> {
+        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
+            let node = &self.caller.id;
+            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
+            return Err(left);
+        }
         match self.sets.reincarnate().await {
             Ok(()) => self.caller.slot.openings().reincarnates(),
             Err(error) => {
                 tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its incarnation anew");
             }
         }
+        Ok(())
+    }
+}
+
+impl Permits for PlaneLinkHandler {
+    fn take(&self) -> Result<(), Duration> {
+        let permit = self.plane.links.permit(&self.caller.id);
+        permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 
-    async fn reincarnate_rate_limited(&self) -> Result<(), Duration> {
-        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
-            let node = &self.caller.id;
-            tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
-            return Err(left);
-        }
-        self.reincarnate().await;
-        Ok(())
+    fn give_back(&self) {
+        self.plane.links.return_permit(&self.caller.id);
     }
 }

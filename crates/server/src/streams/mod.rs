@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use model::replication::{Bounds, LinkSettings};
 use model::{NodeId, Timestamp};
-use sync::admission::{Admission, RateLimiter, Turn};
+use sync::admission::{Admission, RateLimiter};
 use tokio::time::Instant;
 
 pub(crate) use admission::StreamAdmission;
@@ -97,10 +97,7 @@ impl Links {
     }
 
     fn permit(&self, node: &NodeId) -> Result<(), Duration> {
-        match self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).ask(node, self.now()) {
-            Turn::Now => Ok(()),
-            Turn::Later(wait) => Err(wait),
-        }
+        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).ask(node, self.now())
     }
 
     fn return_permit(&self, node: &NodeId) {

@@ -32,7 +32,7 @@ use wire::{Code, Problem};
 use super::handler::PlaneLinkHandler;
 use super::serve::{Lease, StreamRequest, away, config, lease, log_end, register};
 use crate::answer::{Reply, reply};
-use crate::hub::{OpenLink, Wants};
+use crate::hub::{NodeLink, OpenLink, SyncSummary, Wants};
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
@@ -51,19 +51,25 @@ pub(crate) async fn events(
 ) -> Result<Reply, Problem> {
     let source = caller.slot.lock().node.hostname.to_string();
     let Batch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let mut origin = request.origin();
     // It goes to its end also when the one who posted hangs up.
     let answered = tokio::spawn(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await? {
             Ok(exchange) => exchange,
-            Err(why) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(why) => {
+                return Ok((Batch { frames: vec![Frame::GoAway(why)], more: false }, Wants::default()));
+            }
         };
         let said = exchange.say(frames).await;
+        let wants = exchange.passed_on();
         exchange.end().await;
-        Ok::<_, Problem>(said)
+        Ok::<_, Problem>((said, wants))
     });
-    let said = answered.await.map_err(|_| Code::Internal)??;
+    let (said, wants) = answered.await.map_err(|_| Code::Internal)??;
+    // Who hung up meanwhile is told with the next post.
+    plane.hub.sync_index().passed_on(&node, wants);
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
@@ -77,6 +83,8 @@ pub(super) struct NodeExchange {
     handler: Arc<PlaneLinkHandler>,
     open: OpenLink,
     began: Instant,
+    /// What operators asked of the node, which its frames pass on.
+    wants: Wants,
     _one: OwnedMutexGuard<()>,
     _lease: Lease,
 }
@@ -101,6 +109,9 @@ impl NodeExchange {
             problem.retry_after_secs = Some(BUSY_RETRY);
             return Err(problem);
         };
+        if plane.hub.held(&node).is_none() {
+            request.paced()?;
+        }
         let open = match register(&request).await {
             Ok(open) => open,
             Err(why) => return Ok(Err(why)),
@@ -112,12 +123,13 @@ impl NodeExchange {
         plane.hub.remember(&lease.sets);
         let config = Box::pin(config(&request, &open.link)).await;
         let handler = PlaneLinkHandler::new(&plane, request.caller.clone(), &lease.sets, &open);
-        let Wants { resync, approve } = plane.hub.sync_index().take_wants(&node);
-        let asked = [(resync, Input::Resync), (approve, Input::Approve)];
+        let wants = plane.hub.sync_index().read(&node, SyncSummary::wants);
+        let asked = [(wants.resync, Input::Resync), (wants.approve, Input::Approve)];
         let asked = asked.into_iter().filter_map(|(wanted, input)| wanted.then_some(input));
         let exchange = Exchange::open(config, None, handler.clone(), asked);
         plane.metrics.link_opened(TransportKind::Poll, open.replaced.is_some());
-        Ok(Ok(NodeExchange { exchange, handler, open, began: Instant::now(), _one: one, _lease: lease }))
+        let began = Instant::now();
+        Ok(Ok(NodeExchange { exchange, handler, open, began, wants, _one: one, _lease: lease }))
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
@@ -130,6 +142,16 @@ impl NodeExchange {
             let why = away(Code::Busy.as_str(), "what was posted takes too long", BUSY_RETRY);
             Batch { frames: vec![Frame::GoAway(why)], more: false }
         })
+    }
+
+    /// What operators asked of the node and is among what is said to it.
+    fn passed_on(&self) -> Wants {
+        if self.exchange.is_closed() { Wants::default() } else { self.wants }
+    }
+
+    /// The link that it is, as everybody else sees it.
+    pub(super) fn link(&self) -> Arc<NodeLink> {
+        self.open.link.clone()
     }
 
     /// Ends it in order.
@@ -165,7 +187,12 @@ pub(super) async fn push_down(
         };
         let (sets, mut head) = (lease.sets.clone(), lease.sets.watch());
         let frames = pushed(&request, lease, &open, from.take(), std::mem::take(&mut said)).await;
-        if !matches!(tokio::time::timeout(SLOW, writer.send(frames)).await, Ok(Ok(()))) {
+        let sent = tokio::select! {
+            sent = tokio::time::timeout(SLOW, writer.send(frames)) => matches!(sent, Ok(Ok(()))),
+            () = connection.closing() => break away("shutdown", "the connection is to end", BUSY_RETRY),
+            why = link.ending() => break why,
+        };
+        if !sent {
             break away("lost", "the stream is not read any more", BUSY_RETRY);
         }
         let due = Instant::now() + every;
@@ -185,10 +212,7 @@ pub(super) async fn push_down(
                 () = connection.closing() => {
                     break 'open away("shutdown", "the connection is to end", BUSY_RETRY);
                 }
-                ending = link.ending() => {
-                    let message = ending.message.to_owned();
-                    break 'open GoAway { code: ending.code.to_owned(), message, retry_after: None };
-                }
+                why = link.ending() => break 'open why,
             }
             break;
         }

@@ -108,9 +108,9 @@ async fn pushed(
         let message = "a link begins with a hello".to_owned();
         return Err(PushError::WentAway("no-hello".to_owned(), message));
     }
-    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Poll)?;
+    let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
     let mut exchange = NodeExchange::begin(opening, &first).await?.map_err(went_away)?;
-    let pushed = all_pushed(&mut exchange, first, &mut reader).await;
+    let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     let Pushed { received, highest, processed } = pushed?;
     if processed < highest {
@@ -135,8 +135,9 @@ async fn all_pushed(
     exchange: &mut NodeExchange,
     first: Vec<Frame>,
     reader: &mut GrpcReader<RequestChunks>,
+    connection: &Connection,
 ) -> Result<Pushed, PushError> {
-    let (mut pushed, mut frames) = (Pushed::default(), first);
+    let (mut pushed, mut frames, link) = (Pushed::default(), first, exchange.link());
     loop {
         pushed.received += frames.len() as u64;
         if pushed.received > MAX_PUSHED {
@@ -152,7 +153,15 @@ async fn all_pushed(
             }
         }
         let late = |_| Problem::new(Code::BadBody, "nothing more of the push came in time");
-        match tokio::time::timeout(PUSHED_WITHIN, reader.next()).await.map_err(late)?? {
+        let more = tokio::select! {
+            more = tokio::time::timeout(PUSHED_WITHIN, reader.next()) => more.map_err(late)??,
+            why = link.ending() => return Err(went_away(why)),
+            () = connection.closing() => {
+                let message = "the connection is to end".to_owned();
+                return Err(PushError::WentAway("shutdown".to_owned(), message));
+            }
+        };
+        match more {
             Some(more) => frames = more,
             None => return Ok(pushed),
         }

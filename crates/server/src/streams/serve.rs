@@ -1,4 +1,12 @@
 //! A link over a stream, from its request to its end, over each transport.
+//!
+//! ```text
+//! subscribe, websocket --> hello --> register --> lease --> run_link --> end
+//! sse ---------------------------->  register --> push_down (posted.rs)
+//!                                    one node: judged one by one; the link before ends first
+//! ```
+//!
+//! Invariant: who holds the [`Lease`] alone works on the node's sets.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +20,6 @@ use net::websocket::{self as ws, Bounds};
 use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
-use streams::task::GoAwayReason;
 use streams::task::{Ended, LinkTransport, run_link};
 use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler};
 use sync::frame::GoAway;
@@ -28,7 +35,7 @@ use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{Ending, NodeLink, NodeSync, OpenLink};
+use crate::hub::{NodeLink, NodeSync, OpenLink};
 use crate::node_port::Caller;
 use crate::objects;
 use crate::state::ControlPlane;
@@ -67,12 +74,18 @@ impl StreamRequest {
         connection: Connection,
         transport: TransportKind,
     ) -> Result<Box<StreamRequest>, Problem> {
-        if let Err(wait) = plane.links.enter(caller.slot.openings()) {
+        let request = StreamRequest::new(plane, caller, connection, transport);
+        request.paced()?;
+        Ok(request)
+    }
+
+    /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
+    pub(super) fn paced(&self) -> Result<(), Problem> {
+        self.plane.links.enter(self.caller.slot.openings()).map_err(|wait| {
             let mut problem = Problem::new(Code::Busy, "too many links are being opened");
             problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
-            return Err(problem);
-        }
-        Ok(StreamRequest::new(plane, caller, connection, transport))
+            problem
+        })
     }
 
     /// One that takes no place in that line.
@@ -184,47 +197,30 @@ fn instance_in_query(query: &str) -> Option<String> {
 
 /// A link over a transport of two ways: its first frame says who speaks.
 async fn streamed(
-    opening: Box<StreamRequest>,
+    mut opening: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) {
-    let node = opening.caller.id.clone();
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(Some(first))) => first,
+        Ok(Ok(Some(first))) => Ok(first),
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
-            tracing::info!(%node, error = %crate::answer::chain(&error), "no hello");
             let Some(code) = error.refusal() else { return };
-            let why = GoAway { code: code.to_owned(), message: error.explained(), retry_after: None };
-            return refuse(writer, why).await;
+            Err(GoAway { code: code.to_owned(), message: error.explained(), retry_after: None })
         }
-        Err(_) => {
-            tracing::info!(%node, "no hello in time");
-            let why = away("no-hello", "a link begins with a hello", HELLO_RETRY);
-            return refuse(writer, why).await;
-        }
+        Err(_) => Err(away("no-hello", "a link begins with a hello", HELLO_RETRY)),
     };
-    linked(opening, LinkTransport { reader, writer }, first).await;
-}
-
-/// Runs a link to its end.
-async fn linked(mut opening: Box<StreamRequest>, ends: LinkTransport, first: Vec<Frame>) {
-    let hello = first.iter().find_map(|frame| match frame {
-        Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
-        _ => None,
-    });
-    opening.instance = hello.or(opening.instance);
-    let mut waiting = opening.caller.slot.openings().wait();
-    let begun = tokio::select! {
-        begun = Box::pin(begin(&opening)) => begun,
-        () = waiting.given_up() => Err(away("superseded", "newer links of the node wait", AGAIN)),
+    let begun = match first {
+        Ok(first) => Box::pin(begin(&mut opening, &first)).await.map(|begun| (begun, first)),
+        Err(why) => Err(why),
     };
-    drop(waiting);
     match begun {
-        Ok((open, lease)) => serve(opening, open, lease, ends, first).await,
+        Ok(((open, lease), first)) => {
+            serve(opening, open, lease, LinkTransport { reader, writer }, first).await;
+        }
         Err(why) => {
-            tracing::debug!(node = %opening.caller.id, why.code, why.message, "a link is not begun");
-            refuse(ends.writer, why).await;
+            tracing::info!(node = %opening.caller.id, why.code, why.message, "a link is not begun");
+            refuse(writer, why).await;
         }
     }
 }
@@ -240,9 +236,20 @@ pub(super) fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
 }
 
 /// Takes the place of the link before and waits until that one has ended.
-async fn begin(opening: &StreamRequest) -> Result<(OpenLink, Lease), GoAway> {
-    let open = register(opening).await?;
-    Ok((open, lease(opening).await?))
+async fn begin(opening: &mut StreamRequest, first: &[Frame]) -> Result<(OpenLink, Lease), GoAway> {
+    opening.instance = first.iter().find_map(|frame| match frame {
+        Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
+        _ => None,
+    });
+    let mut waiting = opening.caller.slot.openings().wait();
+    let begun = async {
+        let open = register(opening).await?;
+        Ok((open, lease(opening).await?))
+    };
+    tokio::select! {
+        begun = begun => begun,
+        () = waiting.given_up() => Err(away("superseded", "newer links of the node wait", AGAIN)),
+    }
 }
 
 /// Judges who opens, and takes the place of the link before.
@@ -313,7 +320,7 @@ async fn run(
                 closing = true;
                 entry.tell(LinkCommand::Shutdown);
             }
-            ending = entry.ending() => return Box::pin(end(entry, ending, running, handler)).await,
+            why = entry.ending() => return Box::pin(end(entry, why, running, handler)).await,
         }
     }
 }
@@ -321,18 +328,16 @@ async fn run(
 /// Ends a link that has to end, however much it has to do.
 async fn end(
     entry: &NodeLink,
-    ending: Ending,
+    why: GoAway,
     running: impl Future<Output = Ended>,
     handler: &PlaneLinkHandler,
 ) -> Option<Ended> {
-    let (code, message) = (ending.code, ending.message.to_owned());
-    let word = LinkCommand::GoAway(Box::new(GoAwayReason { code, message, retry_after: None }));
-    let told = async { tokio::join!(entry.tell_in_turn(word), running).1 };
+    let told = async { tokio::join!(entry.tell_in_turn(LinkCommand::GoAway(Box::new(why))), running).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
         tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
         handler.sets.abandon();
-        handler.return_permit();
+        handler.permits().give_back();
     }
     ended
 }

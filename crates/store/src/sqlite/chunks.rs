@@ -15,9 +15,8 @@ use super::cell::{OrFail, dig, int, uint};
 use super::query::{self, change};
 use super::sweep::Recent;
 use super::writer::Session;
-use crate::closure::{self, Known, Prepared};
+use crate::closure::{self, Prepared};
 use crate::error::{PutError, Result, StoreError};
-use crate::reach;
 
 /// A row is not written again for being reported as present within this many
 /// milliseconds of the last time. Pruning adds it to the grace period.
@@ -85,7 +84,7 @@ pub(super) fn put_chunks(
 ) -> Result<(), PutError> {
     const PUT: &str = "INSERT INTO chunk (digest, height, touched, body) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT (digest) DO UPDATE SET touched = max(touched, ?3)";
-    let heights = closure::check(prepared, &mut Stored(&session.db))?;
+    let heights = closure::check(prepared, &session.db)?;
     for (digest, chunk) in prepared {
         let height = heights.get(digest).copied().unwrap_or_default();
         change(&session.db, "store a chunk", PUT, params![dig(digest), height, now.0, chunk.body])?;
@@ -94,44 +93,25 @@ pub(super) fn put_chunks(
     Ok(())
 }
 
-/// What is stored, for the check that a put is closed and for what is reachable.
-pub(super) struct Stored<'a>(pub(super) &'a Connection);
-
-impl Known for Stored<'_> {
-    fn height(&mut self, chunk: &Digest) -> Result<Option<u32>> {
-        let sql = "SELECT height FROM chunk WHERE digest = ?1";
-        query::one(self.0, "look for a chunk", sql, [dig(chunk)], |row| row.get(0))
-    }
-
-    fn size(&mut self, content: &Digest) -> Result<Option<u64>> {
-        size(self.0, content)
-    }
-
-    fn blobs(&mut self, content: &Digest) -> Result<BTreeSet<Digest>> {
-        blobs(self.0, content)
-    }
+/// The height of a stored chunk.
+pub(crate) fn height(db: &Connection, chunk: &Digest) -> Result<Option<u32>> {
+    let sql = "SELECT height FROM chunk WHERE digest = ?1";
+    query::one(db, "look for a chunk", sql, [dig(chunk)], |row| row.get(0))
 }
 
-impl reach::Stored for Stored<'_> {
-    fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
-        chunk(self.0, digest)
-    }
-
-    fn blobs(&self, content: &Digest) -> Result<BTreeSet<Digest>> {
-        blobs(self.0, content)
-    }
-}
-
-fn blobs(db: &Connection, module: &Digest) -> Result<BTreeSet<Digest>> {
+/// The blobs that a stored content names.
+pub(crate) fn blobs(db: &Connection, module: &Digest) -> Result<BTreeSet<Digest>> {
     Ok(content(db, module, None)?.map(|bytes| blobs_named(&bytes)).unwrap_or_default())
 }
 
-pub(super) fn size(db: &Connection, content: &Digest) -> Result<Option<u64>> {
+/// The size of a stored content.
+pub(crate) fn size(db: &Connection, content: &Digest) -> Result<Option<u64>> {
     let sql = "SELECT size FROM content WHERE digest = ?1";
     query::one(db, "look for a content", sql, [dig(content)], |row| Ok(uint(row.get(0)?)))
 }
 
-pub(super) fn chunk(db: &Connection, digest: &Digest) -> Result<Option<Chunk>> {
+/// A stored chunk.
+pub(crate) fn chunk(db: &Connection, digest: &Digest) -> Result<Option<Chunk>> {
     let sql = "SELECT body FROM chunk WHERE digest = ?1";
     let decode = |row: &Row<'_>| Ok(closure::decode(row.get_ref(0)?.as_blob()?));
     query::one(db, "read a chunk", sql, [dig(digest)], decode)?.transpose()

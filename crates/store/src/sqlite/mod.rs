@@ -1,9 +1,9 @@
-//! [`SqliteStore`]: the store in one SQLite file, for a fleet with one control plane.
+//! [`Store`]: the store in one SQLite file, for a fleet with one control plane.
 //!
 //! WAL, `synchronous = FULL`, one writer thread with group commit, a few readers.
 
 mod cell;
-mod chunks;
+pub(crate) mod chunks;
 mod facts;
 mod migrate;
 mod nodes;
@@ -22,7 +22,6 @@ use std::ops::Range;
 use std::path::Path;
 
 use ::sync::FeedCursor;
-use async_trait::async_trait;
 use bytes::Bytes;
 use model::chunk::Chunk;
 use model::condition::SyncCondition;
@@ -36,7 +35,6 @@ use self::cell::{OrFail, Text, uint};
 use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
-use crate::api::Store;
 use crate::closure::{self, limit};
 use crate::error::{CommitError, EnrollError, PutError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
@@ -56,8 +54,13 @@ const ASKED_IN_BATCH: usize = 10_000;
 /// The most problems that an integrity check names.
 const MAX_PROBLEMS: usize = 100;
 
-/// A [`Store`] in a SQLite file. Dropping it runs what waits and closes the file.
-pub struct SqliteStore {
+/// The control plane's durable state, in a SQLite file. Dropping it runs what waits and closes the
+/// file.
+///
+/// When a call that changes something returns `Ok`, the change is durable; when it
+/// returns an error, nothing changed ([`crate::StoreError::Closed`] excepted). Any call
+/// may fail with a [`crate::StoreError`].
+pub struct Store {
     // In the order in which they end: the lock goes after all that writes, then it is told.
     readers: Readers,
     writer: Writer,
@@ -65,17 +68,17 @@ pub struct SqliteStore {
     closed: watch::Sender<()>,
 }
 
-impl SqliteStore {
+impl Store {
     /// Opens or creates the file and brings its schema up to date. Blocks.
     ///
     /// # Errors
     /// [`crate::StoreError::InUse`] when another process has it, [`crate::StoreError::Schema`] when it
     /// is not ours to read, and those of the disk.
-    pub fn open(path: impl AsRef<Path>) -> Result<SqliteStore> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         let opened = open::open(path.as_ref(), READERS)?;
         let writer = Writer::start(opened.writer)?;
         let readers = Readers::start(opened.readers)?;
-        Ok(SqliteStore { readers, writer, _lock: opened.lock, closed: watch::Sender::new(()) })
+        Ok(Store { readers, writer, _lock: opened.lock, closed: watch::Sender::new(()) })
     }
 
     /// Waits until the store is dropped and its file closed; whoever holds it meanwhile.
@@ -111,13 +114,16 @@ impl SqliteStore {
     }
 }
 
-#[async_trait]
-impl Store for SqliteStore {
-    async fn fleet(&self) -> Result<Option<FleetMeta>> {
+impl Store {
+    // The fleet.
+
+    /// What this store is for; `None` while it is empty.
+    pub async fn fleet(&self) -> Result<Option<FleetMeta>> {
         self.read(fleet).await
     }
 
-    async fn found_fleet(&self, meta: FleetMeta) -> Result<FleetMeta> {
+    /// Founds the fleet, if there is none; returns the one that is stored now.
+    pub async fn found_fleet(&self, meta: FleetMeta) -> Result<FleetMeta> {
         self.write(0, move |session| {
             let sql = "INSERT INTO fleet (one, id, created) VALUES (1, ?1, ?2) ON CONFLICT DO NOTHING";
             query::change(&session.db, "found a fleet", sql, params![meta.fleet.as_str(), meta.created.0])?;
@@ -126,7 +132,8 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn open_epoch(&self, now: Timestamp) -> Result<u64> {
+    /// Counts one more start of a control plane on this store: 1 for the first.
+    pub async fn open_epoch(&self, now: Timestamp) -> Result<u64> {
         self.write(0, move |session| {
             query::change(&session.db, "open an epoch", "INSERT INTO epoch (opened) VALUES (?1)", [now.0])?;
             Ok(uint(session.db.last_insert_rowid()))
@@ -134,35 +141,57 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn enroll(&self, node: NewNode, token: TokenUse, now: Timestamp) -> Result<Enrolled, EnrollError> {
+    // Nodes.
+
+    /// Records a node and burns its token in one transaction (ENR-2).
+    ///
+    /// The same token and key yield the same node again until the certificate is first
+    /// used (ENR-7). A new token for an active node of the same key and hostname, and for
+    /// a removed one, enrolls it once more; its history stays.
+    ///
+    /// # Errors
+    /// [`EnrollError`] names the refusal; the token is not burned by one.
+    pub async fn enroll(
+        &self,
+        node: NewNode,
+        token: TokenUse,
+        now: Timestamp,
+    ) -> Result<Enrolled, EnrollError> {
         self.write(0, move |session| nodes::enroll(&session.db, &node, &token, now)).await
     }
 
-    async fn certificate_used(&self, node: &NodeId) -> Result<()> {
+    /// The node called with its certificate. Says it as often as wanted.
+    pub async fn certificate_used(&self, node: &NodeId) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::certificate_used(&session.db, &node)).await
     }
 
-    async fn confirm_key(&self, node: &NodeId) -> Result<bool> {
+    /// An operator confirmed the node's key (ENR-9); `false` when no active node has the id.
+    pub async fn confirm_key(&self, node: &NodeId) -> Result<bool> {
         let node = node.clone();
         self.write(0, move |session| nodes::confirm_key(&session.db, &node)).await
     }
 
-    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+    /// All active nodes, in the order of their ids.
+    pub async fn nodes(&self) -> Result<Vec<NodeRecord>> {
         self.read(nodes::all).await
     }
 
-    async fn node(&self, node: &NodeId) -> Result<Option<NodeRecord>> {
+    /// One node, active or removed.
+    pub async fn node(&self, node: &NodeId) -> Result<Option<NodeRecord>> {
         let node = node.clone();
         self.read(move |db| nodes::one(db, &node)).await
     }
 
-    async fn remove_node(&self, node: &NodeId, now: Timestamp) -> Result<bool> {
+    /// Removes a node: frees its hostname, refuses its facts, keeps its history; `false`
+    /// when no active node has the id.
+    pub async fn remove_node(&self, node: &NodeId, now: Timestamp) -> Result<bool> {
         let node = node.clone();
         self.write(0, move |session| nodes::remove(&session.db, &node, now)).await
     }
 
-    async fn touch(&self, mut touches: Vec<Touch>) -> Result<()> {
+    /// Persists contacts in one batch (CNV-4).
+    pub async fn touch(&self, mut touches: Vec<Touch>) -> Result<()> {
         while !touches.is_empty() {
             let batch: Vec<Touch> = touches.drain(..touches.len().min(TOUCHES_IN_BATCH)).collect();
             self.write(0, move |session| batch.iter().try_for_each(|touch| nodes::touch(&session.db, touch)))
@@ -171,22 +200,32 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    async fn put_traits(&self, node: &NodeId, traits: TraitReport, now: Timestamp) -> Result<()> {
+    /// Keeps the node's newest traits.
+    pub async fn put_traits(&self, node: &NodeId, traits: TraitReport, now: Timestamp) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::put_traits(&session.db, &node, &traits, now)).await
     }
 
-    async fn put_seen(&self, node: &NodeId, document: Signed, now: Timestamp) -> Result<()> {
+    /// Keeps the node's newest `seen` document.
+    pub async fn put_seen(&self, node: &NodeId, document: Signed, now: Timestamp) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::put_seen(&session.db, &node, &document, now)).await
     }
 
-    async fn traits(&self, node: &NodeId) -> Result<Option<TraitReport>> {
+    /// The node's newest traits.
+    pub async fn traits(&self, node: &NodeId) -> Result<Option<TraitReport>> {
         let node = node.clone();
         self.read(move |db| nodes::traits(db, &node)).await
     }
 
-    async fn append_facts(
+    // Facts.
+
+    /// Accepts facts exactly once, by `(node, incarnation, seq)`, in any order.
+    ///
+    /// Those already known change nothing (the first that came counts); those beyond a
+    /// gap are not accepted, and the cursor says from where to send again. At most
+    /// [`model::log::MAX_FACTS`] in one call.
+    pub async fn append_facts(
         &self,
         node: &NodeId,
         incarnation: &Incarnation,
@@ -198,37 +237,61 @@ impl Store for SqliteStore {
         self.write(0, move |session| facts::append(&session.db, &node, &incarnation, facts, now)).await
     }
 
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>> {
+    /// Runs, newest first.
+    pub async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>> {
         self.read(move |db| facts::runs(db, &filter)).await
     }
 
-    async fn run(&self, node: &NodeId, incarnation: &Incarnation, seq: u64) -> Result<Option<RunRecord>> {
+    /// One run by its fact's name.
+    pub async fn run(&self, node: &NodeId, incarnation: &Incarnation, seq: u64) -> Result<Option<RunRecord>> {
         let (node, incarnation) = (node.clone(), incarnation.clone());
         self.read(move |db| facts::run(db, &node, &incarnation, seq)).await
     }
 
-    async fn facts(&self, node: &NodeId, before: Option<u64>, limit: usize) -> Result<Vec<FactRecord>> {
+    /// Facts of a node, runs among them, newest first, before the record of an id.
+    pub async fn facts(&self, node: &NodeId, before: Option<u64>, limit: usize) -> Result<Vec<FactRecord>> {
         let node = node.clone();
         self.read(move |db| facts::of_node(db, &node, before, limit)).await
     }
 
-    async fn action_facts(&self, node: &NodeId, action: &str) -> Result<Vec<FactRecord>> {
+    /// Facts of one action on a node, in the order in which they were accepted; at most
+    /// [`crate::MAX_LISTED`], which is more than an action has.
+    pub async fn action_facts(&self, node: &NodeId, action: &str) -> Result<Vec<FactRecord>> {
         let (node, action) = (node.clone(), action.to_owned());
         self.read(move |db| facts::of_action(db, &node, &action)).await
     }
 
-    async fn ended_actions(&self, node: &NodeId, actions: Vec<String>) -> Result<Vec<String>> {
+    /// Those of the actions whose terminal fact is stored for the node, in the order
+    /// given. At most [`crate::MAX_ASKED`] in one call. After a crash between the
+    /// acceptance of a terminal fact and the removal of its `Action` from the feed, this
+    /// says what is left to remove.
+    pub async fn ended_actions(&self, node: &NodeId, actions: Vec<String>) -> Result<Vec<String>> {
         limit("actions asked for", actions.len() as u64, MAX_ASKED as u64)?;
         let node = node.clone();
         self.read(move |db| facts::ended(db, &node, actions)).await
     }
 
-    async fn sync_load(&self, node: &NodeId) -> Result<::sync::Saved> {
+    // Synchronization. Of active nodes alone: when a node is removed its two sets are out
+
+    // of reach at once, and go with the next pruning or when it enrolls again.
+
+    /// Everything that is kept for a node, contents apart; empty when nothing is.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    pub async fn sync_load(&self, node: &NodeId) -> Result<::sync::Saved> {
         let node = node.clone();
         self.read(move |db| objects::load(db, &node)).await
     }
 
-    async fn sync_write(&self, node: &NodeId, write: ::sync::Write, now: Timestamp) -> Result<()> {
+    /// Makes a write durable, whole. At most [`crate::MAX_CHANGES_IN_WRITE`] objects and
+    /// [`crate::MAX_WRITE_BYTES`] of contents in one call. Writes of several nodes that
+    /// wait at one time share a commit.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active, and
+    /// [`crate::StoreError::Unsound`] when the write does not follow what is kept.
+    pub async fn sync_write(&self, node: &NodeId, write: ::sync::Write, now: Timestamp) -> Result<()> {
         limit("objects in one write", write.changes() as u64, MAX_CHANGES_IN_WRITE as u64)?;
         let bytes = write.bytes();
         limit("contents in one write, in bytes", bytes as u64, MAX_WRITE_BYTES)?;
@@ -236,7 +299,12 @@ impl Store for SqliteStore {
         self.write(bytes, move |session| sync::write(session, &node, &write, now)).await
     }
 
-    async fn sync_contents(
+    /// The contents of objects, in the order of their keys; `None` for one that is not
+    /// there. At most [`crate::MAX_CONTENTS_ASKED`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownNode`] when the node is not active.
+    pub async fn sync_contents(
         &self,
         node: &NodeId,
         side: ::sync::Side,
@@ -247,11 +315,14 @@ impl Store for SqliteStore {
         self.read(move |db| objects::contents(db, &node, side, &keys)).await
     }
 
-    async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>> {
+    /// How far the sets of all active nodes are that have any, in the order of their ids.
+    pub async fn sync_heads(&self) -> Result<Vec<(NodeId, SyncHead)>> {
         self.read(objects::heads).await
     }
 
-    async fn sync_acked(&self, mut acked: Vec<(NodeId, FeedCursor)>) -> Result<()> {
+    /// Keeps how far nodes said that they have our feed. One that is not active, and one
+    /// of another incarnation of the feed, is left out.
+    pub async fn sync_acked(&self, mut acked: Vec<(NodeId, FeedCursor)>) -> Result<()> {
         while !acked.is_empty() {
             let batch: Vec<_> = acked.drain(..acked.len().min(TOUCHES_IN_BATCH)).collect();
             let note = move |s: &mut Session| {
@@ -262,7 +333,9 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    async fn sync_conditions(&self, mut conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()> {
+    /// Keeps what comparisons of nodes' sets came to; `None`: they were not compared to the end.
+    /// One that is not active is left out.
+    pub async fn sync_conditions(&self, mut conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()> {
         while !conditions.is_empty() {
             let batch: Vec<_> = conditions.drain(..conditions.len().min(TOUCHES_IN_BATCH)).collect();
             let note = move |s: &mut Session| {
@@ -275,7 +348,8 @@ impl Store for SqliteStore {
         Ok(())
     }
 
-    async fn sync_objects(
+    /// Objects of active nodes in the order of their places, after one.
+    pub async fn sync_objects(
         &self,
         filter: ObjectFilter,
         after: Option<ObjectPlace>,
@@ -284,46 +358,74 @@ impl Store for SqliteStore {
         self.read(move |db| objects::list(db, &filter, after.as_ref(), limit)).await
     }
 
-    async fn put_task(&self, task: TaskRecord) -> Result<()> {
+    // Tasks and workflows.
+
+    /// Keeps a task: a new one, or a new document and end of one that is known. At most
+    /// [`crate::MAX_OPEN_TASKS`] are open at one time.
+    pub async fn put_task(&self, task: TaskRecord) -> Result<()> {
         bounds::check_task(&task)?;
         self.write(task.document.len(), move |session| tasks::put(&session.db, &task)).await
     }
 
-    async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
+    /// One task.
+    pub async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
         let id = id.to_owned();
         self.read(move |db| tasks::one(db, &id)).await
     }
 
-    async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
+    /// Tasks, newest first, those before the one of an id.
+    pub async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
         let before = before.map(str::to_owned);
         self.read(move |db| tasks::list(db, limit, before.as_deref())).await
     }
 
-    async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
+    /// Tasks that are not finished, oldest first.
+    pub async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
         self.read(tasks::open).await
     }
 
-    async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
+    /// Keeps targets of a task, new ones and new states of known ones. At most
+    /// [`crate::MAX_TARGETS_IN_PUT`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownTask`].
+    pub async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
         bounds::check_targets(&targets)?;
         let task = task.to_owned();
         let bytes = targets.iter().map(|target| target.state.len()).sum();
         self.write(bytes, move |session| tasks::put_nodes(&session.db, &task, &targets)).await
     }
 
-    async fn task_nodes(&self, task: &str, after: Option<&NodeId>, limit: usize) -> Result<Vec<TaskNode>> {
+    /// Targets of a task in the order of their nodes' ids, after one.
+    pub async fn task_nodes(
+        &self,
+        task: &str,
+        after: Option<&NodeId>,
+        limit: usize,
+    ) -> Result<Vec<TaskNode>> {
         let (task, after) = (task.to_owned(), after.cloned());
         self.read(move |db| tasks::nodes(db, &task, after.as_ref(), limit)).await
     }
 
-    async fn missing_chunks(&self, chunks: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {
+    // Chunks and contents.
+
+    /// Those of the chunks that are not stored; the others stay at least the grace period.
+    /// At most [`crate::MAX_ASKED`] in one call.
+    pub async fn missing_chunks(&self, chunks: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {
         self.missing(Table::Chunk, chunks, now).await
     }
 
-    async fn missing_contents(&self, contents: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {
+    /// As [`Store::missing_chunks`], of contents.
+    pub async fn missing_contents(&self, contents: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {
         self.missing(Table::Content, contents, now).await
     }
 
-    async fn put_contents(&self, contents: Vec<Bytes>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
+    /// Stores contents; returns their digests in the order given. At most
+    /// [`model::object::MAX_BLOB`] bytes each and [`crate::MAX_PUT_BYTES`] in one call.
+    ///
+    /// # Errors
+    /// [`PutError`]; then none is stored.
+    pub async fn put_contents(&self, contents: Vec<Bytes>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
         let bytes = contents.iter().map(Bytes::len).sum();
         let hash = move |_: &Connection| Ok((closure::prepare_contents(&contents)?, contents));
         let (digests, contents) = self.read::<_, PutError>(hash).await?;
@@ -334,7 +436,13 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn put_chunks(&self, chunks: Vec<Chunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
+    /// Stores chunks, in any order; returns their digests in the order given. Everything
+    /// that they need is already stored or among them, so whoever has a chunk has
+    /// everything below it. At most [`crate::MAX_CHUNKS_IN_PUT`] in one call.
+    ///
+    /// # Errors
+    /// [`PutError`]; then none is stored.
+    pub async fn put_chunks(&self, chunks: Vec<Chunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
         let prepared = self.read(move |_| closure::prepare(&chunks)).await;
         let (digests, prepared) = prepared?;
         let bytes = prepared.values().map(|chunk| chunk.body.len()).sum();
@@ -345,71 +453,105 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+    /// A chunk.
+    pub async fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
         let digest = *digest;
         self.read(move |db| chunks::chunk(db, &digest)).await
     }
 
-    async fn content(&self, digest: &Digest, range: Option<Range<u64>>) -> Result<Option<Bytes>> {
+    /// A content, or the part of it that lies in `range` (cut off at its end).
+    pub async fn content(&self, digest: &Digest, range: Option<Range<u64>>) -> Result<Option<Bytes>> {
         let digest = *digest;
         self.read(move |db| chunks::content(db, &digest, range)).await
     }
 
-    async fn content_size(&self, digest: &Digest) -> Result<Option<u64>> {
+    /// A content's length in bytes.
+    pub async fn content_size(&self, digest: &Digest) -> Result<Option<u64>> {
         let digest = *digest;
         self.read(move |db| chunks::size(db, &digest)).await
     }
 
-    async fn set(&self, root: &Digest) -> Result<Option<ObjectSet>> {
+    /// The set of a root; `None` when it is not stored.
+    pub async fn set(&self, root: &Digest) -> Result<Option<ObjectSet>> {
         let root = *root;
-        self.read(move |db| closure::read_set(&root, &mut |digest| chunks::chunk(db, digest))).await
+        self.read(move |db| closure::read_set(&root, db)).await
     }
 
-    async fn selection(&self, root: &Digest, known: Option<&Selection>) -> Result<Option<Selection>> {
+    /// The selection of a root, without its sets; `None` when it is not stored. Only what
+    /// differs from a known one is read; the rest is shared with it.
+    pub async fn selection(&self, root: &Digest, known: Option<&Selection>) -> Result<Option<Selection>> {
         let (root, known) = (*root, known.cloned().unwrap_or_default());
-        self.read(move |db| closure::read_selection(&root, &known, &mut |digest| chunks::chunk(db, digest)))
-            .await
+        self.read(move |db| closure::read_selection(&root, &known, db)).await
     }
 
-    async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
+    // Releases.
+
+    /// Commits a release if the newest is still the one that it was built on (`None` when it is
+    /// the first), and points its channels to it. The same release again is `Ok`, so a publisher may retry.
+    ///
+    /// # Errors
+    /// [`CommitError`] names the refusal.
+    pub async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
         self.write(0, move |session| releases::commit(session, &release, built_on)).await
     }
 
-    async fn heads(&self) -> Result<Vec<ChannelHead>> {
+    /// What each channel points to, in the order of their names.
+    pub async fn heads(&self) -> Result<Vec<ChannelHead>> {
         self.read(releases::heads).await
     }
 
-    async fn add_beacon(&self, channel: &Channel, seq: u64, beacon: Signed, at: Timestamp) -> Result<bool> {
+    /// Keeps a newer proof of freshness for a channel's header; `false` when the channel
+    /// does not point to release `seq` (any more).
+    pub async fn add_beacon(
+        &self,
+        channel: &Channel,
+        seq: u64,
+        beacon: Signed,
+        at: Timestamp,
+    ) -> Result<bool> {
         let channel = channel.clone();
         self.write(0, move |session| releases::add_beacon(&session.db, &channel, seq, &beacon, at)).await
     }
 
-    async fn release(&self, seq: u64) -> Result<Option<Release>> {
+    /// A release.
+    pub async fn release(&self, seq: u64) -> Result<Option<Release>> {
         self.read(move |db| releases::release(db, seq)).await
     }
 
-    async fn releases(&self, limit: usize, before: Option<u64>) -> Result<Vec<Release>> {
+    /// Releases, newest first, below `before`.
+    pub async fn releases(&self, limit: usize, before: Option<u64>) -> Result<Vec<Release>> {
         self.read(move |db| releases::list(db, limit, before)).await
     }
 
-    async fn set_push(&self, nodes: Vec<NodeId>, push: u64, now: Timestamp) -> Result<()> {
+    // Pushes.
+
+    /// Asks these nodes to converge now and to confirm with this number (DLT-5); a node's
+    /// earlier push is replaced. Nodes that are not active are left out.
+    pub async fn set_push(&self, nodes: Vec<NodeId>, push: u64, now: Timestamp) -> Result<()> {
         self.write(0, move |session| nodes::set_push(&session.db, &nodes, push, now)).await
     }
 
-    async fn clear_push(&self, node: &NodeId, push: u64) -> Result<()> {
+    /// The node confirmed a push: this one and earlier ones are done.
+    pub async fn clear_push(&self, node: &NodeId, push: u64) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::clear_push(&session.db, &node, push)).await
     }
 
-    async fn prune(&self, now: Timestamp, retention: Retention) -> Result<Pruned> {
+    // The store itself.
+
+    /// Takes away history beyond `retention`, chunks and contents that no kept release
+    /// reaches, and the sets of removed nodes. Other work goes on meanwhile.
+    pub async fn prune(&self, now: Timestamp, retention: Retention) -> Result<Pruned> {
         prune::prune(self, now, retention).await
     }
 
-    async fn integrity(&self) -> Result<Vec<String>> {
+    /// Checks that the stored bytes are sound; returns what is not, in words.
+    pub async fn integrity(&self) -> Result<Vec<String>> {
         self.read(integrity).await
     }
 
-    fn health(&self) -> Health {
+    /// How the store does; never waits.
+    pub fn health(&self) -> Health {
         let last_error = self.writer.failure();
         Health { writable: last_error.is_none(), queue_depth: self.writer.waiting(), last_error }
     }

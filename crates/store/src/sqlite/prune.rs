@@ -3,7 +3,7 @@
 use model::{Digest, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::SqliteStore;
+use super::Store;
 use super::cell::int;
 use super::chunks::Table;
 use super::query::{self, change};
@@ -25,7 +25,7 @@ const OBJECTS_IN_BATCH: usize = 2_000;
 /// has incarnations of its log.
 const LOGS_PER_NODE: i64 = 1000;
 
-pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retention) -> Result<Pruned> {
+pub(super) async fn prune(store: &Store, now: Timestamp, retention: Retention) -> Result<Pruned> {
     let objects = removed_objects(store).await?;
     let nodes = removed_nodes(store, now.minus(retention.removed_nodes)).await?;
     let tasks = finished_tasks(store, retention.finished_tasks).await?;
@@ -46,7 +46,7 @@ pub(super) async fn prune(store: &SqliteStore, now: Timestamp, retention: Retent
     Ok(Pruned { facts, releases, chunks, contents, nonces, nodes, objects, tasks })
 }
 
-async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
+async fn removed_nodes(store: &Store, cutoff: Timestamp) -> Result<u64> {
     let mut total = 0;
     loop {
         let gone = store
@@ -65,7 +65,7 @@ async fn removed_nodes(store: &SqliteStore, cutoff: Timestamp) -> Result<u64> {
 }
 
 /// The sets of removed nodes, whether their history is kept or not.
-async fn removed_objects(store: &SqliteStore) -> Result<u64> {
+async fn removed_objects(store: &Store) -> Result<u64> {
     const SQL: &str = "SELECT node.no FROM node JOIN sync ON sync.node = node.no WHERE removed IS NOT NULL";
     let nodes = store.read(|db| query::all(db, "read removed nodes", SQL, [], |row| row.get::<_, i64>(0)));
     let mut total = 0;
@@ -82,7 +82,7 @@ async fn removed_objects(store: &SqliteStore) -> Result<u64> {
     Ok(total)
 }
 
-async fn finished_tasks(store: &SqliteStore, keep: usize) -> Result<u64> {
+async fn finished_tasks(store: &Store, keep: usize) -> Result<u64> {
     let mut total = 0;
     // One at a time: each may have a row for every node.
     while store.write(0, move |session| tasks::prune_one(&session.db, keep)).await? {
@@ -91,7 +91,7 @@ async fn finished_tasks(store: &SqliteStore, keep: usize) -> Result<u64> {
     Ok(total)
 }
 
-async fn facts(store: &SqliteStore, retention: &Retention) -> Result<u64> {
+async fn facts(store: &Store, retention: &Retention) -> Result<u64> {
     let keep = Keep {
         others: int(retention.facts_per_node as u64),
         runs: int(retention.runs_per_node as u64),
@@ -140,7 +140,7 @@ fn facts_of(db: &Connection, nodes: &[i64], keep: Keep) -> Result<u64> {
     Ok(gone)
 }
 
-async fn garbage(store: &SqliteStore, cutoff: Timestamp) -> Result<(u64, u64)> {
+async fn garbage(store: &Store, cutoff: Timestamp) -> Result<(u64, u64)> {
     let sweep = store.write(0, |session| Ok::<_, crate::StoreError>(sweep::begin(session))).await?;
     let swept = swept(store, cutoff, sweep).await;
     let ended = store
@@ -154,14 +154,14 @@ async fn garbage(store: &SqliteStore, cutoff: Timestamp) -> Result<(u64, u64)> {
     Ok(swept)
 }
 
-async fn swept(store: &SqliteStore, cutoff: Timestamp, sweep: u64) -> Result<(u64, u64)> {
+async fn swept(store: &Store, cutoff: Timestamp, sweep: u64) -> Result<(u64, u64)> {
     let garbage = store.read(move |db| sweep::garbage(db, cutoff)).await?;
     let chunks = take(store, sweep, Table::Chunk, &garbage.chunks).await?;
     let contents = take(store, sweep, Table::Content, &garbage.contents).await?;
     Ok((chunks, contents))
 }
 
-async fn take(store: &SqliteStore, sweep: u64, table: Table, digests: &[Digest]) -> Result<u64> {
+async fn take(store: &Store, sweep: u64, table: Table, digests: &[Digest]) -> Result<u64> {
     let mut total = 0;
     for batch in digests.chunks(sweep::BATCH) {
         let batch = batch.to_vec();

@@ -4,21 +4,54 @@
 //! is put or reported as present, and spares it with everything below. Chunks go from the
 //! top down, so whoever has a chunk has everything below it at every moment.
 
+use std::collections::BTreeSet;
+
 use model::{Digest, Timestamp};
 use rusqlite::{Connection, Params};
 
 use super::cell::{Bytes32, dig};
-use super::chunks::{Stored, TOUCH_GRAIN_MS, Table};
+use super::chunks::{self, TOUCH_GRAIN_MS, Table};
 use super::query::{self, change};
 use super::writer::Session;
+use crate::closure;
 use crate::error::Result;
-use crate::reach::Marked;
 
 /// The most digests that are noted during a sweep; with more the sweep gives up, and the
 /// next one has less to do.
 const MAX_RECENT: usize = 1_000_000;
 /// How many digests go in one transaction.
 pub(super) const BATCH: usize = 2_000;
+
+/// Chunks and contents.
+#[derive(Debug, Default)]
+struct Marked {
+    chunks: BTreeSet<Digest>,
+    contents: BTreeSet<Digest>,
+    /// Contents whose blobs are marked too.
+    modules: BTreeSet<Digest>,
+}
+
+impl Marked {
+    /// Marks `roots` and everything below them. Cost: what is newly marked.
+    fn mark(&mut self, roots: impl IntoIterator<Item = Digest>, db: &Connection) -> Result<()> {
+        let mut stack: Vec<Digest> = roots.into_iter().collect();
+        while let Some(chunk) = stack.pop() {
+            if !self.chunks.insert(chunk) {
+                continue;
+            }
+            let Some(chunk) = chunks::chunk(db, &chunk)? else { continue };
+            for module in closure::modules(&chunk) {
+                if self.modules.insert(module) {
+                    self.contents.extend(chunks::blobs(db, &module)?);
+                }
+            }
+            let needs = chunk.needs();
+            self.contents.extend(needs.contents.iter().map(|(digest, _)| *digest));
+            stack.extend(needs.chunks);
+        }
+        Ok(())
+    }
+}
 
 /// What was put or reported as present since a sweep began.
 pub(super) struct Recent {
@@ -70,9 +103,9 @@ pub(super) fn garbage(db: &Connection, cutoff: Timestamp) -> Result<Garbage> {
     let cutoff = cutoff.0.saturating_sub(TOUCH_GRAIN_MS);
     let mut kept = Marked::default();
     let roots = digests(db, "SELECT selection FROM release", [])?;
-    kept.mark(roots, &Stored(db))?;
+    kept.mark(roots, db)?;
     let touched = digests(db, "SELECT digest FROM chunk WHERE touched >= ?1", [cutoff])?;
-    kept.mark(touched, &Stored(db))?;
+    kept.mark(touched, db)?;
     // A chunk is higher than any below it.
     let mut chunks =
         digests(db, "SELECT digest FROM chunk WHERE touched < ?1 ORDER BY height DESC", [cutoff])?;
@@ -93,7 +126,7 @@ pub(super) fn batch(
         return Ok(None);
     };
     let db = &session.db;
-    recent.spared.mark(recent.fresh.drain(..), &Stored(db))?;
+    recent.spared.mark(recent.fresh.drain(..), db)?;
     let (spared, sql) = match table {
         Table::Chunk => (&recent.spared.chunks, "DELETE FROM chunk WHERE digest = ?1"),
         Table::Content => (&recent.spared.contents, "DELETE FROM content WHERE digest = ?1"),
@@ -114,9 +147,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
 
     use super::*;
-    use crate::closure;
     use crate::fixture::{DAY, Tree, at, tree};
-    use crate::sqlite::chunks;
     use crate::sqlite::migrate::migrate;
 
     fn session() -> Session {

@@ -57,20 +57,11 @@ struct Gauge {
 
 struct Job {
     bytes: usize,
-    task: Box<dyn Task>,
+    work: Work,
 }
 
-/// One piece of queued work.
-trait Task: Send {
-    fn run(self: Box<Self>, session: &mut Session) -> Ran;
-    /// The work was not run, because of this.
-    fn refuse(self: Box<Self>, error: &StoreError);
-}
-
-struct Work<F, T, E> {
-    work: F,
-    reply: oneshot::Sender<Result<T, E>>,
-}
+/// One piece of queued work, run in the session; with an error it is not run, because of that.
+type Work = Box<dyn FnOnce(Result<&mut Session, &StoreError>) -> Ran + Send>;
 
 /// Work that was run but is not committed.
 struct Ran {
@@ -112,7 +103,19 @@ impl Writer {
         E: Cause,
     {
         let (reply, receiver) = oneshot::channel();
-        self.submit(Job { bytes, task: Box::new(Work { work, reply }) })?;
+        let work: Work = Box::new(move |session| {
+            let result = session.map_err(|error| E::from(error.clone())).and_then(work);
+            let cause = result.as_ref().err().and_then(Cause::cause).cloned();
+            let failed = result.is_err();
+            let reply = move |committed: &Result<()>| {
+                let _ = reply.send(match committed {
+                    Ok(()) => result,
+                    Err(error) => Err(E::from(error.clone())),
+                });
+            };
+            Ran { failed, cause, reply: Box::new(reply) }
+        });
+        self.submit(Job { bytes, work })?;
         receiver.await.unwrap_or(Err(E::from(StoreError::Closed)))
     }
 
@@ -144,32 +147,6 @@ impl Writer {
     /// Why the last write failed, if it did.
     pub(super) fn failure(&self) -> Option<String> {
         self.gauge.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl<F, T, E> Task for Work<F, T, E>
-where
-    F: FnOnce(&mut Session) -> Result<T, E> + Send,
-    T: Send + 'static,
-    E: Cause,
-{
-    fn run(self: Box<Self>, session: &mut Session) -> Ran {
-        let Work { work, reply } = *self;
-        let result = work(session);
-        let cause = result.as_ref().err().and_then(Cause::cause).cloned();
-        let failed = result.is_err();
-        let reply = move |committed: &Result<()>| {
-            // Nobody may wait any more; the work is done all the same.
-            let _ = reply.send(match committed {
-                Ok(()) => result,
-                Err(error) => Err(E::from(error.clone())),
-            });
-        };
-        Ran { failed, cause, reply: Box::new(reply) }
-    }
-
-    fn refuse(self: Box<Self>, error: &StoreError) {
-        let _ = self.reply.send(Err(E::from(error.clone())));
     }
 }
 
@@ -217,10 +194,10 @@ fn run_group(session: &mut Session, group: Vec<Job>, gauge: &Gauge) {
     for job in group {
         gauge.done(job.bytes);
         if let Err(error) = &outcome {
-            job.task.refuse(error);
+            replies.push((job.work)(Err(error)).reply);
             continue;
         }
-        let ran = if alone { run_alone(session, job.task) } else { run_one(session, job.task) };
+        let ran = if alone { run_alone(session, job.work) } else { run_one(session, job.work) };
         // What failed alone was rolled back already, and with it nothing else.
         let ended =
             if alone && ran.failed { !session.db.is_autocommit() } else { session.db.is_autocommit() };
@@ -247,8 +224,8 @@ fn run_group(session: &mut Session, group: Vec<Job>, gauge: &Gauge) {
 
 /// Runs work that is a group of its own: the transaction goes with it when it fails. A
 /// savepoint would have every page copied before it changes.
-fn run_alone(session: &mut Session, task: Box<dyn Task>) -> Ran {
-    let mut ran = task.run(session);
+fn run_alone(session: &mut Session, work: Work) -> Ran {
+    let mut ran = work(Ok(session));
     if ran.failed
         && !session.db.is_autocommit()
         && let Err(error) = execute(session, "ROLLBACK")
@@ -260,12 +237,11 @@ fn run_alone(session: &mut Session, task: Box<dyn Task>) -> Ran {
 }
 
 /// Runs work in a savepoint; its changes are gone when it fails.
-fn run_one(session: &mut Session, task: Box<dyn Task>) -> Ran {
+fn run_one(session: &mut Session, work: Work) -> Ran {
     if let Err(error) = execute(session, "SAVEPOINT work") {
-        task.refuse(&error);
-        return Ran { failed: true, cause: Some(error), reply: Box::new(|_| {}) };
+        return work(Err(&error));
     }
-    let mut ran = task.run(session);
+    let mut ran = work(Ok(session));
     let ended = if ran.failed {
         execute(session, "ROLLBACK TO work").and_then(|()| execute(session, "RELEASE work"))
     } else {

@@ -7,7 +7,7 @@ use model::chunk::Chunk;
 use super::fixture::{self, at, put, tree};
 use store::{PutError, Store, StoreError};
 
-pub(super) async fn contents_are_served_in_ranges(store: &dyn Store) {
+pub(super) async fn contents_are_served_in_ranges(store: &Store) {
     let large: Bytes = (0..100_000u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>().into();
     let contents = vec![Bytes::from_static(b"small"), Bytes::new(), large.clone()];
     let digests = store.put_contents(contents.clone(), at(0)).await.unwrap();
@@ -29,7 +29,7 @@ pub(super) async fn contents_are_served_in_ranges(store: &dyn Store) {
     assert_eq!(missing, [other]);
 }
 
-pub(super) async fn chunks_are_closed(store: &dyn Store) {
+pub(super) async fn chunks_are_closed(store: &Store) {
     let tree = tree(30, "a");
     let last = tree.chunks.last().unwrap();
     let (below, needs) = (&tree.chunks[..tree.chunks.len() - 1], last.needs());
@@ -58,7 +58,7 @@ pub(super) async fn chunks_are_closed(store: &dyn Store) {
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
 }
 
-pub(super) async fn bad_chunks_are_refused(store: &dyn Store) {
+pub(super) async fn bad_chunks_are_refused(store: &Store) {
     let refused = store.put_chunks(vec![empty_bucket()], at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::Malformed(_)), "{refused:?}");
 
@@ -116,7 +116,7 @@ fn empty_bucket() -> Chunk {
     Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }
 }
 
-pub(super) async fn trees_are_read_back(store: &dyn Store) {
+pub(super) async fn trees_are_read_back(store: &Store) {
     let tree = tree(50, "a");
     put(store, &tree, at(0)).await;
     let others = [fixture::tree(50, "b"), fixture::tree(3, "a"), fixture::tree(0, "a")];

@@ -4,7 +4,7 @@ use super::fixture::{DAY, at, enrolled, incarnation, run, started};
 use store::{Retention, RunFilter};
 use store::{Store, StoreError};
 
-pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
+pub(super) async fn facts_are_accepted_once(store: &Store) {
     let node = enrolled(store, 1).await;
     let one = incarnation("one");
     let send = async |facts| store.append_facts(&node, &one, facts, at(1)).await.unwrap();
@@ -35,7 +35,7 @@ pub(super) async fn facts_are_accepted_once(store: &dyn Store) {
 }
 
 /// CNV-3.
-pub(super) async fn runs_make_streaks(store: &dyn Store) {
+pub(super) async fn runs_make_streaks(store: &Store) {
     let node = enrolled(store, 1).await;
     let one = incarnation("one");
     let facts = vec![run(1, 2, false), started(2), run(3, 1, false)];
@@ -50,7 +50,7 @@ pub(super) async fn runs_make_streaks(store: &dyn Store) {
     assert_eq!((record.streak, record.last_run.unwrap().counts.changed), (0, 5), "intended is no drift");
 }
 
-pub(super) async fn lists_are_newest_first_and_paged(store: &dyn Store) {
+pub(super) async fn lists_are_newest_first_and_paged(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     for seq in 1..=3 {
         store.append_facts(&one, &incarnation("a"), vec![run(seq, 0, false)], at(10)).await.unwrap();
@@ -78,7 +78,7 @@ pub(super) async fn lists_are_newest_first_and_paged(store: &dyn Store) {
     assert_eq!(rest.iter().map(|fact| fact.fact.seq).collect::<Vec<_>>(), [2, 1]);
 }
 
-pub(super) async fn history_is_pruned(store: &dyn Store) {
+pub(super) async fn history_is_pruned(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let facts = (1..=20).map(|seq| if seq % 2 == 0 { run(seq, 1, false) } else { started(seq) }).collect();
     store.append_facts(&one, &incarnation("a"), facts, at(1)).await.unwrap();

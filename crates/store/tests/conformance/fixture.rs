@@ -43,7 +43,7 @@ pub fn token(nonce: &str) -> TokenUse {
 }
 
 /// Enrolls the node number `n`; returns its id.
-pub async fn enrolled(store: &dyn Store, n: u32) -> NodeId {
+pub async fn enrolled(store: &Store, n: u32) -> NodeId {
     let node = new_node(n);
     let id = node.node_id.clone();
     store.enroll(node, token(&format!("nonce-{n}")), at(0)).await.unwrap();
@@ -171,7 +171,7 @@ fn trie_chunks(section: &SectionKey, trie: &Trie, push: &mut dyn FnMut(Chunk)) {
 }
 
 /// Puts the contents and chunks of a tree.
-pub async fn put(store: &dyn Store, tree: &Tree, now: Timestamp) {
+pub async fn put(store: &Store, tree: &Tree, now: Timestamp) {
     store.put_contents(tree.contents.clone(), now).await.unwrap();
     store.put_chunks(tree.chunks.clone(), now).await.unwrap();
 }

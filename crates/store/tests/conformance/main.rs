@@ -13,14 +13,14 @@ mod tasks;
 use std::sync::Mutex;
 
 use fixture::at;
-use store::{FleetMeta, SqliteStore, Store};
+use store::{FleetMeta, Store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite() {
     let directories = Mutex::new(Vec::new());
     all(|| {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(directory.path().join("muster.db")).unwrap();
+        let store = Store::open(directory.path().join("muster.db")).unwrap();
         directories.lock().unwrap().push(directory);
         Box::new(store)
     })
@@ -28,7 +28,7 @@ async fn sqlite() {
 }
 
 /// Runs every check, each on a store of its own.
-async fn all(make: impl Fn() -> Box<dyn Store>) {
+async fn all(make: impl Fn() -> Box<Store>) {
     founded_once(&*make()).await;
     nodes::a_token_is_burned_with_the_node(&*make()).await;
     nodes::a_lost_reply_is_no_loss(&*make()).await;
@@ -62,7 +62,7 @@ async fn all(make: impl Fn() -> Box<dyn Store>) {
     releases::an_upload_in_progress_is_safe(&*make()).await;
 }
 
-async fn founded_once(store: &dyn Store) {
+async fn founded_once(store: &Store) {
     assert_eq!(store.fleet().await.unwrap(), None);
     let first = FleetMeta { fleet: "acme-1".parse().unwrap(), created: at(1) };
     let second = FleetMeta { fleet: "acme-2".parse().unwrap(), created: at(2) };

@@ -8,7 +8,7 @@ use store::{EnrollError, Store, StoreError};
 use store::{Enrolled, Retention, Touch};
 
 /// ENR-2.
-pub(super) async fn a_token_is_burned_with_the_node(store: &dyn Store) {
+pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {
     let enrolled = store.enroll(new_node(1), token("a"), at(0)).await.unwrap();
     assert_eq!(enrolled, Enrolled::New);
     let refused = store.enroll(new_node(2), token("a"), at(1)).await.unwrap_err();
@@ -31,7 +31,7 @@ pub(super) async fn a_token_is_burned_with_the_node(store: &dyn Store) {
 }
 
 /// ENR-7.
-pub(super) async fn a_lost_reply_is_no_loss(store: &dyn Store) {
+pub(super) async fn a_lost_reply_is_no_loss(store: &Store) {
     let node = new_node(1);
     store.enroll(node.clone(), token("a"), at(0)).await.unwrap();
     let mut again = node.clone();
@@ -53,7 +53,7 @@ pub(super) async fn a_lost_reply_is_no_loss(store: &dyn Store) {
 }
 
 /// IDN-1.
-pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &dyn Store) {
+pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &Store) {
     let first = enrolled(store, 1).await;
     let mut same_name = new_node(2);
     same_name.hostname = new_node(1).hostname;
@@ -75,7 +75,7 @@ pub(super) async fn a_hostname_and_a_key_are_held_by_one(store: &dyn Store) {
     assert!(!store.confirm_key(&new_node(9).node_id).await.unwrap());
 }
 
-pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &dyn Store) {
+pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &Store) {
     let node = enrolled(store, 1).await;
     store.certificate_used(&node).await.unwrap();
     store.append_facts(&node, &incarnation("one"), vec![started(1)], at(1)).await.unwrap();
@@ -89,7 +89,7 @@ pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &dyn Store) 
     assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
 }
 
-pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
+pub(super) async fn removed_nodes_keep_their_history(store: &Store) {
     let node = enrolled(store, 1).await;
     store.append_facts(&node, &incarnation("one"), vec![started(1)], at(1)).await.unwrap();
     store.set_push(vec![node.clone()], 1, at(1)).await.unwrap();
@@ -127,7 +127,7 @@ pub(super) async fn removed_nodes_keep_their_history(store: &dyn Store) {
 }
 
 /// CNV-4.
-pub(super) async fn contacts_are_kept(store: &dyn Store) {
+pub(super) async fn contacts_are_kept(store: &Store) {
     let node = enrolled(store, 1).await;
     let held = HeldRelease {
         channel: "stable".parse().unwrap(),
@@ -155,7 +155,7 @@ pub(super) async fn contacts_are_kept(store: &dyn Store) {
 }
 
 /// DLT-5.
-pub(super) async fn traits_and_pushes_are_kept(store: &dyn Store) {
+pub(super) async fn traits_and_pushes_are_kept(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     assert_eq!(store.traits(&one).await.unwrap(), None);
     for text in ["a", "b"] {

@@ -11,7 +11,7 @@ use store::{CommitError, PutError, Store};
 use store::{Pruned, Release, Retention};
 
 /// ROL-2: compare and set.
-pub(super) async fn releases_are_committed_in_order(store: &dyn Store) {
+pub(super) async fn releases_are_committed_in_order(store: &Store) {
     let tree = tree(3, "a");
     let refused = store.commit_release(release(1, tree.root), None).await.unwrap_err();
     assert!(matches!(refused, CommitError::NotComplete { .. }), "{refused:?}");
@@ -45,7 +45,7 @@ pub(super) async fn releases_are_committed_in_order(store: &dyn Store) {
     assert_eq!(seqs(10, Some(6)).await, [5]);
 }
 
-pub(super) async fn channels_point_to_their_newest_release(store: &dyn Store) {
+pub(super) async fn channels_point_to_their_newest_release(store: &Store) {
     let (a, b) = (tree(3, "a"), tree(3, "b"));
     put(store, &a, at(0)).await;
     put(store, &b, at(0)).await;
@@ -71,7 +71,7 @@ pub(super) async fn channels_point_to_their_newest_release(store: &dyn Store) {
     assert!(store.selection(&a.root, None).await.unwrap().is_some());
 }
 
-pub(super) async fn what_no_release_reaches_is_pruned(store: &dyn Store) {
+pub(super) async fn what_no_release_reaches_is_pruned(store: &Store) {
     let (a, b) = (tree(40, "a"), tree(40, "b"));
     put(store, &a, at(0)).await;
     store.commit_release(release(1, a.root), None).await.unwrap();
@@ -89,7 +89,7 @@ pub(super) async fn what_no_release_reaches_is_pruned(store: &dyn Store) {
 
 /// The blobs that a module names are below it: a release without them is not whole, and one
 /// that is kept keeps them.
-pub(super) async fn blobs_are_below_what_names_them(store: &dyn Store) {
+pub(super) async fn blobs_are_below_what_names_them(store: &Store) {
     let retention = Retention { releases: 1, grace: Duration::from_secs(3600), ..Retention::default() };
     let mut before = None;
     // With one module its leaf is in the set's own chunk, with many in buckets.
@@ -114,7 +114,7 @@ pub(super) async fn blobs_are_below_what_names_them(store: &dyn Store) {
     assert_eq!(store.content_size(&gone).await.unwrap(), None, "no release reaches it any more");
 }
 
-pub(super) async fn an_upload_in_progress_is_safe(store: &dyn Store) {
+pub(super) async fn an_upload_in_progress_is_safe(store: &Store) {
     let (a, b) = (tree(20, "a"), tree(20, "b"));
     put(store, &a, at(0)).await;
     put(store, &b, at(0)).await;
@@ -132,7 +132,7 @@ pub(super) async fn an_upload_in_progress_is_safe(store: &dyn Store) {
     assert_eq!(store.content_size(&lone).await.unwrap(), None);
 }
 
-async fn assert_whole(store: &dyn Store, tree: &Tree) {
+async fn assert_whole(store: &Store, tree: &Tree) {
     assert_eq!(store.selection(&tree.root, None).await.unwrap().as_ref(), Some(&tree.selection));
     for set in tree.sets.values() {
         assert_eq!(store.set(&set.root()).await.unwrap().as_ref(), Some(set));

@@ -59,11 +59,11 @@ fn sorted(mut saved: Saved) -> Saved {
     saved
 }
 
-async fn load(store: &dyn Store, node: &NodeId) -> Saved {
+async fn load(store: &Store, node: &NodeId) -> Saved {
     sorted(store.sync_load(node).await.unwrap())
 }
 
-pub(super) async fn sets_are_kept(store: &dyn Store) {
+pub(super) async fn sets_are_kept(store: &Store) {
     let node = enrolled(store, 1).await;
     let other = enrolled(store, 2).await;
     assert_eq!(load(store, &node).await, Saved::default());
@@ -122,7 +122,7 @@ pub(super) async fn sets_are_kept(store: &dyn Store) {
     assert_eq!(load(store, &node).await.feed.unwrap().changes, [gone(7, "b").0]);
 }
 
-pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
+pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     let node = enrolled(store, 1).await;
     let first = Write {
         found: Some(incarnation("f1")),
@@ -154,7 +154,7 @@ pub(super) async fn a_side_is_forgotten_whole(store: &dyn Store) {
     assert_eq!(found, [None, Some(content("zz"))]);
 }
 
-pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
+pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
     let node = enrolled(store, 1).await;
     let unsound = async |write: Write| {
         let refused = store.sync_write(&node, write, at(5)).await.unwrap_err();
@@ -198,7 +198,7 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &dyn Store) {
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
 }
 
-pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
+pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let three = enrolled(store, 3).await;
     assert_eq!(store.sync_heads().await.unwrap(), []);
@@ -263,7 +263,7 @@ pub(super) async fn heads_say_how_far_each_is(store: &dyn Store) {
     assert_eq!(heads.iter().find(|(id, _)| *id == two).unwrap().1.condition, None);
 }
 
-pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
+pub(super) async fn objects_are_listed_in_pages(store: &Store) {
     let nodes = [enrolled(store, 1).await, enrolled(store, 2).await, enrolled(store, 3).await];
     for (n, node) in nodes.iter().enumerate() {
         let kinds = ["Job", "App"];
@@ -327,7 +327,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &dyn Store) {
     }
 }
 
-pub(super) async fn a_removed_node_leaves_no_objects(store: &dyn Store) {
+pub(super) async fn a_removed_node_leaves_no_objects(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let write = || Write {
         found: Some(incarnation("f1")),

@@ -23,7 +23,7 @@ fn target(n: u32, state: &str) -> TaskNode {
     TaskNode { node: new_node(n).node_id, action: format!("a-{n}"), state: state.into() }
 }
 
-pub(super) async fn tasks_are_kept(store: &dyn Store) {
+pub(super) async fn tasks_are_kept(store: &Store) {
     assert_eq!(store.tasks(10, None).await.unwrap(), []);
     assert_eq!(store.task("t-99").await.unwrap(), None);
     let all: Vec<TaskRecord> = (1..=5).map(task).collect();
@@ -59,7 +59,7 @@ pub(super) async fn tasks_are_kept(store: &dyn Store) {
     store.put_task(TaskRecord { finished: Some(at(9)), ..task(9) }).await.unwrap();
 }
 
-pub(super) async fn targets_are_kept(store: &dyn Store) {
+pub(super) async fn targets_are_kept(store: &Store) {
     let refused = store.put_task_nodes("t-99", vec![target(1, "{}")]).await.unwrap_err();
     assert!(matches!(refused, StoreError::UnknownTask(_)), "{refused:?}");
     store.put_task(task(1)).await.unwrap();
@@ -87,7 +87,7 @@ pub(super) async fn targets_are_kept(store: &dyn Store) {
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
 }
 
-pub(super) async fn finished_tasks_are_pruned(store: &dyn Store) {
+pub(super) async fn finished_tasks_are_pruned(store: &Store) {
     for n in 1..=6 {
         let finished = (n != 2).then(|| at(50 - n));
         store.put_task(TaskRecord { finished, ..task(n) }).await.unwrap();
@@ -118,7 +118,7 @@ fn ended(seq: u64, id: &str) -> Fact {
     of_action(seq, id, ActionEvent::Ended { outcome, duration_ms: 5 })
 }
 
-pub(super) async fn facts_of_actions_are_found(store: &dyn Store) {
+pub(super) async fn facts_of_actions_are_found(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let facts = vec![
         started(1),

@@ -30,8 +30,9 @@ impl Link {
         if mark.cursor.revision <= self.inbox.shown && cx.replica.root() == mark.root {
             self.counters.checkpoints_equal += 1;
             cx.replica.begin_incarnation(&mark.cursor.incarnation);
+            // A ping may have overtaken it with a later head.
+            self.inbox.verified = mark.cursor.revision >= self.peer_head;
             self.inbox.complete_to(mark.cursor, cx.replica.cursor());
-            self.inbox.verified = true;
             self.resync.succeeded();
             cx.note(Note::InSync);
         } else {

@@ -1,5 +1,11 @@
 //! The receiving half of a link: events into one lane per object, batches out of them.
 //!
+//! ```text
+//! event --> waiting: one of each object --ready--> batch in flight --> applied
+//!              ^   \-- held until a retry, or until it is fetched anew     |
+//!              +----------------- failed ---------------------------------+
+//! ```
+//!
 //! Every accepted event has a *place*, a number that only rises. The cursor may move to what
 //! a place stands for once no place up to it is open. The newest event of an object replaces
 //! one that waits; what waits for a retry holds up nothing but the cursor.
@@ -12,14 +18,13 @@ use model::set::MAX_SECTIONS;
 use model::{ObjectKey, SectionKey, Timestamp};
 
 use super::batch::{Batch, Item, Outcome};
-use super::outbox::content_len;
 use super::types::{Limits, Output};
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::object::MAX_CONTENT;
 use crate::refusal;
-use crate::replica::Replica;
+use crate::replica::{RejectedObject, Replica};
 
 /// Places from here on hold back nothing: of what fails again and again.
 pub(super) const FIRST_RELEASED_POSITION: u64 = 1 << 62;
@@ -73,8 +78,9 @@ pub(super) struct Inbox {
     /// How many wait that are let go, and how many ever were.
     pub set_aside: usize,
     pub released_total: u64,
+    /// Bytes of the contents of what is ready, and of what is held.
     bytes: u64,
-    pub unacked: BTreeSet<u64>,
+    held_bytes: u64,
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
     acked: u64,
@@ -105,13 +111,22 @@ impl Inbox {
         self.waiting.len() + self.in_flight.as_ref().map_or(0, |batch| batch.batch.items.len())
     }
 
+    /// There is room to hold one more of this size for a retry.
+    pub fn may_hold(&self, bytes: u64, most: u64) -> bool {
+        self.held.is_empty() || self.held_bytes.saturating_add(bytes) <= most
+    }
+
     /// There is no room for more.
     pub fn is_full(&self, events: usize, bytes: u64) -> bool {
         self.ready.len() >= events || self.bytes >= bytes
     }
 
+    /// Up to which number events are settled, or kept for a retry.
     fn settled_seq(&self) -> u64 {
-        self.unacked.first().map_or(self.seq, |first| first - 1)
+        let waiting = self.waiting.values().map(|pending| pending.seq);
+        let in_flight = self.in_flight.iter().flat_map(|batch| batch.metas.iter().map(|(seq, _)| *seq));
+        let first = waiting.chain(in_flight).filter(|seq| *seq > 0).min();
+        first.map_or(self.seq, |first| first - 1)
     }
 
     /// The newest cursor that no open place holds back.
@@ -150,11 +165,17 @@ impl Inbox {
     pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
         self.set_aside -= usize::from(pending.is_released());
+        let (place, bytes) = (pending.item.place, pending.item.change.content_len());
         match pending.hold {
-            Hold::Ready => drop(self.ready.remove(&pending.item.place)),
-            Hold::Until(at) | Hold::Fetch(at) => drop(self.held.remove(&(at, pending.item.place))),
+            Hold::Ready => {
+                self.ready.remove(&place);
+                self.bytes -= bytes;
+            }
+            Hold::Until(at) | Hold::Fetch(at) => {
+                self.held.remove(&(at, place));
+                self.held_bytes -= bytes;
+            }
         }
-        self.bytes -= size(&pending.item);
         Some(pending)
     }
 
@@ -165,26 +186,22 @@ impl Inbox {
         } else {
             self.open.insert(place);
         }
-        self.bytes += size(&pending.item);
+        let bytes = pending.item.change.content_len();
         match pending.hold {
-            Hold::Ready => drop(self.ready.insert(place, key.clone())),
-            Hold::Until(at) | Hold::Fetch(at) => drop(self.held.insert((at, place), key.clone())),
+            Hold::Ready => {
+                self.ready.insert(place, key.clone());
+                self.bytes += bytes;
+            }
+            Hold::Until(at) | Hold::Fetch(at) => {
+                self.held.insert((at, place), key.clone());
+                self.held_bytes += bytes;
+            }
         }
         self.waiting.insert(key, pending);
     }
 
-    pub fn settle(&mut self, place: u64, seq: u64) {
+    pub fn settle(&mut self, place: u64) {
         self.open.remove(&place);
-        if seq > 0 {
-            self.unacked.remove(&seq);
-        }
-    }
-}
-
-fn size(item: &Item) -> u64 {
-    match &item.change {
-        Op::Put { content, .. } => content.len() as u64,
-        Op::Delete { .. } => 0,
     }
 }
 
@@ -193,7 +210,7 @@ impl Link {
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
         self.resync.asked_at = cx.now;
-        self.counters.received_bytes += content_len(&event);
+        self.counters.received_bytes += event.op.content_len();
         if event.seq == 0 {
             self.answered(event, cx);
             return;
@@ -242,7 +259,7 @@ impl Link {
         let before = self.inbox.take(&event.key);
         let tries = match &before {
             Some(before) => {
-                self.inbox.settle(before.item.place, before.seq);
+                self.inbox.settle(before.item.place);
                 self.counters.superseded += 1;
                 let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_released();
                 if before.item.rev == event.rev || failing { before.tries } else { 0 }
@@ -250,9 +267,7 @@ impl Link {
             None => 0,
         };
         if let Some((code, message)) = refusal {
-            let stub = stub_of(&event);
-            self.refuse(event.key, stub, event.rev, code.to_owned(), message, cx);
-            return;
+            return self.refuse(event.key, RejectedObject::of(&event.op, event.rev, code, message), cx);
         }
         // What is said again, or answers a question, keeps the place of what it replaces, so
         // that the cursor stays below it.
@@ -267,9 +282,6 @@ impl Link {
             at: event.at,
             place,
         };
-        if seq > 0 {
-            self.inbox.unacked.insert(seq);
-        }
         self.inbox.insert(Pending { item, seq, tries, hold: Hold::Ready });
     }
 
@@ -327,7 +339,7 @@ impl Link {
         let mut room = Room::of(cx.replica, &limits);
         while let Some((_, key)) = self.inbox.ready.first_key_value() {
             let key = key.clone();
-            let next = self.inbox.waiting.get(&key).map_or(0, |pending| size(&pending.item));
+            let next = self.inbox.waiting.get(&key).map_or(0, |pending| pending.item.change.content_len());
             if !items.is_empty() && (items.len() >= limits.batch_events || bytes + next > limits.batch_bytes)
             {
                 break;
@@ -335,7 +347,7 @@ impl Link {
             let Some(pending) = self.inbox.take(&key) else { break };
             if self.is_already_applied(&pending.item, cx) {
                 self.counters.duplicates += 1;
-                self.inbox.settle(pending.item.place, pending.seq);
+                self.inbox.settle(pending.item.place);
                 self.inbox.ack_due = true;
                 continue;
             }
@@ -344,7 +356,7 @@ impl Link {
                 && !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev)
             {
                 let message = format!("the object here has uid {}, and is not older", here.uid);
-                self.give_up(pending, refusal::UID_MISMATCH.to_owned(), message, cx);
+                self.give_up(pending, refusal::UID_MISMATCH, message, cx);
                 continue;
             }
             if let Op::Put { stub, .. } = &pending.item.change {
@@ -356,7 +368,7 @@ impl Link {
                     continue;
                 }
                 if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {
-                    self.give_up(pending, refusal::TOO_MANY.to_owned(), full, cx);
+                    self.give_up(pending, refusal::TOO_MANY, full, cx);
                     continue;
                 }
             }
@@ -459,12 +471,5 @@ impl Room {
             self.sections.insert(key.section.clone());
         }
         None
-    }
-}
-
-fn stub_of(event: &Event) -> Option<model::Stub> {
-    match &event.op {
-        Op::Put { stub, .. } => Some(stub.clone()),
-        Op::Delete { .. } => None,
     }
 }

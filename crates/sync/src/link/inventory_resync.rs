@@ -27,6 +27,9 @@ use crate::replica::Replica;
 /// of life.
 const BARRIERS: u64 = 1 << 40;
 
+/// The answers to a part are waited for during so many exchanges: events that are pushed are one too.
+const EXCHANGES: u32 = 3;
+
 /// What is asked for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InventoryStep {
@@ -51,6 +54,8 @@ pub(crate) struct InventoryResync {
     listed: BTreeSet<ObjectKey>,
     orphans: BTreeSet<ObjectKey>,
     barrier: Option<u64>,
+    /// Exchanges that ended since the part was asked for.
+    exchanges: u32,
 }
 
 impl InventoryResync {
@@ -63,6 +68,16 @@ impl InventoryResync {
             listed: BTreeSet::new(),
             orphans: BTreeSet::new(),
             barrier: None,
+            exchanges: 0,
+        }
+    }
+
+    /// The exchange is over. The request of a part goes with the next one, whose answer has the pong; if
+    /// that is lost, the part is asked for again.
+    pub fn carried_over(&mut self) {
+        self.exchanges += 1;
+        if self.exchanges > EXCHANGES {
+            self.barrier = None;
         }
     }
 
@@ -207,6 +222,6 @@ impl Link {
 
 fn set_barrier(stage: &mut Stage, number: u64) {
     if let Stage::InventoryResync(inventory) = stage {
-        inventory.barrier = Some(number);
+        (inventory.barrier, inventory.exchanges) = (Some(number), 0);
     }
 }

@@ -21,7 +21,9 @@ mod types;
 
 use crate::cursor::{FeedCursor, KindOrder, Position};
 use model::{Incarnation, ObjectSet, Timestamp};
+use std::time::Duration;
 
+use crate::admission::Permits;
 use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
@@ -39,7 +41,7 @@ const STAY_AWAY: u64 = 3600;
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
-use permit::Permit;
+use permit::PermitUse;
 use serve::Server;
 
 /// One connection.
@@ -54,7 +56,8 @@ pub struct Link {
     inbox: Inbox,
     resync: Resync,
     server: Server,
-    permit: Permit,
+    /// The permit for a resync that it holds, since when.
+    permit: Option<(PermitUse, Timestamp)>,
     counters: Counters,
     loads: u64,
     opened: Timestamp,
@@ -83,6 +86,7 @@ struct OperatorRequests {
 struct Cx<'a> {
     feed: &'a mut Feed,
     replica: &'a mut Replica,
+    permits: &'a dyn Permits,
     now: Timestamp,
     out: Vec<Output>,
 }
@@ -135,7 +139,7 @@ impl Link {
             inbox: Inbox::default(),
             resync: Resync::default(),
             server: Server::default(),
-            permit: Permit::default(),
+            permit: None,
             counters: Counters::default(),
             loads: 0,
             opened: now,
@@ -151,15 +155,17 @@ impl Link {
         }
     }
 
-    /// Takes an input; what is to be done is returned, in order.
+    /// Takes an input; what is to be done is returned, in order. `permits` are asked at the
+    /// principal's end alone.
     pub fn handle(
         &mut self,
         input: Input,
         feed: &mut Feed,
         replica: &mut Replica,
+        permits: &dyn Permits,
         now: Timestamp,
     ) -> Vec<Output> {
-        let mut cx = Cx { feed, replica, now, out: Vec::new() };
+        let mut cx = Cx { feed, replica, permits, now, out: Vec::new() };
         self.take(input, &mut cx);
         self.go_on(&mut cx);
         if cx.out.iter().any(|output| matches!(output, Output::Send(_))) {
@@ -181,8 +187,6 @@ impl Link {
                 }
             }
             Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
-            Input::Admitted => self.admitted(cx),
-            Input::NotAdmitted { wait } => self.not_admitted(wait, cx),
             Input::Approve => {
                 self.resync_now(true, cx);
                 self.wishes.approve = true;
@@ -193,13 +197,12 @@ impl Link {
                 self.wishes.resync = true;
                 self.forward_operator_requests(cx);
             }
-            Input::Reincarnated => self.reincarnated(cx),
-            Input::NotReincarnated { wait } => self.not_reincarnated(wait, cx),
+            Input::Reincarnated(done) => self.reincarnated(done, cx),
             Input::Say(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
                 self.closing = Some(());
-                self.permit.give_back(cx);
+                self.return_permit(cx);
                 let mut resync = std::mem::take(&mut self.resync);
                 if !self.inbox.is_settled() {
                     // What was fetched and is not durable is found again by comparing anew.
@@ -311,7 +314,8 @@ impl Link {
         self.forward_operator_requests(cx);
         self.first_word(have.as_ref(), cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
-        if self.out.flow == Flow::Unknown {
+        let ahead = |have: &Have| cx.feed.can_resume(&have.cursor) == Resume::AheadOfHead;
+        if self.out.flow == Flow::Unknown || have.as_ref().is_some_and(ahead) {
             return self.resume(have.map(|have| (have.cursor.clone(), empty(&have))), cx);
         }
         // The events that are on their way begin after what was assumed.
@@ -356,12 +360,7 @@ impl Link {
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
                 self.counters.refused_there += 1;
-                let refused = *refused;
-                cx.note(Note::RefusedThere {
-                    key: refused.key,
-                    code: refused.code,
-                    message: refused.message,
-                });
+                cx.note(Note::RefusedThere(*refused));
             }
             Frame::Checkpoint(mark) => self.marked(mark, cx),
             Frame::ResyncRequest(ask) => self.asked(*ask, cx),
@@ -377,7 +376,7 @@ impl Link {
             }
             Frame::GoAway(away) => {
                 self.closing = Some(());
-                self.permit.give_back(cx);
+                self.return_permit(cx);
                 let message = format!("{}: {}", away.code, away.message);
                 let retry_after = away.retry_after.map(backoff::asked);
                 cx.out.push(Output::Close {
@@ -428,16 +427,14 @@ impl Link {
     }
 
     /// The own feed began anew, or could not.
-    fn reincarnated(&mut self, cx: &mut Cx<'_>) {
-        if self.feed_incarnation.as_ref() == Some(cx.feed.incarnation()) {
+    fn reincarnated(&mut self, done: Result<(), Duration>, cx: &mut Cx<'_>) {
+        if let Err(wait) = done {
+            let message = "the source began a new incarnation not long ago, and does not do so again so soon";
+            let wait = backoff::asked(wait.as_secs().max(1));
+            self.go_away("reincarnated-before", message, Some(wait), cx);
+        } else if self.feed_incarnation.as_ref() == Some(cx.feed.incarnation()) {
             self.go_away("not-reincarnated", "the source cannot begin a new incarnation now", Some(60), cx);
         }
-    }
-
-    fn not_reincarnated(&mut self, wait: std::time::Duration, cx: &mut Cx<'_>) {
-        let message = "the source began a new incarnation not long ago, and does not do so again so soon";
-        let wait = backoff::asked(wait.as_secs().max(1));
-        self.go_away("reincarnated-before", message, Some(wait), cx);
     }
 
     /// Tells the other side why, and ends the link.
@@ -446,7 +443,7 @@ impl Link {
             return;
         }
         self.closing = Some(());
-        self.permit.give_back(cx);
+        self.return_permit(cx);
         cx.send(Frame::GoAway(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }));
         cx.out.push(Output::Close { code, message: message.to_owned(), retry_after, away: None });
     }
@@ -460,7 +457,7 @@ impl Link {
         if cx.now.since(self.heard) >= limits.dead_after {
             return self.go_away("silence", "nothing was heard for too long", Some(1), cx);
         }
-        let held = self.permit.held_since();
+        let held = self.permit_held_since();
         if held.is_some_and(|since| cx.now.since(since) >= limits.resync_within) {
             return self.go_away("endless-resync", "a resync takes too long", Some(60), cx);
         }
@@ -503,7 +500,7 @@ impl Link {
             self.inbox_deadline(),
             self.resync_deadline(),
             self.server.deadline(),
-            self.permit.held_since().map(|since| since.plus(limits.resync_within)),
+            self.permit_held_since().map(|since| since.plus(limits.resync_within)),
         ]
         .into_iter()
         .flatten()
@@ -515,11 +512,6 @@ impl Link {
     pub fn wants_input(&self) -> bool {
         let limits = &self.config.limits;
         !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
-    }
-
-    /// The shell is still to say whether a resync may begin.
-    pub fn awaits_permit(&self) -> bool {
-        self.permit.is_wanted().is_some()
     }
 
     /// The link is over; only batches under way may still come to an end.

@@ -123,12 +123,54 @@ fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
 
 /// An event before it has its content.
 #[derive(Clone, Debug)]
-struct Planned {
-    key: ObjectKey,
-    rev: u64,
-    state: State,
-    upto: Position,
-    created: bool,
+pub(super) struct Planned {
+    pub key: ObjectKey,
+    pub rev: u64,
+    pub state: State,
+    pub upto: Position,
+    pub created: bool,
+}
+
+/// What a planned event came to.
+pub(super) enum Loaded {
+    Event(Event),
+    /// The object changed meanwhile.
+    Overtaken(ObjectKey),
+    /// The shell has no content for it.
+    Missing(ObjectKey),
+}
+
+impl Planned {
+    /// What the shell is asked for.
+    pub fn wants(planned: &[Planned]) -> Vec<(ObjectKey, u64)> {
+        let live = planned.iter().filter(|one| one.state.stub().is_some());
+        live.map(|one| (one.key.clone(), one.rev)).collect()
+    }
+
+    /// The events, once the contents of those came that have one.
+    pub fn loaded(planned: Vec<Planned>, contents: Vec<Option<Content>>, feed: &Feed) -> Vec<Loaded> {
+        let mut contents = contents.into_iter();
+        let load = |one: Planned| {
+            let content = one.state.stub().and_then(|_| contents.next().flatten());
+            one.event(content, feed)
+        };
+        planned.into_iter().map(load).collect()
+    }
+
+    fn event(self, content: Option<Content>, feed: &Feed) -> Loaded {
+        let Planned { key, rev, state, upto, created } = self;
+        if feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
+            return Loaded::Overtaken(key);
+        }
+        let (op, trace, at) = match (state, content) {
+            (State::Live { stub, .. }, Some(content)) => {
+                (Op::Put { stub, content: content.bytes, created }, content.trace, content.at)
+            }
+            (State::Live { .. }, None) => return Loaded::Missing(key),
+            (State::Gone { uid }, _) => (Op::Delete { uid }, None, 0),
+        };
+        Loaded::Event(Event { seq: 0, rev, upto, key, op, trace, at })
+    }
 }
 
 /// The sending half.
@@ -225,9 +267,14 @@ impl Link {
             return;
         }
         let resume = match &have {
-            // Who has nothing needs no tombstones.
-            None | Some((_, true)) => Resume::From(Position::default()),
-            Some((cursor, false)) => cx.feed.can_resume(cursor),
+            None => Resume::From(Position::default()),
+            Some((cursor, empty)) => match cx.feed.can_resume(cursor) {
+                // Who has nothing needs no tombstones. Only numbers must not be given out twice.
+                Resume::From(_) | Resume::Behind | Resume::OtherIncarnation if *empty => {
+                    Resume::From(Position::default())
+                }
+                resume => resume,
+            },
         };
         let ahead = resume == Resume::AheadOfHead;
         self.out.acked = have.filter(|(_, empty)| !empty && !ahead).map(|(cursor, _)| cursor);
@@ -293,11 +340,7 @@ impl Link {
             if planned.is_empty() {
                 break;
             }
-            let wants: Vec<(ObjectKey, u64)> = planned
-                .iter()
-                .filter(|one| matches!(one.state, State::Live { .. }))
-                .map(|one| (one.key.clone(), one.rev))
-                .collect();
+            let wants = Planned::wants(&planned);
             if wants.is_empty() {
                 self.say(planned, Vec::new(), cx);
                 continue;
@@ -333,7 +376,7 @@ impl Link {
                 continue;
             };
             let Some((_, state)) = cx.feed.get(key) else { return planned };
-            let size = if let State::Live { stub, .. } = state { stub.size } else { 0 };
+            let size = state.size();
             if bytes.saturating_add(size) > limits.window_bytes && in_flight > 0 {
                 return planned;
             }
@@ -365,26 +408,17 @@ impl Link {
     }
 
     fn say(&mut self, planned: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let mut contents = contents.into_iter();
-        for one in planned {
-            let content = match &one.state {
-                State::Live { .. } => contents.next().flatten(),
-                State::Gone { .. } => None,
-            };
-            if cx.feed.get(&one.key).is_none_or(|(rev, _)| rev != one.rev) {
-                self.counters.coalesced += 1;
-                continue;
+        for loaded in Planned::loaded(planned, contents, cx.feed) {
+            match loaded {
+                Loaded::Event(event) => self.send_numbered(event, cx),
+                Loaded::Overtaken(_) => self.counters.coalesced += 1,
+                Loaded::Missing(key) => cx.note(Note::Missing(key)),
             }
-            let Some(event) = event_of(&one.key, one.rev, &one.state, content, one.upto, one.created) else {
-                cx.note(Note::Missing(one.key));
-                continue;
-            };
-            self.send_numbered(event, cx);
         }
     }
 
     fn send_numbered(&mut self, mut event: Event, cx: &mut Cx<'_>) {
-        let size = content_len(&event);
+        let size = event.op.content_len();
         if self.out.window.is_empty() {
             self.out.waits_since = cx.now;
         }
@@ -470,32 +504,4 @@ pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {
         .or_else(|| status.as_ref().and_then(declared).map(|at| at + kinds.len()))
         .unwrap_or(usize::MAX);
     (place, kind.clone())
-}
-
-/// The event of a change; `None` when its content is lacking.
-pub(super) fn event_of(
-    key: &ObjectKey,
-    rev: u64,
-    state: &State,
-    content: Option<Content>,
-    upto: Position,
-    created: bool,
-) -> Option<Event> {
-    let (op, trace, at) = match (state, content) {
-        (State::Live { stub, .. }, Some(content)) => {
-            let op = Op::Put { stub: stub.clone(), content: content.bytes, created };
-            (op, content.trace, content.at)
-        }
-        (State::Live { .. }, None) => return None,
-        (State::Gone { uid }, _) => (Op::Delete { uid: uid.clone() }, None, 0),
-    };
-    Some(Event { seq: 0, rev, upto, key: key.clone(), op, trace, at })
-}
-
-/// Bytes of content in an event.
-pub(super) fn content_len(event: &Event) -> u64 {
-    match &event.op {
-        Op::Put { content, .. } => content.len() as u64,
-        Op::Delete { .. } => 0,
-    }
 }

@@ -1,17 +1,25 @@
 //! What becomes of a batch: what is done counts, what failed is tried again or refused
 //! (SYN-12).
+//!
+//! ```text
+//! Done ----------> replica, acknowledged
+//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried
+//! Recoverable ---> fetched anew, at most `refetches` times, then rejected
+//! Permanent -----> rejected: the source is told, the set as received has it
+//! ```
+//!
+//! Invariant: the cursor stays below what is held, until it is rejected.
 
 use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::Outcome;
+use super::batch::{Item, Outcome};
 use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
 use super::types::Note;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Op, Refused, Resource};
 use crate::refusal;
-use crate::refusal::MAX_TEXT;
 use crate::replica::RejectedObject;
 
 /// So many refusals are noted within [`NOTED_IN`]; the others are counted only.
@@ -49,7 +57,7 @@ impl Link {
                         Op::Put { stub, .. } => cx.replica.put(item.key.clone(), stub.clone(), item.rev),
                         Op::Delete { .. } => cx.replica.remove(&item.key),
                     }
-                    self.inbox.settle(item.place, seq);
+                    self.inbox.settle(item.place);
                 }
                 other => {
                     self.failed(Pending { item: item.clone(), seq, tries, hold: Hold::Ready }, other, cx)
@@ -72,17 +80,20 @@ impl Link {
 
     /// An item did not work out.
     pub(super) fn failed(&mut self, mut pending: Pending, outcome: Outcome, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place, 0);
+        self.inbox.settle(pending.item.place);
         let newer = self.inbox.waiting.contains_key(&pending.item.key);
         if newer && !matches!(outcome, Outcome::Permanent { .. }) {
-            self.inbox.settle(0, pending.seq);
             self.counters.superseded += 1;
             return;
         }
         pending.tries += 1;
         let wait = self.config.limits.retry_first * (1 << (pending.tries - 1).min(16));
         let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
+        let bytes = pending.item.change.content_len();
         match outcome {
+            Outcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
+                return self.let_go(pending, why, cx);
+            }
             Outcome::Temporary(why) => {
                 self.counters.temporary += 1;
                 pending.hold = Hold::Until(again);
@@ -93,18 +104,17 @@ impl Link {
                 let code =
                     if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
                 let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
-                return self.give_up(pending, code.to_owned(), message, cx);
+                return self.give_up(pending, code, message, cx);
             }
             Outcome::Recoverable(_) => {
                 self.counters.recoverable += 1;
                 pending.hold = Hold::Fetch(again);
                 self.refetch(&pending.item.key, cx);
             }
-            Outcome::Permanent { code, message } => return self.give_up(pending, code, message, cx),
+            Outcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
         if pending.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
-            self.inbox.unacked.remove(&pending.seq);
             pending.seq = 0;
         }
         self.inbox.insert(pending);
@@ -121,68 +131,53 @@ impl Link {
         {
             return;
         }
-        self.inbox.settle(pending.item.place, pending.seq);
+        self.inbox.settle(pending.item.place);
         pending.seq = 0;
         pending.item.place = FIRST_RELEASED_POSITION + self.inbox.released_total;
         self.inbox.released_total += 1;
-        let stub = match &pending.item.change {
-            Op::Put { stub, .. } => Some(stub.clone()),
-            Op::Delete { .. } => None,
-        };
-        let (key, rev, code) = (pending.item.key.clone(), pending.item.rev, refusal::FAILS.to_owned());
-        self.report_rejection(key, stub, rev, code, why, cx);
+        let item = &pending.item;
+        let rejected = RejectedObject::of(&item.change, item.rev, refusal::FAILS, why);
+        self.report_rejection(item.key.clone(), rejected, cx);
     }
 
-    /// Notes that an object is not taken, unless many were noted just now.
-    fn note_rejection(&mut self, key: &ObjectKey, code: &str, message: &str, cx: &mut Cx<'_>) {
+    /// There is no room to hold it for a retry: a comparison finds it again, in a while.
+    fn let_go(&mut self, pending: Pending, why: String, cx: &mut Cx<'_>) {
+        self.counters.temporary += 1;
+        let Item { key, rev, .. } = pending.item;
+        let code = refusal::FAILS.to_owned();
+        cx.send(Frame::Refused(Box::new(Refused { rev, key, code, message: why })));
+        cx.replica.evict();
+        self.want_resync(cx);
+        self.inbox.ack_due = true;
+    }
+
+    pub(super) fn give_up(&mut self, pending: Pending, code: &str, message: String, cx: &mut Cx<'_>) {
+        let item = pending.item;
+        self.inbox.settle(item.place);
+        self.refuse(item.key, RejectedObject::of(&item.change, item.rev, code, message), cx);
+    }
+
+    /// An object is never taken.
+    pub(super) fn refuse(&mut self, key: ObjectKey, rejected: RejectedObject, cx: &mut Cx<'_>) {
+        self.counters.refused_here += 1;
+        self.report_rejection(key, rejected, cx);
+    }
+
+    /// Says here and there that an object is not taken, or not for now; here of many in a short time the
+    /// first alone.
+    fn report_rejection(&mut self, key: ObjectKey, rejected: RejectedObject, cx: &mut Cx<'_>) {
+        let RejectedObject { rev, code, message, .. } = rejected.clone();
+        let refused = Refused { rev, key: key.clone(), code, message };
         let (since, count) = &mut self.inbox.noted;
         if cx.now.since(*since) >= NOTED_IN {
             (*since, *count) = (cx.now, 0);
         }
         *count = count.saturating_add(1);
         if *count <= NOTED {
-            let (key, code, message) = (key.clone(), code.to_owned(), message.to_owned());
-            cx.note(Note::RefusedHere { key, code, message });
+            cx.note(Note::RefusedHere(refused.clone()));
         }
-    }
-
-    pub(super) fn give_up(&mut self, pending: Pending, code: String, message: String, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place, pending.seq);
-        let stub = match pending.item.change {
-            Op::Put { stub, .. } => Some(stub),
-            Op::Delete { .. } => None,
-        };
-        self.refuse(pending.item.key, stub, pending.item.rev, code, message, cx);
-    }
-
-    pub(super) fn refuse(
-        &mut self,
-        key: ObjectKey,
-        stub: Option<model::Stub>,
-        rev: u64,
-        code: String,
-        message: String,
-        cx: &mut Cx<'_>,
-    ) {
-        self.counters.refused_here += 1;
-        self.report_rejection(key, stub, rev, code, message, cx);
-    }
-
-    /// Says here and there that an object is not taken, or not for now.
-    fn report_rejection(
-        &mut self,
-        key: ObjectKey,
-        stub: Option<model::Stub>,
-        rev: u64,
-        code: String,
-        mut message: String,
-        cx: &mut Cx<'_>,
-    ) {
-        message.truncate(message.floor_char_boundary(MAX_TEXT));
-        let refused = Refused { rev, key: key.clone(), code: code.clone(), message: message.clone() };
         cx.send(Frame::Refused(Box::new(refused)));
-        self.note_rejection(&key, &code, &message, cx);
-        cx.replica.refuse(key, RejectedObject { stub, rev, code, message });
+        cx.replica.refuse(key, rejected);
         self.inbox.ack_due = true;
     }
 

@@ -1,14 +1,12 @@
-//! The permit for resyncs, that the principal needs for either direction.
-//!
-//! ```text
-//! Free --want--> Wanted --admitted--> Held --give_back--> Free
-//!                   +----denied---------------------------^
-//! ```
+//! The permit for resyncs, that the principal needs for either direction: of the whole fleet so many
+//! resync at once (SYN-6).
+
+use std::time::Duration;
 
 use model::Timestamp;
 
-use super::Cx;
-use super::types::Output;
+use super::{Cx, Link};
+use crate::mode::Role;
 
 /// What a permit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,59 +17,43 @@ pub(super) enum PermitUse {
     Serving,
 }
 
-/// How far it is.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Permit {
-    #[default]
-    Free,
-    Wanted(PermitUse),
-    Held(PermitUse, Timestamp),
-}
+/// How soon a resync in one direction is tried again while one in the other direction goes on.
+const BUSY: Duration = Duration::from_secs(1);
 
-impl Permit {
-    pub fn is_free(&self) -> bool {
-        *self == Permit::Free
+impl Link {
+    /// Takes the permit, unless it is held.
+    ///
+    /// # Errors
+    /// How long to wait: too many others resync, or this link does in the other direction.
+    pub(super) fn take_permit(&mut self, wanted: PermitUse, cx: &mut Cx<'_>) -> Result<(), Duration> {
+        match self.permit {
+            _ if self.config.role == Role::Agent => Ok(()),
+            Some((held, _)) if held == wanted => Ok(()),
+            Some(_) => Err(BUSY),
+            None => {
+                cx.permits.take()?;
+                self.permit = Some((wanted, cx.now));
+                Ok(())
+            }
+        }
     }
 
-    pub fn is_held_for(&self, wanted: PermitUse) -> bool {
-        matches!(self, Permit::Held(held, _) if *held == wanted)
+    /// Gives back what is held.
+    pub(super) fn return_permit(&mut self, cx: &mut Cx<'_>) {
+        if self.permit.take().is_some() {
+            cx.permits.give_back();
+        }
+    }
+
+    /// Gives back what is held for this.
+    pub(super) fn return_permit_of(&mut self, done: PermitUse, cx: &mut Cx<'_>) {
+        if self.permit.is_some_and(|(held, _)| held == done) {
+            self.return_permit(cx);
+        }
     }
 
     /// Since when it is held, for whatever.
-    pub fn held_since(&self) -> Option<Timestamp> {
-        match self {
-            Permit::Held(_, since) => Some(*since),
-            Permit::Free | Permit::Wanted(_) => None,
-        }
-    }
-
-    pub fn is_wanted(&self) -> Option<PermitUse> {
-        match self {
-            Permit::Wanted(wanted) => Some(*wanted),
-            Permit::Free | Permit::Held(..) => None,
-        }
-    }
-
-    pub fn want(&mut self, wanted: PermitUse, cx: &mut Cx<'_>) {
-        *self = Permit::Wanted(wanted);
-        cx.out.push(Output::WantPermit);
-    }
-
-    pub fn admitted(&mut self, since: Timestamp) {
-        if let Permit::Wanted(wanted) = self {
-            *self = Permit::Held(*wanted, since);
-        }
-    }
-
-    pub fn denied(&mut self) {
-        *self = Permit::Free;
-    }
-
-    /// Gives back what is held; a permit that is only wanted is given up.
-    pub fn give_back(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_free() {
-            cx.out.push(Output::ReturnPermit);
-        }
-        *self = Permit::Free;
+    pub(super) fn permit_held_since(&self) -> Option<Timestamp> {
+        self.permit.map(|(_, since)| since)
     }
 }

@@ -1,4 +1,12 @@
 //! The answering half of a resync: each request from the own set as it is then.
+//!
+//! ```text
+//! request --(permit, at the principal)--> answers: a queue --> contents of the shell --> events 0
+//!                                            pongs and ends of answers keep their place in it
+//! ```
+//!
+//! Invariants: answers go in the order of the requests; one load of contents is under way; a resync that
+//! nobody goes on with ends the link.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,16 +16,15 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
-use super::outbox::{content_len, event_of};
+use super::outbox::{Loaded, Planned};
 use super::permit::PermitUse;
 use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
 use crate::feed::State;
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
+use crate::frame::{Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
-use crate::mode::Role;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
 const RESYNC_IDLE: Duration = Duration::from_secs(60);
@@ -25,8 +32,6 @@ const RESYNC_IDLE: Duration = Duration::from_secs(60);
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// How long an agent waits when the principal is busy with the other direction.
-const BUSY_WAIT_SECS: u64 = 1;
 
 /// An answer that waits for its content, or for its turn.
 #[derive(Clone, Debug)]
@@ -53,9 +58,6 @@ struct List {
     after: Option<ObjectKey>,
 }
 
-/// An object that was asked for, as it was when its content was asked of the shell.
-type Wanted = (ObjectKey, u64, State);
-
 /// The answering half.
 #[derive(Debug, Default)]
 pub(super) struct Server {
@@ -63,12 +65,10 @@ pub(super) struct Server {
     served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
     pub shown: u64,
-    /// The request that waits for a permit.
-    waits: Option<ResyncRequest>,
     answers: VecDeque<Answer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
-    load: Option<(u64, Vec<Wanted>)>,
+    load: Option<(u64, Vec<Planned>)>,
 }
 
 impl Server {
@@ -98,15 +98,10 @@ impl Link {
         match ask {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
-            ask if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Serving) => {
-                self.serve(ask, cx);
-            }
-            ask if self.permit.is_free() => {
-                self.server.waits = Some(ask);
-                self.permit.want(PermitUse::Serving, cx);
-            }
-            _ if self.server.waits.is_none() => self.tell(ResyncResponse::Wait(BUSY_WAIT_SECS), cx),
-            _ => {}
+            ask => match self.take_permit(PermitUse::Serving, cx) {
+                Ok(()) => self.serve(ask, cx),
+                Err(wait) => self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx),
+            },
         }
     }
 
@@ -161,49 +156,10 @@ impl Link {
         cx.send(Frame::ResyncResponse(Box::new(tell)));
     }
 
-    /// The word of the fleet-wide admission.
-    pub(super) fn admitted(&mut self, cx: &mut Cx<'_>) {
-        let wanted = self.permit.is_wanted();
-        self.permit.admitted(cx.now);
-        match wanted {
-            Some(PermitUse::Requesting) => self.begin_resync(cx),
-            Some(PermitUse::Serving) => match self.server.waits.take() {
-                Some(ask) => self.serve(ask, cx),
-                None if self.server.list.is_some() => {}
-                None => self.permit.give_back(cx),
-            },
-            // A permit that nobody wants any more goes back.
-            None => cx.out.push(Output::ReturnPermit),
-        }
-    }
-
-    /// No permit now.
-    pub(super) fn not_admitted(&mut self, wait: Duration, cx: &mut Cx<'_>) {
-        let wanted = self.permit.is_wanted();
-        self.permit.denied();
-        match wanted {
-            Some(PermitUse::Requesting) => {
-                self.resync.stage = super::trie_resync::Stage::Wanted(cx.now.plus(wait))
-            }
-            Some(PermitUse::Serving) if self.server.waits.take().is_some() => {
-                self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
-            }
-            Some(PermitUse::Serving) => {
-                if let Some(list) = &mut self.server.list {
-                    list.not_before = Some(cx.now.plus(wait));
-                }
-            }
-            None => {}
-        }
-    }
-
     /// The resync is over.
     pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
-        (self.server.served, self.server.waits) = (None, None);
-        if self.permit.is_held_for(PermitUse::Serving) || self.permit.is_wanted() == Some(PermitUse::Serving)
-        {
-            self.permit.give_back(cx);
-        }
+        self.server.served = None;
+        self.return_permit_of(PermitUse::Serving, cx);
     }
 
     /// Ends the link with a replica that does not go on with its resync.
@@ -263,7 +219,7 @@ impl Link {
                     Some((rev, state)) => (rev, state.clone()),
                     None => (cx.feed.head(), State::Gone { uid: uid.as_str().into() }),
                 };
-                let size = if let State::Live { stub, .. } = &state { stub.size } else { 0 };
+                let size = state.size();
                 let limits = &self.config.limits;
                 if !wanted.is_empty()
                     && (wanted.len() >= limits.load_events || size.saturating_add(bytes) > limits.batch_bytes)
@@ -271,7 +227,8 @@ impl Link {
                     break;
                 }
                 bytes = size.saturating_add(bytes);
-                wanted.push((key.clone(), rev, state));
+                let (key, upto) = (key.clone(), Position::default());
+                wanted.push(Planned { key, rev, state, upto, created: false });
                 self.server.answers.pop_front();
             }
             if !wanted.is_empty() {
@@ -292,16 +249,16 @@ impl Link {
 
     /// Says the next part of the list; whether all of it is said.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(list) = &mut self.server.list else { return true };
+        let Some(mut list) = self.server.list.take() else { return true };
         if !list.begun {
-            if list.not_before.is_some() {
-                return false;
+            if list.not_before.is_none()
+                && self.permit.is_none()
+                && let Err(wait) = self.take_permit(PermitUse::Serving, cx)
+            {
+                list.not_before = Some(cx.now.plus(wait));
             }
-            let held = self.config.role == Role::Agent || self.permit.held_since().is_some();
-            if !held {
-                if self.permit.is_free() {
-                    self.permit.want(PermitUse::Serving, cx);
-                }
+            if list.not_before.is_some() {
+                self.server.list = Some(list);
                 return false;
             }
             list.begun = true;
@@ -322,6 +279,7 @@ impl Link {
             self.end_list(cx);
             return true;
         }
+        self.server.list = Some(list);
         // The next part goes when the shell has room for more.
         let id = self.next_load();
         self.server.load = Some((id, Vec::new()));
@@ -330,16 +288,12 @@ impl Link {
     }
 
     fn end_list(&mut self, cx: &mut Cx<'_>) {
-        self.server.list = None;
         self.server.listed = Some(cx.now);
-        if self.permit.is_held_for(PermitUse::Serving) {
-            self.permit.give_back(cx);
-        }
+        self.return_permit_of(PermitUse::Serving, cx);
     }
 
-    fn load_answers(&mut self, wanted: Vec<Wanted>, cx: &mut Cx<'_>) {
-        let live = wanted.iter().filter(|(.., state)| matches!(state, State::Live { .. }));
-        let wants: Vec<_> = live.map(|(key, rev, _)| (key.clone(), *rev)).collect();
+    fn load_answers(&mut self, wanted: Vec<Planned>, cx: &mut Cx<'_>) {
+        let wants = Planned::wants(&wanted);
         if wants.is_empty() {
             self.send_answers(wanted, Vec::new(), cx);
             return;
@@ -357,32 +311,20 @@ impl Link {
         }
     }
 
-    fn send_answers(&mut self, wanted: Vec<Wanted>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let mut contents = contents.into_iter();
+    fn send_answers(&mut self, wanted: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        // What was overtaken while its content was fetched is asked for once more.
         let mut again = Vec::new();
-        for (key, rev, state) in wanted {
-            let live = matches!(state, State::Live { .. });
-            let content = if live { contents.next().flatten() } else { None };
-            // Overtaken while its content was fetched: asked for once more.
-            if live && cx.feed.get(&key).is_none_or(|(now, _)| now != rev) {
-                again.push(Answer::Object { key, uid: String::new() });
-                continue;
+        for loaded in Planned::loaded(wanted, contents, cx.feed) {
+            match loaded {
+                Loaded::Event(event) => {
+                    self.counters.sent += 1;
+                    self.counters.sent_bytes += event.op.content_len();
+                    cx.send(Frame::Event(Box::new(event)));
+                }
+                Loaded::Overtaken(key) => again.push(Answer::Object { key, uid: String::new() }),
+                Loaded::Missing(key) => cx.note(Note::Missing(key)),
             }
-            let Some(event) = event_of(&key, rev, &state, content, Position::default(), false) else {
-                cx.note(Note::Missing(key));
-                continue;
-            };
-            self.send_answer(event, cx);
         }
-        for answer in again.into_iter().rev() {
-            self.server.answers.push_front(answer);
-        }
-    }
-
-    fn send_answer(&mut self, event: Event, cx: &mut Cx<'_>) {
-        debug_assert!(event.seq == 0 && event.upto == Position::default());
-        self.counters.sent += 1;
-        self.counters.sent_bytes += content_len(&event);
-        cx.send(Frame::Event(Box::new(event)));
+        again.into_iter().rev().for_each(|answer| self.server.answers.push_front(answer));
     }
 }

@@ -1,9 +1,9 @@
 //! The requesting half of a resync: the descent of the source's trie, and when to begin one.
 //!
 //! ```text
-//!   Idle -> Wanted -> (Permit ->) Asked -> TrieResync -> Idle
-//!                                   |          Sections, Tops*, Objects*, Done{from}
-//!                                   +-> Wanted (Wait)
+//!   Idle -> Wanted -> Asked -> TrieResync -> Idle
+//!             ^         |          Sections, Tops*, Objects*, Done{from}
+//!             +- Wait --+
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
@@ -28,7 +28,6 @@ use super::permit::PermitUse;
 use super::types::{Limits, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
-use crate::mode::Role;
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
@@ -53,8 +52,6 @@ pub(crate) enum Stage {
     Idle,
     /// One is wanted: from this instant.
     Wanted(Timestamp),
-    /// The permit was asked for.
-    Permit,
     /// The sections were asked for.
     Asked,
     /// The walk is under way.
@@ -92,11 +89,12 @@ impl Resync {
         self.stage = match std::mem::take(&mut self.stage) {
             Stage::Idle => Stage::Idle,
             Stage::Wanted(at) => Stage::Wanted(at),
-            Stage::InventoryResync(inventory) if *span != Span::Transport => {
+            Stage::InventoryResync(mut inventory) if *span != Span::Transport => {
+                inventory.carried_over();
                 Stage::InventoryResync(inventory)
             }
             Stage::TrieResync(resync) => self.set_aside(resync, now),
-            Stage::Permit | Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
+            Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
         };
         self.asked_at = now;
         self
@@ -166,7 +164,7 @@ impl Resync {
             Stage::Asked => true,
             Stage::TrieResync(walk) => walk.is_waiting(),
             Stage::InventoryResync(inventory) => inventory.is_waiting(),
-            Stage::Idle | Stage::Wanted(_) | Stage::Permit => false,
+            Stage::Idle | Stage::Wanted(_) => false,
         };
         waits.then(|| self.asked_at.plus(limits.answer_within))
     }
@@ -286,22 +284,17 @@ impl Link {
             return;
         }
         match self.resync.stage {
-            Stage::Idle | Stage::Permit => {}
-            Stage::Wanted(at) if at <= cx.now => {
-                if self.config.role == Role::Agent || self.permit.is_held_for(PermitUse::Requesting) {
-                    self.begin_resync(cx);
-                } else if self.permit.is_free() {
-                    self.resync.stage = Stage::Permit;
-                    self.permit.want(PermitUse::Requesting, cx);
-                }
-            }
-            Stage::Wanted(_) => {}
+            Stage::Wanted(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
+                Ok(()) => self.begin_resync(cx),
+                Err(wait) => self.resync.stage = Stage::Wanted(cx.now.plus(wait)),
+            },
+            Stage::Idle | Stage::Wanted(_) => {}
             Stage::Asked | Stage::TrieResync(_) => self.step_trie_resync(cx),
             Stage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
 
-    pub(super) fn begin_resync(&mut self, cx: &mut Cx<'_>) {
+    fn begin_resync(&mut self, cx: &mut Cx<'_>) {
         let incarnation = self.peer_incarnation().cloned();
         self.counters.resyncs += 1;
         cx.replica.reset_evicted();
@@ -353,7 +346,7 @@ impl Link {
                     Stage::TrieResync(walk) => self.resync.set_aside(walk, at),
                     _ => Stage::Wanted(at),
                 };
-                self.permit.give_back(cx);
+                self.return_permit(cx);
             }
             (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
                 let Phase::Comparing { descent, asked } = &mut walk.phase else {
@@ -542,16 +535,12 @@ impl Link {
         self.resync.stage = Stage::Idle;
         // Until a mark says that it helped.
         self.resync.failures += 1;
-        self.permit.give_back(cx);
+        self.return_permit(cx);
     }
 
     pub(super) fn resync_deadline(&self) -> Option<Timestamp> {
         match self.resync.stage {
-            Stage::Wanted(at)
-                if self.peer.is_some() && (self.config.role == Role::Agent || self.permit.is_free()) =>
-            {
-                Some(at)
-            }
+            Stage::Wanted(at) if self.peer.is_some() => Some(at),
             _ => self.resync.unanswered_at(&self.config.limits),
         }
     }

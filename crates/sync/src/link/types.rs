@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use super::batch::{Batch, Outcome};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
-use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, VERSIONS};
+use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 
@@ -177,20 +177,8 @@ pub enum Input {
         /// One for each item.
         outcomes: Vec<Outcome>,
     },
-    /// The permit for a resync that was wanted.
-    Admitted,
-    /// No permit now; ask again after the wait.
-    NotAdmitted {
-        /// How long.
-        wait: Duration,
-    },
-    /// What [`Output::Reincarnate`] asked for was done, or could not be.
-    Reincarnated,
-    /// It is too soon for [`Output::Reincarnate`]; not before the wait.
-    NotReincarnated {
-        /// How long.
-        wait: Duration,
-    },
+    /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
+    Reincarnated(Result<(), Duration>),
     /// An operator confirms that orphans be deleted, however many: good for one resync.
     Approve,
     /// An operator wants roots compared by a resync now.
@@ -221,14 +209,10 @@ pub enum Output {
     },
     /// Apply these, then make [`Batch::write`] durable, then say [`Input::Applied`].
     Apply(Arc<Batch>),
-    /// A resync wants a permit from [`crate::admission::Admission`].
-    WantPermit,
-    /// The permit is no longer needed.
-    ReturnPermit,
     /// The own feed went back behind what it said before: begin it in a new incarnation with
     /// [`crate::Feed::reincarnate`], durably, then say [`Input::Reincarnated`]. That is a lot of work
-    /// on the other side's word alone: too soon after the last time say
-    /// [`Input::NotReincarnated`]. The link closes; the next one goes on.
+    /// on the other side's word alone, and not done too soon after the last time. The link closes; the
+    /// next one goes on.
     Reincarnate,
     /// A frame that is not the link's own: a check-in, its answer, a notice.
     Received(Frame),
@@ -261,24 +245,10 @@ pub enum Note {
         oldest: i64,
     },
     /// The other side will never apply this object of ours.
-    RefusedThere {
-        /// Which.
-        key: ObjectKey,
-        /// A stable code.
-        code: String,
-        /// Why.
-        message: String,
-    },
+    RefusedThere(Refused),
     /// An object of the other side cannot be applied here. Of many in a short time only the
     /// first are noted; [`Counters::refused_here`] has all.
-    RefusedHere {
-        /// Which.
-        key: ObjectKey,
-        /// A stable code.
-        code: String,
-        /// Why.
-        message: String,
-    },
+    RefusedHere(Refused),
     /// A resync ended.
     Resynced {
         /// Questions and answers.

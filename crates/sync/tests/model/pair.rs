@@ -1,11 +1,13 @@
 //! Two links joined by a wire that loses nothing, with shells that work at once.
 #![allow(dead_code)]
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
+use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
 use sync::link::{Item, Note, Outcome};
@@ -36,9 +38,24 @@ pub struct Side {
     /// No permits are given while this is set.
     pub busy: bool,
     /// Permits that were wanted.
-    pub wanted: u32,
+    pub wanted: Cell<u32>,
     /// Loads wait while this is set.
     pub full: bool,
+}
+
+/// Permits that are counted, and not given while the rest of the fleet is busy.
+struct CountedPermits<'a> {
+    busy: bool,
+    wanted: &'a Cell<u32>,
+}
+
+impl Permits for CountedPermits<'_> {
+    fn take(&self) -> Result<(), Duration> {
+        self.wanted.set(self.wanted.get() + 1);
+        if self.busy { Err(Duration::from_secs(1)) } else { Ok(()) }
+    }
+
+    fn give_back(&self) {}
 }
 
 pub struct Pair {
@@ -77,7 +94,7 @@ impl Pair {
             incarnations: 0,
             refound_again: None,
             busy: false,
-            wanted: 0,
+            wanted: Cell::new(0),
             full: false,
         };
         Pair {
@@ -142,8 +159,9 @@ impl Pair {
     pub fn give(&mut self, at: usize, input: Input) {
         let side = &mut self.sides[at];
         let Some(link) = side.link.as_mut() else { return };
+        let permits = CountedPermits { busy: side.busy, wanted: &side.wanted };
         let mut outs: VecDeque<Output> =
-            link.handle(input, &mut side.feed, &mut side.replica, self.now).into();
+            link.handle(input, &mut side.feed, &mut side.replica, &permits, self.now).into();
         while let Some(out) = outs.pop_front() {
             let side = &mut self.sides[at];
             match out {
@@ -177,26 +195,20 @@ impl Pair {
                     }
                     side.held.push_back(Input::Applied { id: batch.id, outcomes });
                 }
-                Output::WantPermit => {
-                    side.wanted += 1;
-                    if !side.busy {
-                        side.held.push_front(Input::Admitted);
-                    }
-                }
                 Output::Reincarnate => {
                     side.incarnations += 1;
                     match side.refound_again {
-                        Some(wait) => side.held.push_back(Input::NotReincarnated { wait }),
+                        Some(wait) => side.held.push_back(Input::Reincarnated(Err(wait))),
                         None => {
                             side.feed =
                                 side.feed.reincarnate(format!("x{}", side.incarnations).parse().unwrap());
-                            side.held.push_back(Input::Reincarnated);
+                            side.held.push_back(Input::Reincarnated(Ok(())));
                         }
                     }
                 }
                 Output::Close { code, retry_after, .. } => side.closed = Some((code, retry_after)),
                 Output::Note(note) => side.notes.push(note),
-                Output::ReturnPermit | Output::Received(_) | Output::Hello(_) => {}
+                Output::Received(_) | Output::Hello(_) => {}
             }
         }
     }

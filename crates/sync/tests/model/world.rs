@@ -1,5 +1,6 @@
 //! Two sides with their disks, and the wire between them.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use bytes::Bytes;
 use model::condition::SetCondition;
 use model::{Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
 use sync::FeedCursor;
+use sync::admission::Permits;
 use sync::durable::{Content, Write};
-use sync::frame::{Frame, ResyncResponse};
+use sync::frame::{Frame, Refused, ResyncResponse};
 use sync::link::{Batch, Limits, Note, Outcome, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
@@ -36,7 +38,6 @@ enum Job {
     Load(u64, Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
     Applied(u64, Vec<Outcome>),
-    Permit,
     Reincarnate,
 }
 
@@ -50,7 +51,8 @@ struct Side {
     link: Option<Link>,
     jobs: VecDeque<Job>,
     backend: BTreeMap<ObjectKey, Bytes>,
-    permits: i64,
+    /// It holds a permit.
+    permit: Cell<bool>,
     walk: bool,
     last_ack: (u64, Option<FeedCursor>),
     last_sent: u64,
@@ -70,7 +72,36 @@ pub struct World {
     uids: u64,
     incarnations: u64,
     delivered: BTreeMap<ObjectKey, Bytes>,
+    permit_rng: Rng,
     pub reached: BTreeMap<&'static str, u64>,
+}
+
+/// The principal's permits, which it does not always get.
+struct SomePermits<'a> {
+    held: &'a Cell<bool>,
+    denied: Option<Duration>,
+    /// One was asked for, and given or not.
+    asked: Cell<Option<bool>>,
+}
+
+impl SomePermits<'_> {
+    fn new<'a>(held: &'a Cell<bool>, rng: Option<&mut Rng>) -> SomePermits<'a> {
+        let denied = rng.and_then(|rng| rng.chance(30).then(|| Duration::from_secs(rng.below(5))));
+        SomePermits { held, denied, asked: Cell::new(None) }
+    }
+}
+
+impl Permits for SomePermits<'_> {
+    fn take(&self) -> Result<(), Duration> {
+        self.asked.set(Some(self.denied.is_none()));
+        self.denied.map_or(Ok(()), Err)?;
+        assert!(!self.held.replace(true), "one permit at a time");
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        assert!(self.held.replace(false), "a permit is given back that was not held");
+    }
 }
 
 fn incarnation(n: u64) -> Incarnation {
@@ -111,7 +142,7 @@ impl World {
                 link: None,
                 jobs: VecDeque::new(),
                 backend: BTreeMap::new(),
-                permits: 0,
+                permit: Cell::new(false),
                 walk: !interop || rng.chance(40),
                 last_ack: (0, None),
                 last_sent: 0,
@@ -135,6 +166,7 @@ impl World {
             uids: 0,
             incarnations: 2,
             delivered: BTreeMap::new(),
+            permit_rng: Rng::new(seed),
             reached: BTreeMap::new(),
         };
         world.reach(match mode {
@@ -278,7 +310,7 @@ impl World {
         side.known = link.resumes_after(&side.feed);
         let unsure = !side.jobs.is_empty();
         side.jobs.clear();
-        assert_eq!(side.permits, 0, "a permit was not returned");
+        assert!(!side.permit.get(), "a permit was not returned");
         if unsure {
             side.replica = side.disk.replica();
         }
@@ -316,8 +348,9 @@ impl World {
         side.jobs.clear();
         if let Some(mut link) = side.link.take() {
             // The process dies; what a permit is worth dies with its server or is returned.
-            link.handle(Input::Disconnected, &mut side.feed, &mut side.replica, self.now);
-            side.permits = 0;
+            let permits = SomePermits::new(&side.permit, None);
+            link.handle(Input::Disconnected, &mut side.feed, &mut side.replica, &permits, self.now);
+            side.permit.set(false);
             self.count(&link);
         }
         let side = &mut self.sides[at];
@@ -362,7 +395,15 @@ impl World {
     fn give(&mut self, at: usize, input: Input) {
         let side = &mut self.sides[at];
         let Some(link) = side.link.as_mut() else { return };
-        let outs = link.handle(input, &mut side.feed, &mut side.replica, self.now);
+        let permits = SomePermits::new(&side.permit, (!self.healed).then_some(&mut self.permit_rng));
+        let outs = link.handle(input, &mut side.feed, &mut side.replica, &permits, self.now);
+        let asked = permits.asked.get();
+        if let Some(given) = asked {
+            assert_eq!(at, PRINCIPAL);
+            self.reach(if given { "permit wanted" } else { "permit denied" });
+        }
+        let side = &mut self.sides[at];
+        let Some(link) = side.link.as_mut() else { return };
         assert!(link.in_flight() <= WINDOW, "window");
         assert!(link.under_way() <= PARKED + 4 * WINDOW + 16, "under way: {}", link.under_way());
         let mut close = false;
@@ -373,18 +414,6 @@ impl World {
                 Output::Apply(batch) => {
                     assert!(batch.items.len() <= BATCH, "batch");
                     self.sides[at].jobs.push_back(Job::Apply(batch));
-                }
-                Output::WantPermit => {
-                    assert_eq!(at, PRINCIPAL);
-                    self.reach("permit wanted");
-                    self.sides[at].permits += 1;
-                    assert_eq!(self.sides[at].permits, 1, "one permit at a time");
-                    self.sides[at].jobs.push_back(Job::Permit);
-                }
-                Output::ReturnPermit => {
-                    self.sides[at].permits -= 1;
-                    self.sides[at].jobs.retain(|job| !matches!(job, Job::Permit));
-                    assert_eq!(self.sides[at].permits, 0);
                 }
                 Output::Reincarnate => self.sides[at].jobs.push_back(Job::Reincarnate),
                 Output::Close { code, .. } => {
@@ -414,7 +443,7 @@ impl World {
     fn noted(&mut self, note: Note) {
         match note {
             Note::Resynced { kept, .. } if kept > 0 => self.reach("kept orphans"),
-            Note::RefusedHere { code, .. } if code == refusal::FAILS => self.reach("let go"),
+            Note::RefusedHere(Refused { code, .. }) if code == refusal::FAILS => self.reach("let go"),
             _ => {}
         }
     }
@@ -504,16 +533,7 @@ impl World {
             Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
             Job::Reincarnate => {
                 self.reincarnate(at);
-                self.give(at, Input::Reincarnated);
-            }
-            Job::Permit => {
-                if !self.healed && rng.chance(30) {
-                    self.reach("permit denied");
-                    self.sides[at].permits -= 1;
-                    self.give(at, Input::NotAdmitted { wait: Duration::from_secs(rng.below(5)) });
-                } else {
-                    self.give(at, Input::Admitted);
-                }
+                self.give(at, Input::Reincarnated(Ok(())));
             }
         }
     }
