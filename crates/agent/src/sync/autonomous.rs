@@ -61,12 +61,12 @@ impl Reconciler {
         let fed: BTreeMap<ObjectKey, Stub> =
             self.context.sets.stubs(Side::Ours, |key| kinds.contains(&key.section.kind));
         let confirmed = self.is_approved();
-        self.seen |= !listing.objects.is_empty();
+        self.opened.seen |= !listing.objects.is_empty();
         let max_delete_percent = self.policy.max_delete_percent;
-        let guard = Guard { max_delete_percent, confirmed, unseen: !self.seen };
+        let guard = Guard { max_delete_percent, confirmed, unseen: !self.opened.seen };
         let mut changes = reconcile::autonomous(&fed, listing, guard);
         let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect();
-        if !confirmed && !changes.remove.is_empty() && !self.vanishing.is_over(gone, Instant::now()) {
+        if !confirmed && !changes.remove.is_empty() && !self.opened.vanishing.is_over(gone, Instant::now()) {
             // More may vanish: together they are judged, not one after the other.
             changes.remove.clear();
             self.reconcile_within(VANISHING);
@@ -89,7 +89,7 @@ impl Reconciler {
         own.extend(put.filter_map(|found| self.up(&found.key, uids.get(&found.key)?, &found.spec)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
         let well = self.own(own);
-        if well && confirmed && self.held.is_none() {
+        if well && confirmed && self.opened.held.is_none() {
             self.approval_used();
         }
         well
@@ -111,10 +111,10 @@ impl Reconciler {
                 Some(NodeProblem::DeletionsHeldBack { kept: count as u64, of: of as u64 }),
             ),
         };
-        if text.is_some() && self.held.is_none() {
+        if text.is_some() && self.opened.held.is_none() {
             tracing::warn!(held = text, "vanished objects are held back");
         }
-        self.held = too_many;
+        self.opened.held = too_many;
         self.context.view.set(|view| view.held = text);
     }
 
@@ -130,7 +130,7 @@ impl Reconciler {
             let known = found.uid.as_deref().map(Arc::from);
             let known = known.or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
             let uid = known.map_or_else(|| fresh_uid().map(Arc::from), Ok)?;
-            if let (None, Some(backend)) = (&found.uid, &mut self.backend) {
+            if let (None, Some(backend)) = (&found.uid, &mut self.opened.backend) {
                 backend.assign_uid(&found.key, &uid);
             }
             uids.insert(found.key.clone(), uid);

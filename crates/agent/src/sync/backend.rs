@@ -7,36 +7,29 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey, Stub};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, Reconciler};
+use super::reconciler::{CONTENTS, OpenedBackend, Reconciler};
 use crate::render::chain;
 
 impl Reconciler {
+    /// Opens the backend of the policy anew, with what the control plane wants as it is durable.
     pub(super) fn open_backend(&mut self) {
-        (self.backend, self.no_backend, self.held) = (None, None, None);
-        self.applied.clear();
-        self.seen = false;
-        self.restore_wanted();
-        let name = self.policy.folder.as_ref();
-        let name = name.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
-        let before = std::mem::replace(&mut self.backend_name, name);
-        let shown = std::mem::take(&mut self.shown);
-        shown.iter().chain([&before]).for_each(|place| self.problem(place, None));
+        let folder = self.policy.folder.as_ref();
+        let name = folder.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
+        let managed = self.policy.mode == Mode::Managed;
+        let wanted =
+            self.context.sets.stubs(Side::Theirs, |key| managed && key.section.kind.as_str() != Kind::ACTION);
+        let opened = OpenedBackend { name, wanted, ..OpenedBackend::default() };
+        let OpenedBackend { name, shown, .. } = std::mem::replace(&mut self.opened, opened);
+        shown.iter().chain([&name]).for_each(|place| self.problem(place, None));
         match self.open_for_mode() {
-            Ok(backend) => self.backend = backend,
+            Ok(backend) => self.opened.backend = backend,
             Err(why) => {
-                self.problem(&self.backend_name, Some(why.clone()));
+                self.problem(&self.opened.name, Some(why.clone()));
                 self.report(Some(self.unusable(&why)));
-                self.no_backend = Some(why);
+                self.opened.unusable = Some(why);
                 self.reconcile_again();
             }
         }
-    }
-
-    /// What the control plane wants, as it is durable.
-    fn restore_wanted(&mut self) {
-        let managed = self.policy.mode == Mode::Managed;
-        let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
-        self.wanted = self.context.sets.stubs(Side::Theirs, |key| managed && !action(key));
     }
 
     fn open_for_mode(&mut self) -> Result<Option<Box<dyn Backend>>, String> {

@@ -40,15 +40,15 @@ impl Reconciler {
         if item.key.section.kind.as_str() == model::Kind::ACTION {
             return Outcome::Done;
         }
-        let Some(mut backend) = self.backend.take() else {
-            let why = self.no_backend.as_deref().unwrap_or("its release synchronizes no objects");
+        let Some(mut backend) = self.opened.backend.take() else {
+            let why = self.opened.unusable.as_deref().unwrap_or("its release synchronizes no objects");
             return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
             Op::Put { stub, content, .. } => self.put(&mut *backend, &Put { key: &item.key, stub, content }),
             Op::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
         };
-        self.backend = Some(backend);
+        self.opened.backend = Some(backend);
         match done {
             Ok(()) => Outcome::Done,
             Err(error) => outcome(error),
@@ -93,7 +93,7 @@ impl Reconciler {
 
     /// It is in the backend under this version.
     fn record(&mut self, put: &Put<'_>, version: String) {
-        self.applied.insert(put.key.clone(), LastApplied { stub: put.stub.clone(), version });
+        self.opened.applied.insert(put.key.clone(), LastApplied { stub: put.stub.clone(), version });
     }
 
     fn decide(&self, backend: &dyn Backend, put: &Put<'_>, found: Option<&Found>) -> Decision {
@@ -122,7 +122,7 @@ impl Reconciler {
     ) -> Result<(), BackendError> {
         let Some(found) = backend.get(key)? else { return Ok(()) };
         // Without a mark it is a user's own.
-        if found.source_uid.is_none() && !self.applied.contains_key(key) {
+        if found.source_uid.is_none() && !self.opened.applied.contains_key(key) {
             return Ok(());
         }
         let here_rev = self.context.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
@@ -135,20 +135,20 @@ impl Reconciler {
     /// Puts right what is not as the control plane wants it; then statuses go up. Says
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
-        let Some(mut backend) = self.backend.take() else { return true };
+        let Some(mut backend) = self.opened.backend.take() else { return true };
         let same = |found: &Found| {
             let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
             let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
         };
-        let corrections = reconcile::managed(&self.wanted, &self.applied, listing, same);
+        let corrections = reconcile::managed(&self.opened.wanted, &self.opened.applied, listing, same);
         let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
         for group in corrections.chunks(CONTENTS) {
             well &= self.correct(&mut *backend, group, listing);
         }
-        self.backend = Some(backend);
-        let wanted = &self.wanted;
+        self.opened.backend = Some(backend);
+        let wanted = &self.opened.wanted;
         let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
@@ -189,7 +189,9 @@ impl Reconciler {
             tracing::info!(%key, "an object that the control plane has no more is removed");
             return backend.delete(key, &Expect::Version(found.version.clone())).map(drop);
         }
-        let (Some(stub), Some(content)) = (self.wanted.get(key).cloned(), content) else { return Ok(()) };
+        let (Some(stub), Some(content)) = (self.opened.wanted.get(key).cloned(), content) else {
+            return Ok(());
+        };
         let put = Put { key, stub: &stub, content: &content.bytes };
         match correction {
             Correction::Record => {

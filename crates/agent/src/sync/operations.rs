@@ -59,8 +59,8 @@ impl Reconciler {
     fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
-        let Some(backend) = self.backend.as_mut().filter(|_| current) else {
-            let why = self.no_backend.clone();
+        let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {
+            let why = self.opened.unusable.clone();
             let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
             return Outcome::Failed { message };
         };

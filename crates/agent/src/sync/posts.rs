@@ -137,11 +137,10 @@ impl Poster {
         frames.extend(own.take_while(|frame| count == 0 || fits(frame)));
         let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
         let answer = self.session.post_frames(body).await.map_err(of_call);
-        if answer.as_ref().is_err_and(|error| !is_unreadable(error)) {
-            return answer.map(|_| Batch::default());
+        if answer.as_ref().map_or_else(is_unreadable, |_| true) {
+            self.left.drain(..count);
         }
-        self.left.drain(..count);
-        // They are asked for again, with this answer.
+        // The next exchange asks for them again, or says them anew.
         self.left.retain(|frame| !is_asked_for_again(frame));
         Ok(batch::decode(&Bytes::from(answer?), Some(PRINCIPAL), MAX_ANSWER)?)
     }
@@ -157,10 +156,10 @@ impl Poster {
                     tracing::warn!(MAX_LEFT, "more answers than may wait for the next post");
                     return;
                 }
-                ends |= is_asked_for_again(&answer);
+                ends |= matches!(answer, Frame::Event(_));
                 self.left.push_back(answer);
             }
-            // What is asked for again is not loaded beyond what a post takes.
+            // Contents, which are asked for again, are not loaded beyond what a post takes.
             if ends {
                 return;
             }
@@ -169,7 +168,7 @@ impl Poster {
     }
 }
 
-/// An answer of a trie resync: each exchange asks anew for those that it did not get.
+/// An answer of a trie resync, which each exchange asks for anew, or a checkpoint, which it says anew.
 fn is_asked_for_again(frame: &Frame) -> bool {
     matches!(frame, Frame::Event(_) | Frame::ResyncResponse(_) | Frame::Checkpoint(_))
 }

@@ -27,6 +27,7 @@ use sync::object;
 use tokio::sync::{oneshot, watch};
 
 use super::SyncContext;
+use super::autonomous::Vanishing;
 use super::mailbox::{BatchRequest, Mailbox};
 use super::sets::{Own, SetsError};
 use super::view::Watched;
@@ -87,30 +88,37 @@ pub(super) struct Reconciler {
     /// A policy that could not be gone by yet.
     pending: Option<SyncPolicy>,
     pub(super) kinds: BTreeSet<Kind>,
-    pub(super) backend: Option<Box<dyn Backend>>,
-    /// Why there is none.
-    pub(super) no_backend: Option<String>,
-    /// How the backend is called in problems.
-    pub(super) backend_name: String,
-    /// What the control plane wants, as far as it is durable here (managed).
-    pub(super) wanted: BTreeMap<ObjectKey, Stub>,
-    /// What was put last. Not kept over a restart: what is found then is compared itself.
-    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    pub(super) opened: OpenedBackend,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
-    /// An object was found in the backend.
-    pub(super) seen: bool,
-    /// What is vanishing (autonomous).
-    pub(super) vanishing: super::autonomous::Vanishing,
-    /// Vanished objects are held back (autonomous).
-    pub(super) held: Option<NodeProblem>,
     /// What the own set says of the place; the outer `None`: not known since the start.
     pub(super) reported: Option<Option<NodeProblem>>,
     /// When the backend is reconciled without an event.
     reconcile_at: Option<Instant>,
     again: Duration,
-    pub(super) shown: BTreeSet<String>,
     rules: watch::Sender<Rules>,
+}
+
+/// A backend, and what is known of its objects since it was opened.
+#[derive(Default)]
+pub(super) struct OpenedBackend {
+    pub(super) backend: Option<Box<dyn Backend>>,
+    /// Why there is none.
+    pub(super) unusable: Option<String>,
+    /// How it is called in problems.
+    pub(super) name: String,
+    /// What the control plane wants, as far as it is durable here (managed).
+    pub(super) wanted: BTreeMap<ObjectKey, Stub>,
+    /// What was put last. Not kept over a restart: what is found then is compared itself.
+    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    /// An object was found.
+    pub(super) seen: bool,
+    /// What is vanishing (autonomous).
+    pub(super) vanishing: Vanishing,
+    /// Vanished objects are held back (autonomous).
+    pub(super) held: Option<NodeProblem>,
+    /// The places whose problems are shown.
+    pub(super) shown: BTreeSet<String>,
 }
 
 impl ObjectReconciler {
@@ -129,19 +137,11 @@ impl ObjectReconciler {
             policy: off(),
             pending: None,
             kinds: BTreeSet::new(),
-            backend: None,
-            no_backend: None,
-            backend_name: String::new(),
-            wanted: BTreeMap::new(),
-            applied: BTreeMap::new(),
+            opened: OpenedBackend::default(),
             complete: false,
-            seen: false,
-            vanishing: Default::default(),
-            held: None,
             reported: None,
             reconcile_at: None,
             again: AGAIN,
-            shown: BTreeSet::new(),
             rules,
         };
         let (events, shown) =
@@ -278,7 +278,7 @@ impl Reconciler {
             rules.number += u64::from(!same);
             rules.policy = policy;
         });
-        if self.no_backend.is_none() {
+        if self.opened.unusable.is_none() {
             self.reconcile();
         }
     }
@@ -330,13 +330,14 @@ impl Reconciler {
             (Op::Put { content, .. }, true) => self.context.actions.put(&key.name, content.clone()),
             (Op::Delete { .. }, true) => self.context.actions.removed(&key.name),
             (Op::Put { stub, .. }, false) => {
-                if self.wanted.insert(key.clone(), stub.clone()).is_some_and(|old| old.uid != stub.uid) {
+                if self.opened.wanted.insert(key.clone(), stub.clone()).is_some_and(|old| old.uid != stub.uid)
+                {
                     self.reconcile_within(SOON);
                 }
             }
             (Op::Delete { .. }, false) => {
-                self.wanted.remove(key);
-                self.applied.remove(key);
+                self.opened.wanted.remove(key);
+                self.opened.applied.remove(key);
                 self.own(vec![Own::Remove(object::status_key(key))]);
             }
         }
@@ -348,10 +349,10 @@ impl Reconciler {
         if let Some(policy) = self.pending.take() {
             return self.switch(policy);
         }
-        if self.no_backend.is_some() {
+        if self.opened.unusable.is_some() {
             self.open_backend();
         }
-        let Some(backend) = &mut self.backend else { return };
+        let Some(backend) = &mut self.opened.backend else { return };
         let kinds = &self.kinds;
         let listing = backend.list().map(|mut listing| {
             listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
@@ -365,12 +366,12 @@ impl Reconciler {
                     Mode::Autonomous => self.reconcile_autonomous(&listing),
                     Mode::Off => true,
                 };
-                (done, self.held.clone().or_else(|| self.unreadable(&listing)))
+                (done, self.opened.held.clone().or_else(|| self.unreadable(&listing)))
             }
             Err(error) => {
                 let why = error.to_string();
                 let problem = self.unusable(&why);
-                self.problem(&self.backend_name, Some(why));
+                self.problem(&self.opened.name, Some(why));
                 (false, Some(problem))
             }
         };
@@ -380,7 +381,7 @@ impl Reconciler {
         } else {
             self.reconcile_again();
         }
-        if self.held.is_some() {
+        if self.opened.held.is_some() {
             self.reconcile_within(HELD);
         }
     }
@@ -401,15 +402,15 @@ impl Reconciler {
         for problem in &listing.problems {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
             let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{}{within}{}{line}", self.backend_name, problem.place);
+            let place = format!("{}{within}{}{line}", self.opened.name, problem.place);
             self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
             now.insert(place);
         }
-        for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
+        for gone in std::mem::replace(&mut self.opened.shown, now.clone()).difference(&now) {
             self.problem(gone, None);
         }
-        if !now.contains(&self.backend_name) {
-            self.problem(&self.backend_name, None);
+        if !now.contains(&self.opened.name) {
+            self.problem(&self.opened.name, None);
         }
     }
 
@@ -451,7 +452,7 @@ impl Reconciler {
     }
 
     fn approved(&mut self) {
-        if self.held.is_none() {
+        if self.opened.held.is_none() {
             return;
         }
         tracing::info!("an operator approved the deletion of what vanished");
