@@ -25,11 +25,8 @@ pub fn agent(root: &Path) -> Outcome {
     let example = root.join("target/agent/examples/noop_run");
     let size = fs::metadata(shipped.join("muster-agent")).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, dist::MAX_AGENT as f64 / 1048576.0, "MiB");
-    let dir = std::env::temp_dir().join(format!("muster-bench-{}", std::process::id()));
-    fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
-    let measured = figures(&shipped, &example, &dir);
-    let _ = fs::remove_dir_all(&dir);
-    measured?;
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    figures(&shipped, &example, dir.path())?;
     row(
         "resident memory of a daemon that converged and calls every 2 s",
         resident_mib(&shipped)?,

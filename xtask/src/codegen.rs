@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
+use tempfile::TempDir;
 
 use crate::Outcome;
 
@@ -48,20 +49,20 @@ pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
     let set = protox::compile(FILES, [root.join(PROTO)]).map_err(|error| error.to_string())?;
     let mut made = BTreeMap::new();
     made.insert(PathBuf::from(DESCRIPTORS), bare(&set).encode_to_vec());
-    let out = Scratch::new()?;
+    let out = tempfile::tempdir().map_err(|error| error.to_string())?;
     prost_build::Config::new()
-        .out_dir(&out.0)
+        .out_dir(out.path())
         .btree_map(["."])
         .compile_fds(set.clone())
         .map_err(|error| error.to_string())?;
-    out.take(MESSAGES, &mut made)?;
-    let out = Scratch::new()?;
+    take(&out, MESSAGES, &mut made)?;
+    let out = tempfile::tempdir().map_err(|error| error.to_string())?;
     tonic_prost_build::configure()
         .build_server(false)
-        .out_dir(&out.0)
+        .out_dir(out.path())
         .compile_fds(set)
         .map_err(|error| error.to_string())?;
-    out.take(CLIENT, &mut made)?;
+    take(&out, CLIENT, &mut made)?;
     Ok(made)
 }
 
@@ -74,33 +75,14 @@ fn bare(set: &FileDescriptorSet) -> FileDescriptorSet {
     set
 }
 
-/// A directory that the generators write into, removed when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, String> {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("muster-codegen-{}-{count}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Scratch(path))
+/// What a generator wrote, as files of a directory.
+fn take(from: &TempDir, to: &str, made: &mut BTreeMap<PathBuf, Vec<u8>>) -> Outcome {
+    for path in crate::files(from.path(), "rs") {
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().replace('.', "_");
+        // The modules lie side by side, not one below the other as the packages do.
+        let text = text.replace("super::super::io::cloudevents::v1::", "super::io_cloudevents_v1::");
+        made.insert(Path::new(to).join(format!("{name}.rs")), format!("{HEADER}{text}").into_bytes());
     }
-
-    fn take(&self, to: &str, made: &mut BTreeMap<PathBuf, Vec<u8>>) -> Outcome {
-        for path in crate::files(&self.0, "rs") {
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().replace('.', "_");
-            // The modules lie side by side, not one below the other as the packages do.
-            let text = text.replace("super::super::io::cloudevents::v1::", "super::io_cloudevents_v1::");
-            made.insert(Path::new(to).join(format!("{name}.rs")), format!("{HEADER}{text}").into_bytes());
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    Ok(())
 }

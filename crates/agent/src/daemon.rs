@@ -130,6 +130,7 @@ impl Daemon {
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
+            tls_termination: membership.tls_termination,
             daemon: handle.clone(),
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use spool::atomic::{Existing, WholeFile};
 use spool::{Disk, SpoolError};
 use ssh_key::private::{EcdsaKeypair, KeypairData};
-use trust::token::KeySource;
+use trust::token::{KeySource, TlsTermination};
 use trust::{KeyAlgorithm, SigningKey, TrustDocument};
 use zeroize::Zeroizing;
 
@@ -32,6 +32,9 @@ pub struct Membership {
     pub hostname: Hostname,
     /// Control planes in order of preference.
     pub servers: Vec<ServerUrl>,
+    /// Who ends the TLS sessions with them.
+    #[serde(default, skip_serializing_if = "TlsTermination::is_control_plane")]
+    pub tls_termination: TlsTermination,
     /// The CA that servers are under.
     pub ca_pem: String,
     /// The node's certificate.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
-use model::Digest;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use trust::PublicKey;
@@ -122,6 +121,7 @@ pub async fn join(request: JoinRequest, state: &Path) -> Result<Membership, Join
         node_id: answer.node_id,
         hostname: claims.hostname,
         servers,
+        tls_termination: claims.tls_termination,
         ca_pem: answer.ca_pem,
         cert_pem: answer.cert_pem,
         trust: answer.trust,
@@ -176,8 +176,7 @@ fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), 
     if answer.node_id != key.node_id() {
         return Err(JoinError::NotAsPromised("an id that is not this key's"));
     }
-    let ca = net::tls::certificates(&answer.ca_pem).ok().and_then(|certs| certs.first().cloned());
-    if ca.map(|ca| Digest::of(&ca)) != Some(claims.ca) {
+    if net::tls::digest(&answer.ca_pem).ok() != Some(claims.ca) {
         return Err(JoinError::NotAsPromised("another CA"));
     }
     Ok(())

@@ -8,6 +8,7 @@ use net::tls::{self, ClientKey, TlsError};
 use node::{Identity, Restored};
 use providers::Kinds;
 use trust::SigningKey;
+use trust::token::TlsTermination;
 
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
@@ -133,7 +134,12 @@ impl Machine {
     pub fn session(&self) -> Result<Session, OpenError> {
         let key = self.key()?;
         let member = &self.membership;
-        let tls = tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?;
+        let tls = match member.tls_termination {
+            TlsTermination::ControlPlane => {
+                tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?
+            }
+            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?)?,
+        };
         Ok(Session::new(member.servers.clone(), tls, member.node_id.clone(), key))
     }
 

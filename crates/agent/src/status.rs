@@ -7,6 +7,7 @@ use model::Timestamp;
 use node::{Adoption, LastRun};
 use serde::Serialize;
 use spool::{Disk, Slot};
+use trust::token::TlsTermination;
 
 use crate::clock::now;
 use crate::state::{StateDir, StateError};
@@ -20,6 +21,7 @@ pub struct StatusView {
     hostname: model::Hostname,
     node_id: model::NodeId,
     servers: Vec<net::ServerUrl>,
+    tls_termination: TlsTermination,
     #[serde(skip_serializing_if = "Option::is_none")]
     release: Option<ReleaseView>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +67,7 @@ pub fn read(state: &Path) -> Result<StatusView, StateError> {
         hostname: membership.hostname,
         node_id: membership.node_id,
         servers: membership.servers,
+        tls_termination: membership.tls_termination,
         release,
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
@@ -77,6 +80,9 @@ impl fmt::Display for StatusView {
         writeln!(f, "{} ({}) of fleet {}", self.hostname, self.node_id, self.fleet)?;
         for server in &self.servers {
             writeln!(f, "control plane  {server}")?;
+        }
+        if self.tls_termination == TlsTermination::Proxy {
+            writeln!(f, "TLS            ends at a proxy: signed requests, polls and server-sent events")?;
         }
         match &self.release {
             None => writeln!(f, "release        none yet: nothing is converged")?,

@@ -7,6 +7,7 @@ mod a_missing_folder_is_named;
 mod a_slow_content_delays_nothing_else;
 mod a_slow_disk_delays_no_check_in;
 mod actions_run_at_most_once;
+mod agents_work_behind_a_proxy;
 mod an_autonomous_folder_goes_up;
 mod duplicate_agents_are_refused;
 mod durable_formats_are_kept;

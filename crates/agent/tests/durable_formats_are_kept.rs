@@ -52,6 +52,7 @@ fn kept() -> Kept {
             node_id: key().public().node_id(),
             hostname: "edge-1".parse().unwrap(),
             servers: vec!["https://muster.example:8443".parse().unwrap()],
+            tls_termination: Default::default(),
             ca_pem: "the CA".to_owned(),
             cert_pem: "the certificate".to_owned(),
             trust,

@@ -15,7 +15,7 @@ use model::time::SLACK;
 use net::client::ClientError;
 use net::tls::ClientKey;
 use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
-use wire::signature::{self, SignatureError, Target};
+use wire::signature::{self, SignatureError};
 use wire::{Code, Problem, route};
 
 /// A control plane whose clock differs from this host's, and what it saw.
@@ -34,9 +34,8 @@ impl Server {
     fn answer(&self, parts: &Parts) -> Reply {
         let signed = signature::parse(&parts.headers).unwrap();
         let body = parts.extensions.get::<AsSent>().unwrap().0.clone();
-        let (method, path) = (parts.method.as_str(), parts.uri.path());
-        let target = Target { method, path, query: "", body: &body };
-        match signed.verify(target, &key(1).public(), self.time()) {
+        let verified = signed.verify(&parts.method, &parts.uri, &key(1).public(), self.time());
+        match verified.and_then(|signed| signed.holds(&body)) {
             Ok(()) => {
                 self.accepted.lock().unwrap().push(signed.nonce);
                 json(&Acked { acked: Cursor { incarnation: "i1".parse().unwrap(), seq: 0 } })

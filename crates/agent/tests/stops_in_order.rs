@@ -11,7 +11,7 @@ use agent::identity;
 use agent::state::StateDir;
 use model::Timestamp;
 use model::log::FactBody;
-use net::issue::{Ca, NodeRequest, node_request};
+use net::issue::{Ca, CertificateRequest, node_request};
 use test_support::agent_state::{adopt, handler, join, module};
 use trust::token::KeySource;
 
@@ -49,7 +49,7 @@ fn certify(state: &Path, root: &Path) {
     let key = identity::key(KeySource::Own, state, root).unwrap();
     let now = Timestamp::from_secs(1_795_219_200);
     let (ca, _) = Ca::generate("test", now).unwrap();
-    let request = NodeRequest::read(&node_request(&key, &membership.hostname).unwrap()).unwrap();
+    let request = CertificateRequest::read(&node_request(&key, &membership.hostname).unwrap()).unwrap();
     let id = key.public().node_id();
     membership.cert_pem = ca.issue_node(&request, &id, &membership.hostname, [1; 16], now).unwrap();
     membership.ca_pem = ca.cert_pem().to_owned();

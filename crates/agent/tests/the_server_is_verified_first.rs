@@ -13,7 +13,7 @@ use agent::join::{JoinError, JoinRequest, join};
 use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
-use net::issue::{Ca, NodeRequest};
+use net::issue::{Ca, CertificateRequest};
 use test_support::scripted::{Control, Reply, json, key, now, problem, reply};
 use trust::token::{self, Claims, KeySource};
 use trust::{Slots, TrustDocument};
@@ -36,6 +36,7 @@ fn token(ca: Digest, servers: &[&net::ServerUrl]) -> String {
         expires_at: now().plus(Duration::from_secs(600)),
         nonce: "n".to_owned(),
         servers: servers.iter().map(|url| url.to_string()).collect(),
+        tls_termination: Default::default(),
         ca,
         trust: trust().digest().unwrap(),
     };
@@ -62,7 +63,7 @@ impl Enrolls {
         let enrolls = self.clone();
         let control = Control::start(names, move |_, body| {
             let request: EnrollRequest = serde_json::from_slice(&body).unwrap();
-            let csr = NodeRequest::read(&request.csr_pem).unwrap();
+            let csr = CertificateRequest::read(&request.csr_pem).unwrap();
             enrolls.asked.lock().unwrap().push(request);
             let ca = enrolls.ca.lock().unwrap();
             let (ca, id) = (ca.as_ref().unwrap(), csr.key().node_id());
@@ -242,7 +243,7 @@ async fn a_promised_answer_joins_also_after_a_lost_reply_and_over_another_url() 
     let asked = enrolls.asked.lock().unwrap().clone();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0].token, asked[1].token);
-    let of = |request: &EnrollRequest| *NodeRequest::read(&request.csr_pem).unwrap().key();
+    let of = |request: &EnrollRequest| *CertificateRequest::read(&request.csr_pem).unwrap().key();
     assert_eq!(of(&asked[0]), of(&asked[1]), "the same token and the same key (ENR-7)");
     assert!(!host.dir.path().join("token").exists(), "deleted after success (ENR-6)");
     assert_eq!(mode(&host.state().join("identity.key")), 0o600, "IDN-1");

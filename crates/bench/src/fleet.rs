@@ -10,7 +10,7 @@ use model::object::ObjectKey;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::selection::SelectionEntry;
 use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
-use net::issue::NodeRequest;
+use net::issue::CertificateRequest;
 use rustls::ClientConfig;
 use server::api::Summary;
 use server::posture;
@@ -63,7 +63,7 @@ pub(super) async fn fill_synced(
         let key = SigningKey::from_seed(&posture::random()?);
         let hostname = hostname(number)?;
         let id = key.public().node_id();
-        let csr = NodeRequest::read(&net::issue::node_request(&key, &hostname)?)?;
+        let csr = CertificateRequest::read(&net::issue::node_request(&key, &hostname)?)?;
         let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
         let node = NewNode {
             node_id: id.clone(),

@@ -16,7 +16,7 @@ use server::posture;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use trust::PublicKey;
-use wire::signature::{self, Target};
+use wire::signature;
 
 use crate::BenchError;
 use crate::fleet::now;
@@ -59,13 +59,8 @@ async fn answer(key: &PublicKey, request: Request<Incoming>) -> Response<Full<By
     let (parts, body) = request.into_parts();
     let mut response = Response::new(Full::default());
     let Ok(body) = body.collect().await.map(|body| body.to_bytes()) else { return response };
-    let target = Target {
-        method: parts.method.as_str(),
-        path: parts.uri.path(),
-        query: parts.uri.query().unwrap_or(""),
-        body: &body,
-    };
-    let signed = signature::parse(&parts.headers).and_then(|s| s.verify(target, key, now()));
+    let signed = signature::parse(&parts.headers);
+    let signed = signed.and_then(|signed| signed.verify(&parts.method, &parts.uri, key, now())?.holds(&body));
     let parsed: Result<CheckIn, _> = serde_json::from_slice(&body);
     if signed.is_err() || parsed.is_err() {
         *response.status_mut() = http::StatusCode::BAD_REQUEST;

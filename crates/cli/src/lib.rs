@@ -19,6 +19,7 @@ pub mod node;
 pub mod object;
 pub mod observed;
 pub mod operator;
+pub mod proxy;
 pub mod publish;
 pub mod query;
 pub mod release;

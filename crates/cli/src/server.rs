@@ -43,6 +43,10 @@ pub struct ServerArgs {
     /// Where operators call
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1531")]
     operator_listen: SocketAddr,
+    /// Where proxies call that end TLS for nodes, with certificates of `muster proxy issue` [default:
+    /// nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    proxy_listen: Option<SocketAddr>,
     /// A name or address by which nodes reach this machine; the first is tried first
     /// [default: this machine's name, then 127.0.0.1]
     #[arg(long = "name", value_name = "NAME")]
@@ -50,7 +54,7 @@ pub struct ServerArgs {
     /// The first part of the fleet's id, when one is founded
     #[arg(long, value_name = "NAME", default_value = "fleet")]
     fleet: String,
-    /// Connections of nodes at once
+    /// Connections of nodes at once, and as many of proxies
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
     connections: usize,
     /// Where scrapers get metrics and health in plain HTTP, without credentials [default: nowhere;
@@ -149,6 +153,8 @@ struct Started {
     data: PathBuf,
     node_urls: Vec<net::ServerUrl>,
     operator_url: net::ServerUrl,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy_url: Option<net::ServerUrl>,
 }
 
 /// Does the verb: serves until SIGINT or SIGTERM.
@@ -168,6 +174,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         fleet: args.fleet.clone(),
         node_address: args.listen,
         operator_address: args.operator_listen,
+        proxy_address: args.proxy_listen,
         names,
         connections: args.connections,
         metrics_address: args.metrics,
@@ -182,6 +189,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         data: args.data.clone(),
         node_urls: running.node_urls.clone(),
         operator_url: running.operator_url.clone(),
+        proxy_url: running.proxy_url.clone(),
     };
     screen.result(&started, || banner(&started, args.names.is_empty()))?;
     tokio::select! {
@@ -222,6 +230,9 @@ fn banner(started: &Started, guessed: bool) -> String {
     });
     let urls: Vec<String> = started.node_urls.iter().map(ToString::to_string).collect();
     out.push_str(&format!("nodes call {}; operators call {}\n", urls.join(" or "), started.operator_url));
+    if let Some(url) = &started.proxy_url {
+        out.push_str(&format!("proxies call {url}\n"));
+    }
     if guessed {
         out.push_str(
             "(tokens carry these names; choose with --name if hosts reach this machine by another)\n",

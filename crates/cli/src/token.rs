@@ -7,11 +7,12 @@ use clap::{Args, Subcommand};
 use data_encoding::{BASE64, HEXLOWER};
 use model::id::ParseIdError;
 use model::{Hostname, Timestamp};
+use net::ServerUrl;
 use serde::Serialize;
 use server::EnrollInfo;
 use server::posture::{self, FoundError};
 use trust::SigningKey;
-use trust::token::{self, Claims, KeySource, TokenError};
+use trust::token::{self, Claims, KeySource, TlsTermination, TokenError};
 
 use crate::clock::now;
 use crate::credentials::{DATA_DIR, MintFiles};
@@ -27,7 +28,8 @@ Examples:
   muster token mint web-1.example.com
   muster token mint web-1.example.com --fingerprint SHA256:... --valid 7d
   ssh web-1 muster-agent join --token \"$(muster token mint web-1.example.com)\"
-  muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json";
+  muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json
+  muster token mint web-1.example.com --proxy https://control.example.com:443";
 
 /// Arguments of `muster token`.
 #[derive(Args, Debug)]
@@ -59,6 +61,10 @@ struct MintArgs {
     /// The host's identity is its ECDSA SSH host key (P-256)
     #[arg(long, conflicts_with = "ssh_host_key")]
     ssh_host_ecdsa_key: bool,
+    /// The host reaches the control plane through a proxy that ends TLS, at this URL (`muster proxy
+    /// issue` makes its certificate); may be given more than once
+    #[arg(long = "proxy", value_name = "URL")]
+    proxies: Vec<ServerUrl>,
     /// The control plane's directory
     #[arg(long, value_name = "DIR", default_value = DATA_DIR, conflicts_with_all = ["root_key", "enroll"])]
     data: PathBuf,
@@ -119,6 +125,8 @@ pub struct MintRequest {
     pub valid: Duration,
     /// Which key is the machine's.
     pub key: KeySource,
+    /// Proxies that end TLS, by which the host reaches the control plane; none: it does so itself.
+    pub proxies: Vec<ServerUrl>,
 }
 
 #[derive(Serialize)]
@@ -150,6 +158,7 @@ pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
             (_, true) => KeySource::SshHostEcdsa,
             _ => KeySource::Own,
         },
+        proxies: args.proxies.clone(),
     };
     let now = now();
     let token = mint(&request, &info, &root, now)?;
@@ -175,7 +184,11 @@ pub fn mint(
     if let Some(fingerprint) = &request.fingerprint {
         check_fingerprint(fingerprint)?;
     }
-    if info.servers.is_empty() {
+    let (servers, tls_termination) = match request.proxies.as_slice() {
+        [] => (&*info.servers, TlsTermination::ControlPlane),
+        proxies => (proxies, TlsTermination::Proxy),
+    };
+    if servers.is_empty() {
         return Err(MintError::NoServer);
     }
     let nonce: [u8; 16] = posture::random().map_err(MintError::Random)?;
@@ -187,7 +200,8 @@ pub fn mint(
         issued_at: now,
         expires_at: now.plus(request.valid),
         nonce: HEXLOWER.encode(&nonce),
-        servers: info.servers.iter().map(ToString::to_string).collect(),
+        servers: servers.iter().map(ToString::to_string).collect(),
+        tls_termination,
         ca: info.ca,
         trust: info.trust,
     };

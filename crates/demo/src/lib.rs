@@ -109,6 +109,7 @@ async fn start(dirs: &DemoDir) -> Result<Running, StartError> {
         names: vec!["127.0.0.1".to_owned()],
         connections: CONNECTIONS,
         metrics_address: None,
+        proxy_address: None,
         log: None,
         links: Default::default(),
     })

@@ -79,6 +79,7 @@ impl Demo<'_> {
                 fingerprint: None,
                 valid: Duration::from_secs(600),
                 key: KeySource::Own,
+                proxies: Vec::new(),
             };
             let token = token::mint(&request, &info, &root, now())?;
             let host = self.dirs.host(name)?;

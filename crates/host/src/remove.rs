@@ -62,8 +62,9 @@ impl Host {
         if recurse {
             let name = CString::new(place.name.as_encoded_bytes()).map_err(|_| Problem::BadPath("NUL"))?;
             let dir = enter(&place.dir, &name, path)?;
-            survey(&dir, path, 0, &mut 0)?;
-            empty(&dir, path, 0)?;
+            // Nothing is removed of what cannot be removed whole.
+            go_through(&dir, path, 0, &mut 0, false)?;
+            go_through(&dir, path, 0, &mut 0, true)?;
         }
         unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?;
         sync_directory(&place.dir)?;
@@ -97,8 +98,15 @@ fn enter(dir: impl AsFd, name: &CStr, path: &str) -> Result<OwnedFd, Problem> {
     }
 }
 
-/// Counts a tree and finds what would stop its removal half-way.
-fn survey(dir: &OwnedFd, path: &str, depth: usize, count: &mut usize) -> Result<(), Problem> {
+/// Goes through a directory, what is inside of each entry before that entry, and counts; removes
+/// them all if `remove`.
+fn go_through(
+    dir: &OwnedFd,
+    path: &str,
+    depth: usize,
+    count: &mut usize,
+    remove: bool,
+) -> Result<(), Problem> {
     let too_many = || Problem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
     if depth >= MAX_DEPTH {
         return Err(too_many());
@@ -106,28 +114,13 @@ fn survey(dir: &OwnedFd, path: &str, depth: usize, count: &mut usize) -> Result<
     let entries = entries(dir, MAX_ENTRIES - *count)?.ok_or_else(too_many)?;
     *count += entries.len();
     for (name, is_directory) in &entries {
+        let mut flags = AtFlags::empty();
         if *is_directory {
             let path = format!("{path}/{}", name.to_string_lossy());
-            survey(&enter(dir, name, &path)?, &path, depth + 1, count)?;
+            go_through(&enter(dir, name, &path)?, &path, depth + 1, count, remove)?;
+            flags = AtFlags::REMOVEDIR;
         }
-    }
-    Ok(())
-}
-
-fn empty(dir: &OwnedFd, path: &str, depth: usize) -> Result<(), Problem> {
-    let too_many = || Problem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
-    if depth >= MAX_DEPTH {
-        return Err(too_many());
-    }
-    for (name, is_directory) in entries(dir, MAX_ENTRIES)?.ok_or_else(too_many)? {
-        let flags = if is_directory {
-            let path = format!("{path}/{}", name.to_string_lossy());
-            empty(&enter(dir, &name, &path)?, &path, depth + 1)?;
-            AtFlags::REMOVEDIR
-        } else {
-            AtFlags::empty()
-        };
-        match unlinkat(dir, &name, flags) {
+        match if remove { unlinkat(dir, name, flags) } else { Ok(()) } {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }

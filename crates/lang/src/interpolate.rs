@@ -106,16 +106,16 @@ fn close(text: &str, start: usize) -> Result<usize, ParseError> {
     while !text.is_char_boundary(window) {
         window -= 1;
     }
-    let mut lexer = Lexer::new(&text[start..window]);
+    let mut lexer = Lexer::at(&text[..window], start);
     let mut depth = 0usize;
     loop {
-        let token = lexer.next().map_err(|error| error.shifted(start))?;
+        let token = lexer.next()?;
         match token.tok {
             Tok::End => return Err(unclosed()),
             Tok::Open('{') => depth += 1,
             Tok::Close('}') if depth > 0 => depth -= 1,
-            Tok::Close('}') if text[start + token.offset..].starts_with("}}") => {
-                return Ok(start + token.offset);
+            Tok::Close('}') if text[token.offset..].starts_with("}}") => {
+                return Ok(token.offset);
             }
             _ => {}
         }

@@ -196,7 +196,9 @@ impl Selector {
     /// Whether a node is meant. What one sure term decides, an unsure one does not matter to.
     pub fn judge(&self, subject: &Subject<'_>) -> SelectorMatch {
         let narrowed = self.narrow.iter().map(|narrow| narrow.judge(subject));
-        all([any(&self.add, subject), not(any(&self.take, subject))].into_iter().chain(narrowed))
+        let any = |terms: &[Term]| decide(terms.iter().map(|term| term.judge(subject)), SelectorMatch::Yes);
+        let all = [any(&self.add), not(any(&self.take))].into_iter().chain(narrowed);
+        decide(all, SelectorMatch::No)
     }
 
     /// It asks for traits.
@@ -325,25 +327,15 @@ fn not(verdict: SelectorMatch) -> SelectorMatch {
     }
 }
 
-fn any(terms: &[Term], subject: &Subject<'_>) -> SelectorMatch {
-    let mut found = SelectorMatch::No;
-    for term in terms {
-        match term.judge(subject) {
-            SelectorMatch::Yes => return SelectorMatch::Yes,
-            SelectorMatch::No => {}
-            unknown => found = unknown,
-        }
-    }
-    found
-}
-
-fn all(verdicts: impl Iterator<Item = SelectorMatch>) -> SelectorMatch {
-    let mut found = SelectorMatch::Yes;
+/// What the decisive verdict decides; else what is not known, or the other verdict.
+fn decide(verdicts: impl Iterator<Item = SelectorMatch>, decisive: SelectorMatch) -> SelectorMatch {
+    let mut found = not(decisive.clone());
     for verdict in verdicts {
-        match verdict {
-            SelectorMatch::No => return SelectorMatch::No,
-            SelectorMatch::Yes => {}
-            unknown => found = unknown,
+        if verdict == decisive {
+            return verdict;
+        }
+        if matches!(verdict, SelectorMatch::Unknown(_)) {
+            found = verdict;
         }
     }
     found

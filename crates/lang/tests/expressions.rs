@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lang::{EvalError, Expr, Names, Probe, Scope, Text, Value};
+use lang::{EvalError, Expr, Names, Probe, Text, Value};
 
 fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(key, value)| (key.to_owned(), value))))
@@ -16,19 +16,6 @@ fn names() -> Names<'static> {
         .with("traits", map([("os", os), ("memory", map([("total_mb", Value::Int(512))]))]))
         .with("params", map([("port", Value::Int(80)), ("tls", true.into()), ("name", "web".into())]))
         .with("vars", map([("my-app", map([("hosts", vec!["b", "a", "b"].into())]))]))
-}
-
-/// Names, and answers to predicates as a node has them.
-struct Answered(Names<'static>, BTreeMap<Probe, bool>);
-
-impl Scope for Answered {
-    fn root(&self, name: &str) -> Option<&Value> {
-        self.0.root(name)
-    }
-
-    fn probe(&self, probe: &Probe) -> Option<bool> {
-        self.1.get(probe).copied()
-    }
 }
 
 fn eval(source: &str) -> Result<Value, String> {
@@ -247,12 +234,12 @@ fn node_side_predicates_ask_and_then_answer() {
     let expr =
         Expr::parse("changed and changed(\"site\") and not file_exists(\"/etc/\" ~ params.name)").unwrap();
     assert_eq!(expr.calls(), ["changed", "file_exists"]);
-    let mut scope = Answered(names(), BTreeMap::new());
+    let mut scope = names();
     let questions =
         [Probe::Changed(None), Probe::Changed(Some("site".into())), Probe::FileExists("/etc/web".into())];
     for (i, question) in questions.into_iter().enumerate() {
         assert_eq!(expr.eval(&scope), Err(EvalError::Needs(question.clone())));
-        scope.1.insert(question, i < 2);
+        scope = scope.answer(question, i < 2);
     }
     assert_eq!(expr.eval(&scope), Ok(true.into()));
     assert_eq!(expr.eval_bool(&scope), Ok(true));

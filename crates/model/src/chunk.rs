@@ -17,7 +17,7 @@ use crate::set::{MAX_SECTIONS, ObjectSet, leaf, root_of_sections};
 use crate::trie::{BUCKET, Leaf, Top, Trie, TrieNode, bucket_hash};
 
 /// A piece of a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "t", rename_all = "lowercase")]
 pub enum Chunk {
     /// A set: its sections.
@@ -51,7 +51,7 @@ pub enum Chunk {
 }
 
 /// A section of a set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionChunk {
     /// Its kind.
     pub kind: String,

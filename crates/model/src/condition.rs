@@ -20,6 +20,7 @@ mod difference;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -71,7 +72,7 @@ pub enum SetCondition {
 }
 
 /// A comparison that found both sets equal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// When, by the clock of the side that keeps this.
     pub at: Timestamp,
@@ -163,7 +164,7 @@ pub enum SyncCause {
 }
 
 /// The status of a condition, in Kubernetes' sense: whether the node is in sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
     /// It is.
     True,
@@ -174,7 +175,7 @@ pub enum ConditionStatus {
 }
 
 /// The few states that tables and metrics count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncState {
     /// It does not come right without an operator.
@@ -234,7 +235,7 @@ impl fmt::Display for SyncState {
 }
 
 /// Who has to do something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Attention {
     /// Nobody.

@@ -60,7 +60,7 @@ pub enum Mismatch {
 }
 
 /// What carries a link between agent and control plane (SYN-1), the same at both ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
     /// gRPC over HTTP/2.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Counts, RunReport, Timestamp};
@@ -17,7 +18,7 @@ pub const UNREACHABLE_AFTER: u32 = 3;
 pub const OFFLINE_AFTER: u32 = 10;
 
 /// What the last run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunResult {
     /// No run is known.
@@ -31,7 +32,7 @@ pub enum RunResult {
 }
 
 /// Whether the host stays as declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Drift {
     /// It does.
@@ -43,7 +44,7 @@ pub enum Drift {
 }
 
 /// Whether the node keeps the contact that it was promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Contact {
     /// It does.
@@ -55,7 +56,7 @@ pub enum Contact {
 }
 
 /// Whether the node holds what it is pointed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReleaseState {
     /// No release has an entry for it.
@@ -69,7 +70,7 @@ pub enum ReleaseState {
 }
 
 /// A node's state on all axes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// What the last run came to.
     pub result: RunResult,
@@ -84,7 +85,7 @@ pub struct Status {
 }
 
 /// The one word for a [`Status`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each is explained at the axis that it comes from")]
 pub enum Word {

@@ -4,14 +4,16 @@ use bench::Bench;
 use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
-use cli::{check, diff, node, object, publish, query, release, render, run, server, status, task, token};
+use cli::{
+    check, diff, node, object, proxy, publish, query, release, render, run, server, status, task, token,
+};
 use demo::DemoArgs;
 
 use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, diff, publish, status, query. Stored things: node, object, task,
-workflow, run, release, token.
+workflow, run, release, token, proxy.
 System: server, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -80,6 +82,8 @@ pub enum Verb {
     Release(release::ReleaseArgs),
     /// Mint the token with which a host joins
     Token(token::TokenArgs),
+    /// Issue the certificate of a proxy that ends TLS for nodes
+    Proxy(proxy::ProxyArgs),
     /// Run the control plane
     Server(server::ServerArgs),
     /// Show all of Muster on this machine, with three real agents

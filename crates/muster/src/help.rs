@@ -59,15 +59,16 @@ pub const CONDITIONS: &str = "how synchronization of a node stands";
 /// a line with `#` says what the codes below it are of, then each has a line with code and title
 /// and one with the text.
 pub static CODES: LazyLock<Vec<Explanation>> = LazyLock::new(|| {
-    let (mut lines, mut of) = (include_str!("help/codes.txt").lines(), "");
+    let (mut lines, mut of) = (include_str!("help/codes.txt").lines().peekable(), "");
     let code = || {
         let mut line = lines.next()?;
         if let Some(heading) = line.strip_prefix("# ") {
             (of, line) = (heading, lines.next()?);
         }
         let (code, title) = line.split_once(' ')?;
-        let text = lines.next()?.trim_start();
-        Some(Explanation { code: code.to_owned(), of, title: title.to_owned(), text: text.to_owned() })
+        let text: Vec<&str> =
+            std::iter::from_fn(|| lines.next_if(|line| line.starts_with(' '))).map(str::trim_start).collect();
+        Some(Explanation { code: code.to_owned(), of, title: title.to_owned(), text: text.join("\n") })
     };
     std::iter::from_fn(code).collect()
 });
@@ -128,27 +129,8 @@ pub fn explain(topic: &str) -> Option<Explanation> {
     if let Some(found) = CODES.iter().find(|known| known.code.eq_ignore_ascii_case(topic)) {
         return Some(found.clone());
     }
-    match topic {
-        "exit" => made("exit", "a topic", "exit codes", &exits()),
-        "posture" => made("posture", "a topic", "where the keys that sign intent lie", POSTURE),
-        "selectors" => made("selectors", "a topic", "how nodes are named", SELECTORS),
-        _ => None,
-    }
+    topic.eq_ignore_ascii_case("exit").then(|| made("exit", "a topic", "exit codes", &exits()))?
 }
-
-const SELECTORS: &str = "\
-Terms stand between commas; put the whole in quotes. Names and groups add up, ! takes away, label= and where: narrow.
-web-1.example.com, edge-*, edge-**, /db[0-9]+/: hostnames (* stops at a dot, ** does not), or a node's id.
-*: every node. There is no other way to say all.
-@group: the members of a group, in fleets whose releases name groups; this version's do not.
-!TERM: none of these.
-label=value: of these only nodes with this label.
-where:EXPR: of these only nodes for which it holds, such as where:traits.os.family == \"debian\"; it takes the rest of the text.
-A node of which it cannot be said whether it is meant is not taken.";
-
-const POSTURE: &str = "\
-Lab: root.key (signs tokens) or release.key (signs releases) lies in the control plane's directory. Whoever breaks into it then holds the fleet. One command works, which is what a laboratory wants.
-Sealed: both lie elsewhere. Move root.key and release.key to the machine that mints tokens and publishes, copy operator.json and enroll.json beside them, keep a backup off line, restart `muster server`. Then publish with `--key release.key --operator operator.json`, mint with `--root-key root.key --enroll enroll.json`, and sign freshness with `muster publish --beacon` more often than the shortest freshness of a channel.";
 
 fn exits() -> String {
     EXITS.iter().map(|(exit, what)| format!("{} {what}.\n", *exit as u8)).collect()
@@ -162,7 +144,7 @@ fn unknown(topic: &str) -> UnknownTopic {
         .map(|known| known.code)
         .chain(Code::ALL.iter().map(|code| code.as_str()))
         .chain(CODES.iter().map(|known| known.code.as_str()))
-        .chain(["exit", "posture", "selectors"])
+        .chain(["exit"])
         .chain(verbs.iter().map(String::as_str))
         .collect();
     UnknownTopic { topic: topic.to_owned(), near: near(topic, &all) }

@@ -18,7 +18,9 @@ use cli::exit::Exit;
 use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
-use cli::{check, diff, logs, node, object, publish, query, release, render, server, status, task, token};
+use cli::{
+    check, diff, logs, node, object, proxy, publish, query, release, render, server, status, task, token,
+};
 use tracing::level_filters::LevelFilter;
 
 use args::{Cli, Verb};
@@ -52,6 +54,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen),
+        Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,
         Verb::Demo(args) => demo::run(args, screen).await,
         Verb::Bench(bench) => bench::run(bench).await,

@@ -38,6 +38,8 @@ pub struct Limits {
     pub per_peer: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
+    /// How long the head of a request over HTTP/1.1 may take, counted from the answer before it.
+    pub head: Duration,
     /// TLS handshakes at once; more wait. When a whole fleet comes back, those that are
     /// connected already are not to wait for all who knock.
     pub handshakes: usize,
@@ -55,6 +57,13 @@ pub struct Limits {
     pub ending: Duration,
 }
 
+impl Limits {
+    /// Bounds of a listener for proxies: many nodes share a connection, and it idles between them.
+    pub fn of_proxies(connections: usize) -> Limits {
+        Limits { connections, streams: 128, head: Duration::from_secs(120), ..Limits::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -62,6 +71,7 @@ impl Default for Limits {
             streams: 8,
             per_peer: 8,
             handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
             handshakes: 32,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
@@ -97,7 +107,7 @@ pub struct Connection {
     pub peer: Option<Arc<CertifiedPeer>>,
     /// From where.
     pub address: SocketAddr,
-    /// It speaks HTTP/1.1: only an upgrade to a WebSocket is to be answered.
+    /// It speaks HTTP/1.1: from a node only an upgrade to a WebSocket is to be answered.
     pub http1: bool,
     closer: Arc<Closer>,
 }
@@ -155,9 +165,16 @@ impl Connection {
         self.closer.upgrade_ended.set();
     }
 
-    /// Closes the connection once this request is answered: an idle node costs nothing.
+    /// At the other end is a proxy that ends the TLS sessions of nodes: what comes is of many
+    /// nodes, and each request's own signature says of which (IDN-4).
+    pub fn is_proxy(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| matches!(peer.role, Role::Proxy(_)))
+    }
+
+    /// Closes the connection once this request is answered: an idle node costs nothing. A proxy's
+    /// stays, for other nodes are on it.
     pub fn close_after_answer(&self) {
-        if !self.closer.asked.swap(true, Ordering::Relaxed) {
+        if !self.is_proxy() && !self.closer.asked.swap(true, Ordering::Relaxed) {
             self.closer.notify.notify_one();
         }
     }
@@ -234,18 +251,16 @@ struct One {
     shutdown: watch::Receiver<bool>,
 }
 
-/// How many connections each node has, so that one certificate cannot take all there are.
+/// How many places each node has taken, so that one cannot take all there are: of connections here,
+/// of requests where many nodes share a connection.
 #[derive(Default)]
-struct Peers(Mutex<HashMap<NodeId, usize>>);
+pub struct Peers(Mutex<HashMap<NodeId, usize>>);
 
 impl Peers {
-    /// Counts a connection of a node in, until the place is dropped; `None` when the node
-    /// has as many as it may. Other peers are not counted.
-    fn enter(self: Arc<Peers>, peer: Option<&CertifiedPeer>, limit: usize) -> Option<PeerPermit> {
-        let node = match peer.map(|peer| &peer.role) {
-            Some(Role::Node { id, .. }) => id.clone(),
-            Some(Role::Operator(_)) | None => return Some(PeerPermit { peers: self, node: None }),
-        };
+    /// Takes a place for a node, until the permit is dropped; `None` when the node has as many
+    /// as it may. Who is no node is not counted.
+    pub fn enter(self: Arc<Peers>, node: Option<&NodeId>, limit: usize) -> Option<PeerPermit> {
+        let Some(node) = node.cloned() else { return Some(PeerPermit { peers: self, node: None }) };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(node.clone()).or_default();
         if *count >= limit {
@@ -257,7 +272,8 @@ impl Peers {
     }
 }
 
-struct PeerPermit {
+/// A place that a node has taken.
+pub struct PeerPermit {
     peers: Arc<Peers>,
     node: Option<NodeId>,
 }
@@ -311,7 +327,11 @@ impl One {
             }
         };
         let connection = connection(&tls, address)?;
-        let Some(place) = peers.enter(connection.peer.as_deref(), limits.per_peer) else {
+        let node = match connection.peer.as_deref().map(|peer| &peer.role) {
+            Some(Role::Node { id, .. }) => Some(id),
+            Some(Role::Operator(_) | Role::Proxy(_)) | None => None,
+        };
+        let Some(place) = peers.enter(node, limits.per_peer) else {
             tracing::warn!(%address, "a node has too many connections; this one is closed");
             return None;
         };
@@ -393,7 +413,11 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
     let session = tls.get_ref().1;
     let peer = session.peer_certificates().and_then(|chain| chain.first());
     let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
-    let http1 = session.alpn_protocol() == Some(crate::tls::HTTP1);
+    let http1 = match session.alpn_protocol() {
+        // A proxy that names no protocol means HTTP/1.1, as nginx does.
+        None => matches!(peer.as_deref(), Some(CertifiedPeer { role: Role::Proxy(_), .. })),
+        Some(protocol) => protocol == crate::tls::HTTP1,
+    };
     Some(Connection { peer, address, http1, closer: Arc::default() })
 }
 
@@ -468,7 +492,7 @@ fn http1_builder(limits: &Limits) -> hyper::server::conn::http1::Builder {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.handshake)
+        .header_read_timeout(limits.head)
         .max_buf_size(MAX_HEADERS as usize)
         .max_headers(MAX_HEADERS_HTTP1);
     builder

@@ -5,14 +5,16 @@ use trust::{KeyAlgorithm, PublicKey};
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::*;
 
-/// What a certificate's URI names its holder as: `muster:node:ID` or `muster:operator:NAME`.
+/// What a certificate's URI names its holder as: `muster:node:ID`, `muster:operator:NAME` or
+/// `muster:proxy:NAME`.
 const NODE_URI: &str = "muster:node:";
 const OPERATOR_URI: &str = "muster:operator:";
+const PROXY_URI: &str = "muster:proxy:";
 
 /// The holder of a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertifiedPeer {
-    /// Node or operator.
+    /// Node, operator or proxy.
     pub role: Role,
     /// When the certificate begins to count.
     pub not_before: Timestamp,
@@ -32,11 +34,13 @@ pub enum Role {
     },
     /// An operator, by name.
     Operator(String),
+    /// A proxy that ends the TLS sessions of nodes, by name (IDN-4).
+    Proxy(String),
 }
 
-/// The certificate is of neither sort.
+/// The certificate is of none of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the certificate names neither a node nor an operator")]
+#[error("the certificate names no node, operator or proxy")]
 pub struct ReadIdentityError;
 
 /// The URI of a node's certificate.
@@ -47,6 +51,11 @@ pub fn node_uri(id: &NodeId) -> String {
 /// The URI of an operator's certificate.
 pub fn operator_uri(name: &str) -> String {
     format!("{OPERATOR_URI}{name}")
+}
+
+/// The URI of a proxy's certificate.
+pub fn proxy_uri(name: &str) -> String {
+    format!("{PROXY_URI}{name}")
 }
 
 /// Reads the holder out of a certificate that TLS verified.
@@ -68,6 +77,9 @@ fn role(certificate: &X509Certificate<'_>) -> Option<Role> {
     })?;
     if let Some(name) = uri.strip_prefix(OPERATOR_URI) {
         return Some(Role::Operator(name.to_owned()));
+    }
+    if let Some(name) = uri.strip_prefix(PROXY_URI) {
+        return Some(Role::Proxy(name.to_owned()));
     }
     let id: NodeId = uri.strip_prefix(NODE_URI)?.parse().ok()?;
     let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;

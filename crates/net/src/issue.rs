@@ -19,6 +19,8 @@ use crate::identity;
 pub const NODE_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the control plane's and operators' own certificates count.
 pub const OWN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a proxy's certificate counts (IDN-4).
+pub const PROXY_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long a CA certificate counts.
 pub const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Certificates begin this much in the past, for clocks that are behind.
@@ -33,6 +35,9 @@ pub enum IssueError {
     /// The request's key is of another sort.
     #[error("the certificate request's key is neither ed25519 nor ecdsa-p256")]
     OtherAlgorithm,
+    /// A private key cannot be read.
+    #[error("the private key cannot be read")]
+    ReadKey(#[source] rcgen::Error),
     /// A stored CA cannot be read.
     #[error("the CA's files cannot be read")]
     LoadCa(#[source] rcgen::Error),
@@ -62,23 +67,23 @@ pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A node's certificate request, read: only its key counts.
-pub struct NodeRequest {
+/// The certificate request of a node or a proxy, read: only its key counts.
+pub struct CertificateRequest {
     csr: CertificateSigningRequestParams,
     key: PublicKey,
 }
 
-impl NodeRequest {
+impl CertificateRequest {
     /// Reads a request and verifies that its key signed it.
     ///
     /// # Errors
     /// When it is malformed, not signed by its key, or the key is neither ed25519 nor P-256.
-    pub fn read(pem: &str) -> Result<NodeRequest, IssueError> {
+    pub fn read(pem: &str) -> Result<CertificateRequest, IssueError> {
         let csr = CertificateSigningRequestParams::from_pem(pem).map_err(IssueError::ReadRequest)?;
         let known = |of: &KeyAlgorithm| csr.public_key.algorithm() == signature_algorithm(*of);
         let algorithm = KeyAlgorithm::ALL.into_iter().find(known).ok_or(IssueError::OtherAlgorithm)?;
         let key = PublicKey::from_raw(algorithm, csr.public_key.der_bytes());
-        Ok(NodeRequest { key: key.map_err(|_| IssueError::OtherAlgorithm)?, csr })
+        Ok(CertificateRequest { key: key.map_err(|_| IssueError::OtherAlgorithm)?, csr })
     }
 
     /// The key that asks.
@@ -92,10 +97,30 @@ impl NodeRequest {
 /// # Errors
 /// Only for a hostname that cannot be in a request.
 pub fn node_request(key: &SigningKey, hostname: &Hostname) -> Result<String, IssueError> {
-    let key = key_pair(key)?;
+    request(&key_pair(key)?, hostname.as_str())
+}
+
+/// Makes the certificate request of a proxy whose private key is in PEM.
+///
+/// # Errors
+/// When that is no private key.
+pub fn proxy_request(key_pem: &str, name: &str) -> Result<String, IssueError> {
+    request(&KeyPair::from_pem(key_pem).map_err(IssueError::ReadKey)?, name)
+}
+
+fn request(key: &KeyPair, name: &str) -> Result<String, IssueError> {
     let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
-    params.distinguished_name = common_name(hostname.as_str());
-    params.serialize_request(&key).and_then(|csr| csr.pem()).map_err(IssueError::Sign)
+    params.distinguished_name = common_name(name);
+    params.serialize_request(key).and_then(|csr| csr.pem()).map_err(IssueError::Sign)
+}
+
+/// Makes a private key of ecdsa-p256, which every TLS library takes; in PEM.
+///
+/// # Errors
+/// When the library refuses.
+pub fn new_key() -> Result<Zeroizing<String>, IssueError> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(IssueError::Sign)?;
+    Ok(Zeroizing::new(key.serialize_pem()))
 }
 
 impl Ca {
@@ -147,22 +172,38 @@ impl Ca {
     /// When the library refuses.
     pub fn issue_node(
         &self,
-        request: &NodeRequest,
+        request: &CertificateRequest,
         id: &NodeId,
         hostname: &Hostname,
         serial: [u8; 16],
         now: Timestamp,
     ) -> Result<String, IssueError> {
-        let uri = identity::node_uri(id);
-        let mut params = leaf(hostname.as_str(), &uri, serial, now, NODE_LIFE)?;
+        // The name is sanity data, never authorization (IDN-2): what is believed is URI and key.
+        let names = vec![hostname.to_string()];
+        let mut params = leaf(hostname.as_str(), names, serial, now, NODE_LIFE)?;
+        identify(&mut params, &identity::node_uri(id))?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        // Sanity data, never authorization (IDN-2): what is believed is the first name and the key.
-        let name = hostname.as_str().try_into().map_err(IssueError::Name)?;
-        params.subject_alt_names.push(SanType::DnsName(name));
-        params
-            .signed_by(&request.csr.public_key, &self.issuer)
-            .map(|cert| cert.pem())
-            .map_err(IssueError::Sign)
+        self.sign(params, request)
+    }
+
+    /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4): a server's for
+    /// nodes, which reach it by these names and addresses, and a client's for the control plane.
+    ///
+    /// # Errors
+    /// When a name cannot be in a certificate.
+    pub fn issue_proxy(
+        &self,
+        request: &CertificateRequest,
+        name: &str,
+        names: &[String],
+        serial: [u8; 16],
+        now: Timestamp,
+    ) -> Result<String, IssueError> {
+        let mut params = leaf(name, names.to_vec(), serial, now, PROXY_LIFE)?;
+        identify(&mut params, &identity::proxy_uri(name))?;
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, request)
     }
 
     /// Issues an operator's certificate with a new key.
@@ -175,7 +216,8 @@ impl Ca {
         serial: [u8; 16],
         now: Timestamp,
     ) -> Result<Certified, IssueError> {
-        let mut params = leaf(name, &identity::operator_uri(name), serial, now, OWN_LIFE)?;
+        let mut params = leaf(name, Vec::new(), serial, now, OWN_LIFE)?;
+        identify(&mut params, &identity::operator_uri(name))?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign_new(params, &PKCS_ED25519)
     }
@@ -193,13 +235,14 @@ impl Ca {
         serial: [u8; 16],
         now: Timestamp,
     ) -> Result<Certified, IssueError> {
-        let mut params = CertificateParams::new(names.to_vec()).map_err(IssueError::Name)?;
-        params.distinguished_name = common_name("muster control plane");
-        params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let mut params = leaf("muster control plane", names.to_vec(), serial, now, OWN_LIFE)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        validity(&mut params, now, OWN_LIFE)?;
         self.sign_new(params, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    fn sign(&self, params: CertificateParams, request: &CertificateRequest) -> Result<String, IssueError> {
+        let signed = params.signed_by(&request.csr.public_key, &self.issuer);
+        signed.map(|cert| cert.pem()).map_err(IssueError::Sign)
     }
 
     fn sign_new(
@@ -213,20 +256,26 @@ impl Ca {
     }
 }
 
+/// What all certificates share that are no CA's; `names` are host names and addresses.
 fn leaf(
     name: &str,
-    uri: &str,
+    names: Vec<String>,
     serial: [u8; 16],
     now: Timestamp,
-    incarnation: Duration,
+    life: Duration,
 ) -> Result<CertificateParams, IssueError> {
-    let mut params = CertificateParams::new(vec![]).map_err(IssueError::Name)?;
+    let mut params = CertificateParams::new(names).map_err(IssueError::Name)?;
     params.distinguished_name = common_name(name);
-    params.subject_alt_names = vec![SanType::URI(uri.try_into().map_err(IssueError::Name)?)];
     params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, now, incarnation)?;
+    validity(&mut params, now, life)?;
     Ok(params)
+}
+
+/// Names the holder, before the names that it has as a host.
+fn identify(params: &mut CertificateParams, uri: &str) -> Result<(), IssueError> {
+    params.subject_alt_names.insert(0, SanType::URI(uri.try_into().map_err(IssueError::Name)?));
+    Ok(())
 }
 
 /// A serial number is a positive integer.
@@ -235,9 +284,9 @@ fn positive(mut serial: [u8; 16]) -> [u8; 16] {
     serial
 }
 
-fn validity(params: &mut CertificateParams, now: Timestamp, incarnation: Duration) -> Result<(), IssueError> {
+fn validity(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), IssueError> {
     params.not_before = at(now.minus(BACKDATE))?;
-    params.not_after = at(now.plus(incarnation))?;
+    params.not_after = at(now.plus(life))?;
     Ok(())
 }
 

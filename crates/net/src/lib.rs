@@ -1,5 +1,5 @@
 //! TLS 1.3, HTTP/2, certificates: everything between a socket and a request. HTTP/1.1 is
-//! there only for the upgrade to a WebSocket.
+//! there only for the upgrade to a WebSocket, and for proxies.
 //!
 //! One provider (aws-lc-rs), passed explicitly everywhere. TLS configurations travel in
 //! watch channels, so that a new certificate or root takes effect without a restart.

@@ -60,6 +60,14 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError>
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(TlsError::ReadPem)
 }
 
+/// SHA-256 of the first certificate in a PEM text, the CA that a token pins.
+///
+/// # Errors
+/// When there is none.
+pub fn digest(ca_pem: &str) -> Result<Digest, TlsError> {
+    CertificateDer::from_pem_slice(ca_pem.as_bytes()).map(|ca| Digest::of(&ca)).map_err(TlsError::ReadPem)
+}
+
 fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(TlsError::ReadPem)
 }
@@ -153,8 +161,8 @@ pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<Cl
     Ok(finish(config))
 }
 
-/// A client's configuration before it has a certificate: believes only servers under the
-/// CA with this digest, which a token names (ENR-1).
+/// A client's configuration without a certificate, before a node has one (ENR-1) and where a proxy
+/// ends TLS (IDN-4): believes only servers under the CA with this digest, which a token names.
 ///
 /// # Errors
 /// When the library refuses.

@@ -27,11 +27,6 @@ impl ServerUrl {
         &self.host
     }
 
-    /// The port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// `host:port`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {

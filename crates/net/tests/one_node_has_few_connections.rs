@@ -10,7 +10,7 @@ use model::{Hostname, Timestamp};
 use net::ServerUrl;
 use net::accept::{Limits, serve};
 use net::client::Client;
-use net::issue::{Ca, NodeRequest, node_request};
+use net::issue::{Ca, CertificateRequest, node_request};
 use net::tls::{self, ClientAuth, ClientKey};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -52,7 +52,7 @@ fn today() -> Timestamp {
 /// A connection of a node, if it is let in: it answers a request.
 async fn connect(server: &Server, node: u8) -> Option<Client> {
     let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
-    let request = NodeRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
+    let request = CertificateRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
     let id = key.public().node_id();
     let cert = server.ca.issue_node(&request, &id, &hostname, [node; 16], today()).unwrap();
     let tls = tls::client(server.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();

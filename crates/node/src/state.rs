@@ -81,16 +81,11 @@ impl LastRun {
         now: Timestamp,
     ) -> Written {
         let outcome = crate::step::outcome_digest(report);
-        let told = before.is_some_and(|last| last.tells(&outcome, incarnation));
+        let told = before
+            .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };
         Written { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
-    }
-
-    /// A run that comes to this outcome is told already: its report, or that of one alike,
-    /// is in this incarnation of the log.
-    pub fn tells(&self, outcome: &Digest, incarnation: &Incarnation) -> bool {
-        self.outcome == *outcome && self.incarnation.as_ref() == Some(incarnation)
     }
 }

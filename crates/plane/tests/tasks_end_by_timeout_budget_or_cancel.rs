@@ -14,7 +14,19 @@ fn node(n: u8) -> NodeId {
 }
 
 fn spec() -> TaskSpec {
-    TaskSpec::all_at_once("t1", "ada", "*", Work::Command { argv: vec!["/bin/true".into()] }, 60)
+    TaskSpec {
+        id: "t1".to_owned(),
+        by: "ada".to_owned(),
+        selector: "*".to_owned(),
+        work: Work::Command { argv: vec!["/bin/true".into()] },
+        batch: Share::ALL,
+        max_failures: None,
+        canaries: 0,
+        timeout_secs: 60,
+        wait_secs: 0,
+        begin_secs: plane::work::BEGIN_SECS,
+        workflow: None,
+    }
 }
 
 fn begun(spec: TaskSpec, targets: u8, reach: &dyn Fn(&NodeId) -> Reach) -> (Task, Vec<Effect>) {

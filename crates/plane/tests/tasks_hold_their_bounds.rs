@@ -294,10 +294,18 @@ fn share() -> impl Strategy<Value = Share> {
 fn spec() -> impl Strategy<Value = TaskSpec> {
     let budget =
         prop::option::of(prop_oneof![(0u32..4).prop_map(Share::Count), (0u8..60).prop_map(Share::Percent)]);
-    (share(), budget, 0u32..3, prop::bool::ANY).prop_map(|(batch, max_failures, canaries, wait)| {
-        let work = Work::Command { argv: vec!["/bin/true".into()] };
-        let base = TaskSpec::all_at_once("t1", "ada", "*", work, 60);
-        TaskSpec { batch, max_failures, canaries, wait_secs: if wait { 3600 } else { 0 }, ..base }
+    (share(), budget, 0u32..3, prop::bool::ANY).prop_map(|(batch, max_failures, canaries, wait)| TaskSpec {
+        id: "t1".to_owned(),
+        by: "ada".to_owned(),
+        selector: "*".to_owned(),
+        work: Work::Command { argv: vec!["/bin/true".into()] },
+        batch,
+        max_failures,
+        canaries,
+        timeout_secs: 60,
+        wait_secs: if wait { 3600 } else { 0 },
+        begin_secs: plane::work::BEGIN_SECS,
+        workflow: None,
     })
 }
 

@@ -10,6 +10,7 @@ use model::chunk::Chunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FactRecord, Release, RunRecord};
 use trust::TrustDocument;
@@ -52,6 +53,8 @@ pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
 pub static PUSH: Operation<Push, Pushed> = Operation::post("/v1/pushes");
+/// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
+pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
 pub static SET_LOG_LEVEL: Operation<LogLevel, LogLevel> = Operation::post("/v1/log-level");
 /// Contents, packed with [`pack_contents`], as `application/octet-stream`; a content is
@@ -66,11 +69,13 @@ pub const MAX_CONTENTS: usize = model::object::MAX_BLOB as usize + 1024 * 1024;
 pub const MAX_PAGE: usize = 1000;
 /// The most chunks in one answer to [`FETCH`].
 pub const MAX_FETCH: usize = 4096;
+/// The most names of a proxy.
+pub const MAX_PROXY_NAMES: usize = 32;
 /// The most causes that status names.
 pub const MAX_CAUSES: usize = 20;
 
 /// One page of those that are matched.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Matching {
     /// Whom: a pattern of hostnames or a selector; all when there is none.
@@ -89,7 +94,7 @@ impl From<Option<&str>> for Matching {
 }
 
 /// A node by hostname or id.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeName {
     /// Its name.
     pub node: String,
@@ -102,7 +107,7 @@ impl From<&str> for NodeName {
 }
 
 /// What happened, the newest first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct History {
     /// Only of this node.
@@ -114,7 +119,7 @@ pub struct History {
 }
 
 /// A run by its place in its node's log.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunName {
     /// The node.
     pub node: String,
@@ -125,14 +130,14 @@ pub struct RunName {
 }
 
 /// A chunk by its digest.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkName {
     /// The digest.
     pub digest: Digest,
 }
 
 /// How the fleet does.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusView {
     /// The fleet.
@@ -159,7 +164,7 @@ pub struct StatusView {
 }
 
 /// A channel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChannelView {
     /// Its name.
@@ -178,7 +183,7 @@ pub struct ChannelView {
 }
 
 /// Nodes that share a cause.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseView {
     /// The word.
@@ -198,7 +203,7 @@ pub struct CauseView {
 
 /// A node.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
     /// Its id.
@@ -238,7 +243,7 @@ pub struct NodeView {
 }
 
 /// One page of nodes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodesView {
     /// In the order of their hostnames.
     pub nodes: Vec<NodeView>,
@@ -257,7 +262,7 @@ impl Page for NodesView {
 
 /// What a publish starts from.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadView {
     /// Whom the fleet's nodes believe.
@@ -271,7 +276,7 @@ pub struct HeadView {
 }
 
 /// Digests that are asked for or answered.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Digests {
     /// Of chunks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -282,14 +287,14 @@ pub struct Digests {
 }
 
 /// Chunks that are sent or answered.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Chunks {
     /// Every one after those that it needs, or in one message with them.
     pub chunks: Vec<Chunk>,
 }
 
 /// A release to point to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Commit {
     /// The signed headers by channel.
@@ -303,8 +308,9 @@ pub struct Commit {
 
 /// What a release comes to, for people, and what the control plane needs to know of its
 /// channels without reading every set.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ReleaseSummary")]
 pub struct Summary {
     /// Seconds between contacts, by channel.
     pub contact_secs: BTreeMap<Channel, u64>,
@@ -320,21 +326,21 @@ pub struct Summary {
 }
 
 /// Beacons to store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Beacons {
     /// Signed beacons, one a channel.
     pub beacons: Vec<Signed>,
 }
 
 /// A request that nodes run now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Push {
     /// Hostnames or ids.
     pub nodes: Vec<String>,
 }
 
 /// The answer to [`Push`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pushed {
     /// The push's number.
     pub push: u64,
@@ -342,8 +348,31 @@ pub struct Pushed {
     pub nodes: usize,
 }
 
+/// A proxy that wants a certificate.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IssueProxy {
+    /// Host names and addresses by which nodes reach it, 1 to [`MAX_PROXY_NAMES`]; the first
+    /// is the proxy's own name.
+    pub names: Vec<String>,
+    /// Its certificate request (PKCS#10) in PEM; only the key counts.
+    pub csr_pem: String,
+}
+
+/// The answer to [`IssueProxy`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyCertificate {
+    /// The certificate: a server's for nodes, and a client's for the control plane.
+    pub cert_pem: String,
+    /// The CA's certificate, which ends the chain.
+    pub ca_pem: String,
+    /// Until when it counts.
+    pub not_after: Timestamp,
+}
+
 /// How much is logged.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogLevel {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,

@@ -1,7 +1,7 @@
 //! Enrollment: a token and a signed request against a certificate (ENR-2).
 
 use model::Hostname;
-use net::issue::NodeRequest;
+use net::issue::CertificateRequest;
 use plane::NodeState;
 use store::{EnrollError, NewNode, TokenUse};
 use trust::token;
@@ -19,7 +19,7 @@ pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, 
     let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
     let request: EnrollRequest = body::decode(bytes)?;
     let bad_csr = |error: &dyn std::fmt::Display| Problem::new(Code::BadCsr, error.to_string());
-    let csr = NodeRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
+    let csr = CertificateRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
     let key = *csr.key();
     let now = now();
     let claims = token::verify(&request.token, &plane.trust.root, &request.hostname, &key, now)?;

@@ -11,6 +11,8 @@ use wire::{Code, Problem};
 
 /// How long a JSON body may take to arrive; an agent waits no longer for its answer.
 const WITHIN: Duration = Duration::from_secs(60);
+/// How long the body of a request that is refused may take to go by.
+const DISCARDED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Whether the answer may be compressed.
 pub(crate) fn accepts_gzip(parts: &http::request::Parts) -> bool {
@@ -49,6 +51,20 @@ where
             Err(Problem::new(Code::BadBody, detail))
         }
     }
+}
+
+/// Lets the body of a request that is refused go by, as far as it may be long, and keeps nothing of it:
+/// a sender that is cut off in the middle, a proxy say, may not read why.
+pub(crate) async fn discard(mut body: Incoming, limit: usize) {
+    let all = async {
+        let mut left = limit;
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
+            left = less;
+        }
+    };
+    // Late is as good as cut off.
+    let _ = tokio::time::timeout(DISCARDED_WITHIN, all).await;
 }
 
 /// Undoes a body's content coding, within its bound.

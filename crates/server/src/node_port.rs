@@ -1,4 +1,7 @@
 //! The node port: route, authenticate, step, make durable, answer.
+//!
+//! It has up to two listeners: one for nodes, and one for proxies that end the TLS sessions of nodes
+//! (IDN-4), on which only enrollment and signed requests are answered.
 
 mod blob;
 mod caller;
@@ -7,6 +10,7 @@ mod checkin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
@@ -17,15 +21,25 @@ use wire::{Code, Problem, grpc};
 
 use crate::answer::{Reply, json, refuse};
 use crate::api::operation::segments;
-use crate::intake::{accepts_gzip, read, unpacked};
+use crate::intake::{accepts_gzip, discard, read, unpacked};
 use crate::state::ControlPlane;
 use crate::streams;
 
 pub(crate) use caller::Caller;
+use caller::SignedRequest;
 pub(crate) use checkin::{check_in, whole};
 
 /// How much of a path that leads nowhere is repeated, in characters.
 const MAX_SHOWN: usize = 200;
+
+/// Whose connections a listener takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// Those of nodes.
+    Nodes,
+    /// Those of proxies that end the TLS sessions of nodes.
+    Proxies,
+}
 
 /// A request matched against the route table.
 pub(crate) struct Matched {
@@ -55,9 +69,13 @@ pub(crate) fn find(method: &str, path: &str) -> Result<Matched, Code> {
 }
 
 /// Answers a request on the node port.
-pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Reply {
+pub(crate) async fn handle(
+    plane: Arc<ControlPlane>,
+    listener: Listener,
+    request: Request<Incoming>,
+) -> Reply {
     let speaks_grpc = grpc::is_grpc(request.headers());
-    match answer(&plane, request).await {
+    match answer(&plane, listener, request).await {
         Ok(reply) => reply,
         Err(mut problem) => {
             let id = plane.request_id();
@@ -72,15 +90,25 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
     }
 }
 
-async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
+async fn answer(
+    plane: &Arc<ControlPlane>,
+    listener: Listener,
+    request: Request<Incoming>,
+) -> Result<Reply, Problem> {
     let matched = find(request.method().as_str(), request.uri().path());
     let matched = matched.map_err(|code| unmatched(code, &request))?;
     if matched.route.access != Access::Standard {
         version(request.headers())?;
     }
     let connection = request.extensions().get::<Connection>().cloned().ok_or(Code::Internal)?;
-    // HTTP/1.1 is there for one thing.
-    if connection.http1 && matched.route.path != route::STREAM {
+    if connection.is_proxy() != (listener == Listener::Proxies) {
+        return Err(Problem::new(
+            Code::CertificateRequired,
+            "a proxy's certificate is for the proxies' port",
+        ));
+    }
+    // From nodes HTTP/1.1 is there for one thing.
+    if connection.http1 && !connection.is_proxy() && matched.route.path != route::STREAM {
         return Err(Code::UpgradeRequired.into());
     }
     match matched.route.access {
@@ -91,25 +119,21 @@ async fn answer(plane: &Arc<ControlPlane>, request: Request<Incoming>) -> Result
             crate::enroll::enroll(plane, &body).await
         }
         Access::Certificate => {
-            Caller::of(plane, &connection)?;
+            Caller::by_session(plane, &connection)?;
             match matched.route.path {
                 route::VERSION => streams::version(request).await,
                 _ => streams::ping(request).await,
             }
         }
         Access::Standard => {
-            Caller::of(plane, &connection)?;
+            Caller::by_session(plane, &connection)?;
             match matched.route.path {
                 route::HEALTH_CHECK => streams::health_check(plane, request).await,
                 route::HEALTH_WATCH => streams::health_watch(plane, connection, request).await,
                 _ => streams::reflection(connection, request),
             }
         }
-        Access::Stream => {
-            let caller = Caller::of(plane, &connection)?;
-            caller.is_meant(&matched)?;
-            open(plane, caller, connection, request, &matched).await
-        }
+        Access::Stream => open(plane, connection, request, &matched).await,
         Access::Node => exchange(plane, connection, request, &matched).await,
     }
 }
@@ -140,20 +164,24 @@ fn version(headers: &HeaderMap) -> Result<(), Problem> {
 /// are the answer to one request, and that is signed (IDN-4).
 async fn open(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
     connection: Connection,
     request: Request<Incoming>,
     matched: &Matched,
 ) -> Result<Reply, Problem> {
+    let upgrade = connection.http1 && (!connection.is_proxy() || request.headers().contains_key(UPGRADE));
+    if matched.route.path == route::STREAM && !upgrade {
+        let (head, _) = request.into_parts();
+        let signed = SignedRequest::verify(plane, &connection, &head, matched)?;
+        signed.holds(&[])?;
+        checkin::ready(plane)?;
+        return streams::sse(plane, signed.caller, connection, &head);
+    }
+    let caller = Caller::by_session(plane, &connection)?;
+    caller.is_meant(matched)?;
     checkin::ready(plane)?;
-    match (matched.route.path, connection.http1) {
-        (route::STREAM, true) => streams::websocket(plane, caller, connection, request),
-        (route::STREAM, false) => {
-            let (head, _) = request.into_parts();
-            caller.authenticate(plane, &head, matched, &[])?;
-            streams::sse(plane, caller, connection, &head)
-        }
-        (route::SUBSCRIBE, _) => streams::subscribe(plane, caller, connection, request),
+    match matched.route.path {
+        route::STREAM => streams::websocket(plane, caller, connection, request),
+        route::SUBSCRIBE => streams::subscribe(plane, caller, connection, request),
         _ => streams::push(plane, caller, connection, request).await,
     }
 }
@@ -165,30 +193,36 @@ async fn exchange(
     request: Request<Incoming>,
     matched: &Matched,
 ) -> Result<Reply, Problem> {
-    let caller = Caller::of(plane, &connection)?;
     let (parts, body) = request.into_parts();
     let limit = if matched.route.path == route::EVENTS { wire::batch::MAX_REQUEST } else { MAX_NODE_BODY };
+    let signed = match SignedRequest::verify(plane, &connection, &parts, matched) {
+        Ok(signed) => signed,
+        Err(problem) => {
+            discard(body, limit).await;
+            return Err(problem);
+        }
+    };
     let body = read(&parts, body, limit).await?;
-    caller.authenticate(plane, &parts, matched, &body)?;
-    let packed = body.len();
+    signed.holds(&body)?;
+    let (caller, packed) = (&signed.caller, body.len());
     let body = unpacked(&parts, body, limit)?;
     caller.charge(body.len().saturating_sub(packed))?;
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {
-            let (answer, idle) = check_in(plane, &caller, body::decode(&body)?, wait(&parts)?).await?;
+            let (answer, idle) = check_in(plane, caller, body::decode(&body)?, wait(&parts)?).await?;
             // A link may be on this very connection.
             if idle && !plane.hub.sync_index().has_link(&caller.id) {
                 connection.close_after_answer();
             }
             json(&answer, gzip)
         }
-        route::REPORT => json(&checkin::report(plane, &caller, body::decode(&body)?).await?, gzip),
-        route::STATE => json(&checkin::state(plane, &caller).await?, gzip),
-        route::BLOB => blob::blob(plane, &caller, matched, &parts).await,
+        route::REPORT => json(&checkin::report(plane, caller, body::decode(&body)?).await?, gzip),
+        route::STATE => json(&checkin::state(plane, caller).await?, gzip),
+        route::BLOB => blob::blob(plane, caller, matched, &parts).await,
         route::EVENTS => {
             checkin::ready(plane)?;
-            streams::events(plane, caller, connection, &parts, &body).await
+            streams::events(plane, caller.clone(), connection, &parts, &body).await
         }
         _ => Err(Code::NotFound.into()),
     }

@@ -13,13 +13,14 @@ use data_encoding::HEXLOWER;
 use model::{Digest, FleetId, Timestamp};
 use net::ServerUrl;
 use net::issue::{Ca, Certified, IssueError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spool::{Disk, SpoolError};
 use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
 
 /// Where the keys that sign intent lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Posture {
     /// The release key, the root key or both lie beside the control plane.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::log::LogControl;
 use crate::metrics::listener;
+use crate::node_port::Listener;
 use crate::posture::{self, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, now};
 use crate::streams::LinkConfig;
@@ -44,11 +45,13 @@ pub struct Config {
     pub fleet: String,
     /// Where nodes call.
     pub node_address: SocketAddr,
+    /// Where proxies call that end the TLS sessions of nodes (IDN-4); absent: nowhere.
+    pub proxy_address: Option<SocketAddr>,
     /// Where operators call.
     pub operator_address: SocketAddr,
     /// Names and addresses that others reach this control plane by.
     pub names: Vec<String>,
-    /// Connections of nodes at once.
+    /// Connections of nodes at once, and as many of proxies.
     pub connections: usize,
     /// Where scrapers without a certificate get metrics and health, in plain HTTP; absent:
     /// nowhere, and the operator port has them.
@@ -113,6 +116,8 @@ pub struct Running {
     pub node_urls: Vec<ServerUrl>,
     /// Where operators call.
     pub operator_url: ServerUrl,
+    /// Where proxies call, if anywhere.
+    pub proxy_url: Option<ServerUrl>,
     /// The fleet.
     pub fleet: model::FleetId,
     /// Lab or sealed.
@@ -149,8 +154,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (store, closed) = open_store(&config, &founded).await?;
     let (nodes, node_port) = listen(config.node_address).await?;
     let (operators, operator_port) = listen(config.operator_address).await?;
+    let proxies = listen_if(config.proxy_address).await?;
     let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
     let operator_host = own_address(config.operator_address);
+    let proxy_url = config.proxy_address.zip(proxies.as_ref());
+    let proxy_url = proxy_url.and_then(|(address, (_, port))| url(&own_address(address), *port));
     let operator_url = url(&operator_host, operator_port).ok_or(FoundError::Malformed {
         path: config.dir.clone(),
         what: "the operator address has no URL".to_owned(),
@@ -161,22 +169,20 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let plane = plane(store, founded, config.log, config.links).await?;
     let mut names = config.names;
     names.push(operator_host);
-    let scrapers = match config.metrics_address {
-        Some(address) => Some(listen(address).await?),
-        None => None,
-    };
+    let scrapers = listen_if(config.metrics_address).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    let (node_tls, operator_tls) = server_tls(&plane, &names, &operator_ca)?;
-    let tls = (watch::Sender::new(node_tls), watch::Sender::new(operator_tls));
+    let tls = server_tls(&plane, &names, &operator_ca)?.map(watch::Sender::new);
+    let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
     let limits = Limits { connections: config.connections, ..Limits::default() };
     let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
-    let (for_nodes, for_operators) = (plane.clone(), plane.clone());
+    let many = Limits::of_proxies(config.connections);
+    let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![
-        tokio::spawn(accept::serve(nodes, tls.0.subscribe(), limits, stop.subscribe(), move |request| {
-            node_port::handle(for_nodes.clone(), request)
+        tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {
+            node_port::handle(for_nodes.clone(), Listener::Nodes, request)
         })),
-        tokio::spawn(accept::serve(operators, tls.1.subscribe(), few, stop.subscribe(), move |request| {
+        tokio::spawn(accept::serve(operators, operator_tls, few, stop.subscribe(), move |request| {
             operator_port::handle(for_operators.clone(), request)
         })),
         tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
@@ -184,10 +190,30 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
         tokio::spawn(reissue(plane.clone(), names, operator_ca, tls, stop.subscribe())),
     ];
+    if let Some((listener, _)) = proxies {
+        tasks.push(tokio::spawn(accept::serve(
+            listener,
+            proxy_tls,
+            many,
+            stop.subscribe(),
+            move |request| node_port::handle(for_proxies.clone(), Listener::Proxies, request),
+        )));
+    }
     if let Some((listener, _)) = scrapers {
         tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
     }
-    Ok(Running { node_urls, operator_url, fleet, posture, new, metrics_address, stop, tasks, closed })
+    Ok(Running {
+        node_urls,
+        operator_url,
+        proxy_url,
+        fleet,
+        posture,
+        new,
+        metrics_address,
+        stop,
+        tasks,
+        closed,
+    })
 }
 
 /// Where a client of this machine reaches a listener: its address, or loopback when it
@@ -245,6 +271,13 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), StartError> {
     Ok((listener, port))
 }
 
+async fn listen_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, u16)>, StartError> {
+    match address {
+        Some(address) => Ok(Some(listen(address).await?)),
+        None => Ok(None),
+    }
+}
+
 fn url(name: &str, port: u16) -> Option<ServerUrl> {
     let host = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
     format!("https://{host}:{port}").parse().ok()
@@ -252,8 +285,9 @@ fn url(name: &str, port: u16) -> Option<ServerUrl> {
 
 type Tls = Arc<ServerConfig>;
 
-/// Makes the control plane's certificate and from it both ports' configurations.
-fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Result<(Tls, Tls), StartError> {
+/// Makes the control plane's certificate and from it the configurations of the ports: for nodes, for
+/// proxies, for operators.
+fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Result<[Tls; 3], StartError> {
     let mut names = names.to_vec();
     for own in ["localhost", "127.0.0.1", "::1"] {
         if !names.iter().any(|name| name == own) {
@@ -268,7 +302,8 @@ fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Resu
         tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(StartError::Tls)
     };
     let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
-    Ok((nodes, config(operator_ca, ClientAuth::Required)?))
+    let proxies = tls::with_http1(config(ca, ClientAuth::Required)?.as_ref());
+    Ok([nodes, proxies, config(operator_ca, ClientAuth::Required)?])
 }
 
 /// Makes the certificate anew while the control plane runs; new connections get it.
@@ -276,7 +311,7 @@ async fn reissue(
     plane: Arc<ControlPlane>,
     names: Vec<String>,
     operator_ca: String,
-    tls: (watch::Sender<Tls>, watch::Sender<Tls>),
+    tls: [watch::Sender<Tls>; 3],
     mut shutdown: watch::Receiver<bool>,
 ) {
     loop {
@@ -285,10 +320,9 @@ async fn reissue(
             () = stopped(&mut shutdown) => return,
         }
         match server_tls(&plane, &names, &operator_ca) {
-            Ok((nodes, operators)) => {
-                tls.0.send_replace(nodes);
-                tls.1.send_replace(operators);
-            }
+            Ok(renewed) => tls.iter().zip(renewed).for_each(|(tls, renewed)| {
+                tls.send_replace(renewed);
+            }),
             Err(error) => {
                 tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
             }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::Timestamp;
+use net::accept::Peers;
 use net::issue::Ca;
 use plane::Heads;
 use store::Store;
@@ -47,6 +48,8 @@ pub(crate) struct ControlPlane {
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
+    /// Requests under way of nodes behind proxies.
+    pub(crate) proxied: Arc<Peers>,
     /// Wakes whoever tells links of pushes.
     pub(crate) pushes: Notify,
     /// One publish at a time.
@@ -86,6 +89,7 @@ impl ControlPlane {
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
+            proxied: Arc::default(),
             pushes: Notify::new(),
             publishing: tokio::sync::Mutex::new(()),
             not_ready: Mutex::new(None),

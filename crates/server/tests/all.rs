@@ -1,6 +1,7 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p server --test all FILE::`.
 
+mod a_proxy_opens_nothing_of_its_own;
 mod actions_are_not_behind;
 mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;
@@ -15,6 +16,7 @@ mod metrics_are_bounded;
 mod no_acknowledged_fact_is_lost;
 mod objects_are_durable_before_accepted;
 mod one_uid_is_one_object;
+mod operator_port_schema_is_current;
 mod polls_keep_no_session;
 mod readiness;
 mod refusals_name_their_reason;

@@ -106,8 +106,13 @@ async fn a_wrong_digest_is_refused() {
     for digest in [format!("sha-256=:{digest}:"), "sha-256=::".to_owned(), "md5=:AAAA:".to_owned()] {
         let mut request = node.signed(Method::POST, route::CHECKIN, bytes.clone());
         request.headers_mut().insert(CONTENT_DIGEST, digest.parse().unwrap());
-        refused(&node.send(request).await, Code::BadDigest);
+        refused(&node.send(request).await, Code::BadSignature);
     }
+    // The digest that was signed, and another body.
+    let mut request = node.signed(Method::POST, route::CHECKIN, bytes.clone());
+    *request.body_mut() =
+        http_body_util::Full::new(body::encode(&CheckIn { full: true, ..quiet() }).unwrap().into());
+    refused(&node.send(request).await, Code::BadDigest);
     let mut request = node.signed(Method::POST, route::CHECKIN, bytes.clone());
     request.headers_mut().remove(CONTENT_DIGEST);
     refused(&node.send(request).await, Code::BadDigest);

@@ -21,6 +21,7 @@ fn config(dir: &Path) -> server::Config {
         names: vec!["localhost".to_owned()],
         connections: 16,
         metrics_address: None,
+        proxy_address: None,
         log: None,
         links: Default::default(),
     }

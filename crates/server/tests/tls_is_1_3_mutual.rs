@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Method;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
-use net::issue::NodeRequest;
+use net::issue::CertificateRequest;
 use net::tls::ClientKey;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
@@ -151,7 +151,7 @@ async fn an_expired_certificate_makes_no_session() {
 /// The certificate that a fleet's CA would have issued to a node's key at a time.
 fn certificate(fleet: &Fleet, node: &Member, at: model::Timestamp) -> String {
     let request = net::issue::node_request(&node.key, &node.hostname).unwrap();
-    let request = NodeRequest::read(&request).unwrap();
+    let request = CertificateRequest::read(&request).unwrap();
     fleet.node_ca().issue_node(&request, &node.id, &node.hostname, [7; 16], at).unwrap()
 }
 

@@ -293,16 +293,6 @@ impl Partial {
         self.offset += bytes.len() as u64;
         Ok(())
     }
-
-    /// Begins again at 0, when the other side cannot go on where this stopped.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn restart(&mut self) -> Result<()> {
-        self.disk.truncate(&self.file, &self.path, 0)?;
-        self.offset = 0;
-        Ok(())
-    }
 }
 
 fn hash(file: &mut File) -> std::io::Result<(Digest, u64)> {

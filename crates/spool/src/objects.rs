@@ -17,6 +17,7 @@ mod index;
 mod record;
 mod recovery;
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use sync::feed::State;
 use sync::{Content, Saved, Side, Write};
 
 use self::compaction::Moving;
-use self::index::{Index, IndexEntry};
+use self::index::{Alive, Index, IndexEntry};
 use self::record::{FeedHead, Heads, Name, Put, Record, Tombstone};
 use crate::Disk;
 use crate::error::{Result, SpoolError};
@@ -80,8 +81,8 @@ pub struct ObjectLog {
     log: SegmentedLog<Heads>,
     limits: ObjectLimits,
     index: Index,
-    /// How far the oldest segment was looked through.
-    moved: u64,
+    /// What is alive in the oldest segment, in its order, while that is moved.
+    oldest: VecDeque<Alive>,
     /// The oldest segment was found damaged: nothing is moved until the next opening.
     stuck: bool,
 }

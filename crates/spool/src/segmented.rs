@@ -42,8 +42,6 @@ const KIND_COMMIT: u8 = 1;
 pub(crate) const KIND_ENTRY: u8 = 2;
 /// Records of unknown kinds from this one on are skipped; others are of a version too new.
 const KIND_SKIPPABLE: u8 = 128;
-/// Where a segment's records begin.
-pub(crate) const RECORDS_BEGIN: u64 = MAGIC.len() as u64;
 /// After a segment's number in its name.
 const EXTENSION: &str = ".segment";
 /// Mode of the segments.

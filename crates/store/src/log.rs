@@ -1,9 +1,9 @@
 //! The decision of which facts are accepted, the same for every backend.
 
+use model::RunReport;
 use model::log::{Fact, FactBody};
 use model::status::streak_after;
 use model::work::{ActionEvent, ActionFact};
-use model::{Incarnation, RunReport};
 
 use crate::record::RunSummary;
 
@@ -16,11 +16,12 @@ pub(crate) struct Derived {
 
 impl Derived {
     /// After these facts too.
-    pub(crate) fn after(mut self, incarnation: &Incarnation, facts: &[Fact]) -> Derived {
+    pub(crate) fn after(mut self, facts: &[Fact]) -> Derived {
         for fact in facts {
             if let Some(report) = run_of(fact) {
                 self.streak = streak_after(self.streak, report);
-                self.last_run = Some(RunSummary::of(incarnation, fact.seq, report));
+                let RunReport { started, counts, .. } = *report;
+                self.last_run = Some(RunSummary { fact: fact.seq, started, counts });
             }
         }
         self

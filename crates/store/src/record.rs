@@ -6,11 +6,12 @@ use std::time::Duration;
 use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
 use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a store is for; set once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetMeta {
     /// The fleet.
     pub fleet: FleetId,
@@ -57,9 +58,7 @@ pub enum Enrolled {
 }
 
 /// All that is kept of a node, its log and traits excepted.
-#[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodeRecord {
     /// Derived from the public key.
     pub node_id: NodeId,
@@ -103,42 +102,15 @@ pub struct NodeRecord {
     pub push: Option<u64>,
 }
 
-/// A run without its items.
+/// What is kept of a run besides its fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RunSummary {
-    /// The incarnation of the node's log that has the report.
-    pub incarnation: Incarnation,
-    /// The report's number in it.
+    /// The report's number in the log that has it.
     pub fact: u64,
     /// When it began.
     pub started: Timestamp,
-    /// How long it took, in milliseconds.
-    pub duration_ms: u64,
-    /// The release that was bound.
-    pub seq: u64,
-    /// The root of the set that was bound.
-    pub root: Digest,
-    /// Its changes were intended.
-    pub intended: bool,
     /// Totals.
     pub counts: Counts,
-}
-
-impl RunSummary {
-    /// The summary of a report that is the fact `(incarnation, fact)`.
-    pub fn of(incarnation: &Incarnation, fact: u64, report: &RunReport) -> RunSummary {
-        RunSummary {
-            incarnation: incarnation.clone(),
-            fact,
-            started: report.started,
-            duration_ms: report.duration_ms,
-            seq: report.seq,
-            root: report.root,
-            intended: report.intended,
-            counts: report.counts,
-        }
-    }
 }
 
 /// One contact, to be persisted with others (CNV-4).
@@ -166,7 +138,7 @@ pub struct Accepted {
 }
 
 /// A release, as it is committed and kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
     /// Its number; above every one committed before.
@@ -185,8 +157,7 @@ pub struct Release {
 }
 
 /// What a channel points to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelHead {
     /// The channel.
     pub channel: Channel,
@@ -195,7 +166,6 @@ pub struct ChannelHead {
     /// That release's header for it.
     pub header: Signed,
     /// The newest proof of the header's freshness.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beacon: Option<Signed>,
     /// The root of the release's selection.
     pub selection: Digest,
@@ -213,7 +183,7 @@ pub struct RunFilter {
 }
 
 /// A stored run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
     /// Rises with every fact accepted; pages a listing.
@@ -233,7 +203,7 @@ pub struct RunRecord {
 }
 
 /// A stored fact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FactRecord {
     /// Rises with every fact accepted; pages a listing.
@@ -285,8 +255,7 @@ impl Default for Retention {
 }
 
 /// What a pruning took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Facts, runs among them.
     pub facts: u64,
@@ -307,7 +276,7 @@ pub struct Pruned {
 }
 
 /// How a store does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// The last write succeeded, or none was tried yet.

@@ -2,7 +2,6 @@
 //! each target, so that a hundred thousand targets are not one document (OPS-2).
 
 use model::{NodeId, Timestamp};
-use serde::{Deserialize, Serialize};
 
 use crate::closure::limit;
 use crate::error::Result;
@@ -19,8 +18,7 @@ pub const MAX_OPEN_TASKS: usize = 1000;
 pub const MAX_TARGETS_IN_PUT: usize = 10_000;
 
 /// What sort of record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// One thing for many nodes.
     Task,
@@ -29,8 +27,7 @@ pub enum TaskKind {
 }
 
 /// A task or a workflow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
     /// Its id, unique among all.
     pub id: String,
@@ -43,13 +40,11 @@ pub struct TaskRecord {
     /// What was asked for and how it stands: JSON text that the store does not read.
     pub document: String,
     /// When it ended; absent while it is open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
 }
 
 /// One target of a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskNode {
     /// The node.
     pub node: NodeId,

@@ -7,7 +7,6 @@ use futures_util::{SinkExt, StreamExt};
 use sync::Frame;
 use sync::frame::{CloseReason, GoAway};
 use sync::link::Counters;
-use tokio::sync::oneshot;
 
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
@@ -22,8 +21,6 @@ pub enum LinkCommand {
     Resync,
     /// Say this.
     Say(Box<Frame>),
-    /// Is anybody there? `true` as soon as something is heard, `false` after a while.
-    Probe(oneshot::Sender<bool>),
     /// End in order: what came is processed first.
     Shutdown,
     /// Say why, and close.

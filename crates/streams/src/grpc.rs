@@ -1,7 +1,5 @@
 //! Frames over gRPC: messages of the `EventStream` in a body of either side.
 
-use std::collections::VecDeque;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -35,33 +33,82 @@ pub trait Chunks: Send {
     async fn chunk(&mut self) -> Result<Chunk, TransportError>;
 }
 
-/// Frames from a body of gRPC messages.
-pub struct GrpcReader<C> {
+/// The messages of a gRPC body.
+pub struct Messages<C> {
     chunks: C,
     decoder: Decoder,
+    ended: bool,
+}
+
+impl<C: Chunks> Messages<C> {
+    /// Reads messages of at most `limit` bytes.
+    pub fn new(chunks: C, gzip: bool, limit: usize) -> Messages<C> {
+        Messages { chunks, decoder: Decoder::new(limit, gzip), ended: false }
+    }
+
+    /// Waits for the next message; `None` at the end. When given up in the middle nothing is lost.
+    ///
+    /// # Errors
+    /// When the body is broken, or ended with a problem.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
+        loop {
+            if let Some(message) = self.ready()? {
+                return Ok(Some(message));
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next message, if all of it is here.
+    fn ready(&mut self) -> Result<Option<Bytes>, TransportError> {
+        self.decoder.next().map_err(|error| match error {
+            grpc::ReadGrpcError::TooLarge { limit } => TransportError::TooLarge { limit },
+            other => TransportError::Framing(other.to_string()),
+        })
+    }
+
+    /// Waits for a piece of the body; `false` at its end.
+    async fn more(&mut self) -> Result<bool, TransportError> {
+        if self.ended {
+            return Ok(false);
+        }
+        match self.chunks.chunk().await? {
+            Chunk::Data(bytes) => self.decoder.push(bytes),
+            Chunk::End(status) => {
+                self.ended = true;
+                if let Some(problem) = status.and_then(|status| status.problem) {
+                    return Err(TransportError::Problem(problem));
+                }
+                self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Frames from a body of gRPC messages.
+pub struct GrpcReader<C> {
+    messages: Messages<C>,
     limit: usize,
     /// The only source that frames may name.
     source: String,
     /// Of the last event: those after it are mostly of the same one, and share its texts. So
     /// keys are compared by their names alone, and the texts are kept once.
     section: Option<SectionKey>,
-    ended: bool,
 }
 
 impl<C: Chunks> GrpcReader<C> {
     /// Reads messages of at most `limit` bytes from `source` alone.
     pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcReader<C> {
-        GrpcReader { chunks, decoder: Decoder::new(limit, gzip), limit, source, section: None, ended: false }
+        GrpcReader { messages: Messages::new(chunks, gzip, limit), limit, source, section: None }
     }
 
     fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
         let mut frames = Vec::new();
-        let framing = |error: grpc::ReadGrpcError| match error {
-            grpc::ReadGrpcError::TooLarge { limit } => TransportError::TooLarge { limit },
-            other => TransportError::Framing(other.to_string()),
-        };
         while frames.len() < AT_ONCE
-            && let Some(message) = self.decoder.next().map_err(framing)?
+            && let Some(message) = self.messages.ready()?
         {
             let read: Result<Frame, ReadFrameError> =
                 protobuf::decode(&message, Some(&self.source), self.limit);
@@ -90,18 +137,8 @@ impl<C: Chunks> FrameReader for GrpcReader<C> {
             if !frames.is_empty() {
                 return Ok(Some(frames));
             }
-            if self.ended {
+            if !self.messages.more().await? {
                 return Ok(None);
-            }
-            match self.chunks.chunk().await? {
-                Chunk::Data(bytes) => self.decoder.push(bytes),
-                Chunk::End(status) => {
-                    self.ended = true;
-                    if let Some(problem) = status.and_then(|status| status.problem) {
-                        return Err(TransportError::Problem(problem));
-                    }
-                    self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
-                }
             }
         }
     }
@@ -216,30 +253,5 @@ impl Pipe for ResponsePipe {
 
     async fn end(&mut self, status: &Status) {
         ResponsePipe::end(self, Some(status.headers())).await;
-    }
-}
-
-/// Frames that were read before the rest is.
-pub struct Preread<I> {
-    first: VecDeque<Vec<Frame>>,
-    rest: I,
-}
-
-impl<I: FrameReader> Preread<I> {
-    /// Gives `first`, then what `rest` gives.
-    pub fn new(first: Vec<Frame>, rest: I) -> Preread<I> {
-        Preread { first: VecDeque::from([first]), rest }
-    }
-}
-
-#[async_trait]
-impl<I: FrameReader> FrameReader for Preread<I> {
-    async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
-        while let Some(first) = self.first.pop_front() {
-            if !first.is_empty() {
-                return Ok(Some(first));
-            }
-        }
-        self.rest.next().await
     }
 }

@@ -19,10 +19,10 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
-use sync::frame::{CloseReason, GoAway, Ping};
+use sync::frame::{CloseReason, GoAway};
 use sync::link::{Input, Link, LinkConfig, Output, Span, may_overtake};
 use sync::{FeedCursor, Frame};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::batch::Batch;
 
@@ -37,8 +37,6 @@ const GROUP: usize = 64 * 1024;
 const MAX_QUEUED: usize = 24 * 1024 * 1024;
 /// The most frames for the handler (check-ins) that are worked on at once.
 const MAX_RECEIVED: usize = 2;
-/// The most who wait for a sign of life at once; others are told that there is one.
-const MAX_PROBES: usize = 32;
 /// How long a transport may take to accept one group: a peer that reads slower is cut.
 pub const SLOW: Duration = Duration::from_secs(60);
 /// How long the last words of a link may take.
@@ -47,8 +45,6 @@ const GO_AWAY_WITHIN: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
 const JOBS_END: Duration = Duration::from_secs(60);
-/// How long the other side of a link that is probed has to say something.
-const PROBE: Duration = Duration::from_secs(5);
 /// How much too early the timer of a link may come.
 const EARLY: Duration = Duration::from_secs(1);
 /// One side's frames of an exchange have about so many bytes at the most.
@@ -88,7 +84,11 @@ pub fn run_link<S: LinkHandler>(
 /// ```text
 /// agent          say([]) --> request --> say(request) --> answer --> say(answer)   control plane
 /// ```
-pub struct Exchange<S: LinkHandler>(Box<LinkTask<S>>);
+pub struct Exchange<S: LinkHandler> {
+    task: Box<LinkTask<S>>,
+    /// What is asked for once the other side said hello.
+    asked: Vec<Input>,
+}
 
 impl<S: LinkHandler> Exchange<S> {
     /// Opens the link; `after` as in [`Span::Exchange`]; `asked` is what operators want of it.
@@ -103,14 +103,14 @@ impl<S: LinkHandler> Exchange<S> {
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
         task.take(Input::Open);
-        asked.into_iter().for_each(|input| task.take(input));
-        Exchange(task)
+        Exchange { task, asked: asked.into_iter().collect() }
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
     pub async fn say(&mut self, frames: Vec<Frame>) -> Batch {
-        let task = &mut self.0;
+        let task = &mut self.task;
         task.frames(frames);
+        self.asked.drain(..).for_each(|input| task.take(input));
         while let Some(done) = task.jobs.next().await {
             task.done(done);
             task.work();
@@ -124,17 +124,17 @@ impl<S: LinkHandler> Exchange<S> {
 
     /// The link, for how it stands.
     pub fn link(&self) -> &Link {
-        &self.0.link
+        &self.task.link
     }
 
     /// A side ended it: with a go-away.
     pub fn is_closed(&self) -> bool {
-        self.0.closed.is_some()
+        self.task.closed.is_some()
     }
 
     /// Ends it: what came is durable.
     pub async fn end(self) -> Ended {
-        self.0.end().await
+        self.task.end().await
     }
 }
 
@@ -155,7 +155,6 @@ async fn run<S: LinkHandler>(
             task.handler.progress(&task.link);
         }
         task.send();
-        task.probed(false);
         // A busy link's deadlines move away a little with each frame: the timer comes too early
         // then, once, and is set anew.
         if let Some(at) = task.deadline()
@@ -223,7 +222,6 @@ struct LinkTask<S> {
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Frames of the handler's that are worked on.
     received: usize,
-    probes: Vec<(Instant, oneshot::Sender<bool>)>,
     closed: Option<GoAway>,
     /// With what the other side went away.
     away: Option<CloseReason>,
@@ -254,7 +252,6 @@ impl<S: LinkHandler> LinkTask<S> {
             loads: VecDeque::new(),
             jobs: FuturesUnordered::new(),
             received: 0,
-            probes: Vec::new(),
             closed: None,
             away: None,
             words: None,
@@ -266,8 +263,7 @@ impl<S: LinkHandler> LinkTask<S> {
     fn deadline(&self) -> Option<Instant> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
         let link = self.link.next_deadline().map(|at| *BEGAN + since(at));
-        let probe = self.probes.first().map(|(until, _)| *until);
-        link.into_iter().chain(probe).chain(self.words).chain(self.listens).min()
+        link.into_iter().chain(self.words).chain(self.listens).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -304,7 +300,6 @@ impl<S: LinkHandler> LinkTask<S> {
     }
 
     fn frames(&mut self, frames: Vec<Frame>) {
-        self.probed(!frames.is_empty());
         self.backlog.extend(frames);
         self.work();
     }
@@ -357,15 +352,6 @@ impl<S: LinkHandler> LinkTask<S> {
             LinkCommand::Resync => self.take(Input::Resync),
             LinkCommand::Say(frame) => self.take(Input::Say(*frame)),
             LinkCommand::Shutdown => self.take(Input::Shutdown),
-            LinkCommand::Probe(answer) => {
-                if self.probes.len() >= MAX_PROBES {
-                    // So many at once is no reason to give a link up.
-                    let _ = answer.send(true);
-                    return;
-                }
-                self.probes.push((Instant::now() + PROBE, answer));
-                self.take(Input::Say(Frame::Ping(Ping::default())));
-            }
             LinkCommand::GoAway(why) => self.go_away(*why),
         }
     }
@@ -380,20 +366,6 @@ impl<S: LinkHandler> LinkTask<S> {
     fn closes(&mut self, why: GoAway) {
         self.closed = Some(why);
         self.words = Some(Instant::now() + GO_AWAY_WITHIN);
-    }
-
-    /// Somebody asked whether the other side is there.
-    fn probed(&mut self, heard: bool) {
-        if self.probes.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        // The oldest comes first.
-        let due = if heard { self.probes.len() } else { self.probes.partition_point(|(at, _)| *at <= now) };
-        for (_, answer) in self.probes.drain(..due) {
-            // Who asked may have given up.
-            let _ = answer.send(heard);
-        }
     }
 
     fn perform(&mut self, outputs: Vec<Output>) {

@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
-use streams::{Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, TransportError};
+use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
 use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
 /// Counts what is asked of it; check-ins end when they are let.
 struct Counting {
@@ -208,20 +208,4 @@ async fn an_exchange_ends_with_what_it_brought() {
     assert!((4..=9).contains(&events) && said.more, "{events} events of 64 KiB fill an answer");
     let loads = handler.loads.load(Ordering::SeqCst);
     assert!(loads <= 9, "{loads} contents were loaded for it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_probe_is_answered() {
-    let (_shore, frames, orders) = start();
-    let probe = || {
-        let (answer, heard) = oneshot::channel();
-        assert!(orders.tell(LinkCommand::Probe(answer)));
-        heard
-    };
-    let (one, two) = (probe(), probe());
-    settled().await;
-    frames.send(vec![Frame::Ping(sync::frame::Ping::default())]).await.unwrap();
-    assert!(one.await.unwrap() && two.await.unwrap(), "both hear of it");
-    let (one, two) = (probe(), probe());
-    assert!(!one.await.unwrap() && !two.await.unwrap(), "nobody said anything");
 }

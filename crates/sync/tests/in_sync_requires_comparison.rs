@@ -11,7 +11,7 @@ use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::cursor::Position;
 use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
 use sync::link::{Note, Outcome};
-use sync::{FeedCursor, Input, Link, Mode, refusal};
+use sync::{FeedCursor, Input, Mode, refusal};
 
 const APP: &str = "Application";
 
@@ -73,7 +73,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
         Some(&pair.sides[PRINCIPAL].feed.cursor()),
         "others go on"
     );
-    assert_eq!(pair.link(PRINCIPAL).refused_there(), 1, "the source sees it");
+    assert_eq!(pair.link(PRINCIPAL).refused_there(), Some(1), "the source sees it");
     let why = pair.sides[PRINCIPAL].notes.iter().find_map(|note| match note {
         Note::RefusedThere(Refused { code, message, .. }) => Some((code.as_str(), message.as_str())),
         _ => None,
@@ -104,18 +104,12 @@ fn what_failed_on_a_link_that_is_over_comes_again_on_the_next() {
 }
 
 #[test]
-fn what_an_operator_asks_before_the_hello_is_passed_on_with_it() {
+fn what_an_operator_asks_is_passed_on_to_the_node() {
     let mut pair = filled(1);
-    for side in &mut pair.sides {
-        side.link = Some(Link::new(side.config.clone(), pair.now));
-    }
-    pair.give(PRINCIPAL, Input::Open);
+    pair.connect();
     pair.give(PRINCIPAL, Input::Approve);
     pair.give(PRINCIPAL, Input::Resync);
-    assert!(pair.link(PRINCIPAL).has_operator_requests());
-    pair.give(AGENT, Input::Open);
     pair.run();
-    assert!(!pair.link(PRINCIPAL).has_operator_requests());
     let frames = &pair.sides[PRINCIPAL].frames;
     assert!(frames.contains(&Frame::Approve));
     assert!(frames.contains(&Frame::Interop(Box::new(Interop::RequestResync))));

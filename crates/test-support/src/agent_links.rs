@@ -134,6 +134,7 @@ impl Node {
             root,
             actions: Arc::new(work.clone()),
             operations,
+            tls_termination: Default::default(),
             daemon,
         });
         let reconciler = ObjectReconciler::start(&context, Some(policy.clone())).unwrap();

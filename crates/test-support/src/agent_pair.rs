@@ -12,8 +12,10 @@ use model::{Digest, Kind};
 use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectView, ObjectsView, Results};
 use server::api::work::{OutputView, TaskView};
+use trust::token::TlsTermination;
 
 use crate::children::program;
+use crate::fleet::proxy::Forwarder;
 use crate::fleet::release::{Objects, Plan, make};
 use crate::fleet::{Fleet, Operator};
 use crate::wait::until;
@@ -89,20 +91,33 @@ pub struct Pair {
     pub operator: Operator,
     pub dir: PathBuf,
     seq: u64,
+    proxy: Option<Forwarder>,
     _temp: tempfile::TempDir,
 }
 
 impl Pair {
     /// A fleet whose release says this, and a host that joined it. No daemon runs yet.
     pub async fn new(says: &Says) -> Pair {
+        Pair::reaching(says, TlsTermination::ControlPlane).await
+    }
+
+    /// The same, whose host reaches the control plane so.
+    pub async fn reaching(says: &Says, through: TlsTermination) -> Pair {
         let fleet = Fleet::start().await;
         let operator = fleet.operator().await;
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(dir.join("root/etc")).unwrap();
-        let mut pair = Pair { fleet, operator, dir, seq: 0, _temp: temp };
+        let proxy = match through {
+            TlsTermination::ControlPlane => None,
+            TlsTermination::Proxy => Some(Forwarder::start(&fleet).await),
+        };
+        let mut pair = Pair { fleet, operator, dir, seq: 0, proxy, _temp: temp };
         pair.publish(says).await;
-        let token = pair.fleet.token(NODE);
+        let token = match &pair.proxy {
+            None => pair.fleet.token(NODE),
+            Some(proxy) => proxy.token(&pair.fleet, NODE),
+        };
         let joined = tokio::task::block_in_place(|| pair.agent(&["join", "--token", &token]));
         assert!(joined.status.success(), "{joined:?}");
         pair

@@ -34,6 +34,7 @@ pub fn join(state: &Path, root: &Path, allow_exec: bool) {
         node_id: key.node_id(),
         hostname: "host.test".parse().unwrap(),
         servers: vec!["https://127.0.0.1:1".parse().unwrap()],
+        tls_termination: Default::default(),
         ca_pem: String::new(),
         cert_pem: String::new(),
         trust,

@@ -196,7 +196,7 @@ impl LinkHandler for MemoryLinkHandler {
         if let Some(acked) = link.acked() {
             state.acked = acked.revision;
         }
-        state.refused = link.refused_there();
+        state.refused = link.refused_there().unwrap_or(state.refused);
         drop(state);
         self.seen.send_modify(|count| *count += 1);
     }

@@ -10,7 +10,7 @@ use hyper::body::{Body, Incoming};
 use model::{Hostname, Timestamp};
 use net::ServerUrl;
 use net::accept::{Limits, serve};
-use net::issue::{Ca, NodeRequest, node_request};
+use net::issue::{Ca, CertificateRequest, node_request};
 use net::tls::{self, ClientAuth, ClientKey};
 use rustls::ClientConfig;
 use tokio::net::TcpListener;
@@ -70,7 +70,7 @@ impl TlsServer {
     /// The TLS configuration of a node.
     pub fn node(&self, node: u8) -> Arc<ClientConfig> {
         let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
-        let request = NodeRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
+        let request = CertificateRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
         let id = key.public().node_id();
         let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], now()).unwrap();
         tls::client(self.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap()

@@ -1,7 +1,6 @@
 //! The time that trust goes by (IDN-11).
 
 use model::Timestamp;
-use model::time::SLACK;
 
 /// `max(clock, build time, newest verified signature)`: a slow clock locks no node out.
 ///
@@ -22,10 +21,5 @@ impl TrustTime {
     /// The time to judge by.
     pub fn now(&self) -> Timestamp {
         self.clock.max(self.built).max(self.newest_signature)
-    }
-
-    /// The clock is behind what signatures prove, by more than the slack.
-    pub fn clock_is_slow(&self) -> bool {
-        self.clock.plus(SLACK) < self.built.max(self.newest_signature)
     }
 }

@@ -43,11 +43,33 @@ pub struct Claims {
     pub nonce: String,
     /// Where the control plane is, in order of preference.
     pub servers: Vec<String>,
+    /// Who ends the TLS sessions that the node opens there.
+    #[serde(default, skip_serializing_if = "TlsTermination::is_control_plane")]
+    pub tls_termination: TlsTermination,
     /// SHA-256 of the control plane's CA certificate: the node verifies the server by it
     /// before it says anything.
     pub ca: Digest,
     /// The digest of the trust document.
     pub trust: Digest,
+}
+
+/// Who ends the TLS sessions of a node (IDN-4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsTermination {
+    /// The control plane: a session's client certificate says whose it is.
+    #[default]
+    ControlPlane,
+    /// A proxy in front of it, whose certificate is under the same CA: the node shows no certificate,
+    /// and sends nothing that its key does not sign.
+    Proxy,
+}
+
+impl TlsTermination {
+    /// Nobody stands in between.
+    pub fn is_control_plane(&self) -> bool {
+        *self == TlsTermination::ControlPlane
+    }
 }
 
 /// Where a machine's key comes from (IDN-1).

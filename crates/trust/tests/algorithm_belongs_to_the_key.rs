@@ -91,6 +91,7 @@ fn tokens_are_signed_by_and_bound_to_either() {
             expires_at: at.plus(std::time::Duration::from_secs(60)),
             nonce: "n".to_owned(),
             servers: vec![],
+            tls_termination: Default::default(),
             ca: model::Digest::ZERO,
             trust: model::Digest::ZERO,
         };

@@ -35,6 +35,7 @@ fn claims() -> Claims {
         expires_at: ISSUED.plus(HOUR),
         nonce: "n0123456789abcdef".to_owned(),
         servers: vec!["https://muster.example:7443".to_owned()],
+        tls_termination: Default::default(),
         ca: Digest::of(b"ca"),
         trust: Digest::of(b"trust"),
     }

@@ -1,4 +1,5 @@
-//! The route table of the node port (WIR-3).
+//! The route table of the node port (WIR-3). Through a proxy that ends TLS only [`Access::Open`] and
+//! what is signed can be used (IDN-4).
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,16 @@
 //! the signer's time; `nonce` is a number that only rises (its clock in microseconds, or one
 //! more than the last), so that the receiver needs to remember one small window a node to
 //! refuse every replay, and can refuse what was signed before it began to remember.
+//!
+//! ```text
+//! head --parse--> Parsed --verify(key on record)--> SignedBody --holds(body)--> believed
+//! ```
+//!
+//! Invariant: the signature is over the digest of the body and not over the body, so that a request
+//! is known to be its node's before a byte of the body is read.
 
 use data_encoding::BASE64;
-use http::HeaderMap;
+use http::{HeaderMap, Method, Uri};
 use model::time::SLACK;
 use model::{Digest, NodeId, Timestamp};
 use trust::{KeyAlgorithm, PublicKey, SigningKey};
@@ -175,25 +182,26 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
     })
 }
 
-impl Parsed<'_> {
-    /// Verifies the signature with the key on record, the body's digest and the time.
-    /// Replay is the caller's to judge, by [`Parsed::nonce`], after this.
+impl<'a> Parsed<'a> {
+    /// Verifies the signature with the key on record, and the time; gives what was signed of the
+    /// body. Replay is the caller's to judge, by [`Parsed::nonce`], after this.
     ///
     /// # Errors
     /// [`SignatureError`] says what does not hold.
-    pub fn verify(&self, target: Target<'_>, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
-        let last = match (self.covers, target.body.is_empty()) {
-            (Covers::Nothing, true) => None,
-            (Covers::Body, false) if self.content_digest == Some(content_digest(target.body).as_str()) => {
-                self.content_digest.map(|digest| (CONTENT_DIGEST, digest))
-            }
-            (Covers::Body, false) => return Err(SignatureError::Digest),
-            _ => return Err(SignatureError::Coverage),
+    pub fn verify(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        key: &PublicKey,
+        now: Timestamp,
+    ) -> Result<SignedBody<'a>, SignatureError> {
+        let digest = match self.covers {
+            Covers::Nothing => None,
+            Covers::Body => Some(self.content_digest.ok_or(SignatureError::Digest)?),
         };
-        self.holds(&base(target, last, self.params), key, now)
-    }
-
-    fn holds(&self, base: &str, key: &PublicKey, now: Timestamp) -> Result<(), SignatureError> {
+        let (method, path, query) = (method.as_str(), uri.path(), uri.query().unwrap_or(""));
+        let last = digest.map(|digest| (CONTENT_DIGEST, digest));
+        let base = base(Target { method, path, query, body: &[] }, last, self.params);
         if self.algorithm != key.algorithm() || !key.verifies(base.as_bytes(), &self.signature) {
             return Err(SignatureError::Signature);
         }
@@ -201,7 +209,27 @@ impl Parsed<'_> {
         if now.secs().abs_diff(self.created.secs()) > SLACK.as_secs() {
             return Err(SignatureError::Skew { created: self.created });
         }
-        Ok(())
+        Ok(SignedBody(digest))
+    }
+}
+
+/// What a verified signature says of the request's body: its digest, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a body counts only once it is compared with what was signed"]
+pub struct SignedBody<'a>(Option<&'a str>);
+
+impl SignedBody<'_> {
+    /// Whether this is the body that was signed, as it was sent.
+    ///
+    /// # Errors
+    /// [`SignatureError::Digest`] or [`SignatureError::Coverage`].
+    pub fn holds(self, body: &[u8]) -> Result<(), SignatureError> {
+        match self.0 {
+            None if body.is_empty() => Ok(()),
+            Some(digest) if !body.is_empty() && digest == content_digest(body) => Ok(()),
+            Some(_) if !body.is_empty() => Err(SignatureError::Digest),
+            _ => Err(SignatureError::Coverage),
+        }
     }
 }
 

@@ -21,6 +21,9 @@ use wire::cloudevents::names::PREFIX;
 use wire::cloudevents::{Origin, json};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 
+/// The other port's, which the server's own test keeps.
+const OPERATOR_PORT: &str = "operator-port";
+
 /// Requests, answers and documents, by the name of their file.
 fn bodies() -> Vec<(&'static str, Schema)> {
     vec![
@@ -76,6 +79,9 @@ fn schemas_are_current() {
     for file in std::fs::read_dir(&dir).unwrap() {
         let file = file.unwrap().path();
         let name = file.file_stem().unwrap().to_str().unwrap();
+        if name == OPERATOR_PORT {
+            continue;
+        }
         assert!(all.contains_key(name), "{name}.json is of no body any more");
     }
 }

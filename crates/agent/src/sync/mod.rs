@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use trust::token::TlsTermination;
 
 use crate::dialing::TransportDialer;
 use crate::events::DaemonHandle;
@@ -69,6 +70,8 @@ pub struct SyncContext {
     pub actions: Arc<dyn ActionSink>,
     /// Where operations on objects come from.
     pub operations: OperationQueue,
+    /// Who ends the TLS sessions of links.
+    pub tls_termination: TlsTermination,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
 }

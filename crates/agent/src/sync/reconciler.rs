@@ -30,7 +30,7 @@ use super::SyncContext;
 use super::autonomous::Vanishing;
 use super::mailbox::{BatchRequest, Mailbox};
 use super::sets::{Own, SetsError};
-use super::view::Watched;
+use super::view::watched;
 use crate::render::chain;
 
 /// The wait before a reconciliation that failed is repeated; it doubles.
@@ -144,13 +144,13 @@ impl ObjectReconciler {
             again: AGAIN,
             rules,
         };
-        let (events, shown) =
-            (mailbox.clone(), Watched::new(context.view.clone(), "objects", "objects are not synchronized"));
+        let (events, view) = (mailbox.clone(), context.view.clone());
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
         builder.spawn(move || {
-            let _shown = shown;
-            worker.switch(policy.unwrap_or_else(off));
-            worker.run(&events);
+            watched(&view, "objects", "objects are not synchronized", move || {
+                worker.switch(policy.unwrap_or_else(off));
+                worker.run(&events);
+            });
         })?;
         Ok(ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox)), rules: current })
     }

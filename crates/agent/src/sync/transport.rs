@@ -112,6 +112,7 @@ impl Links {
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Arc::new(tokio::sync::Mutex::new(Manager {
+            transports: TransportSelector::new(context.tls_termination),
             context,
             rules: reconciler.rules(),
             reconciler,
@@ -123,7 +124,6 @@ impl Links {
             signals: signals.clone(),
             stopped: stopped.clone(),
             current: current.clone(),
-            transports: TransportSelector::default(),
             reconnect: ReconnectPolicy::new(seed),
             lost: link_time(),
             last_poll: None,

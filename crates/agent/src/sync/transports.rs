@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::replication::{TransportKind, TransportPolicy};
 use tokio::time::Instant;
+use trust::token::TlsTermination;
 
 /// A transport that did not come through is not tried again for so long.
 pub const AVOIDED: Duration = Duration::from_secs(600);
@@ -12,9 +13,12 @@ pub const AVOIDED: Duration = Duration::from_secs(600);
 /// So often in a row a transport has to fail before it is avoided.
 const FAILURES: u32 = 2;
 
-/// What was learnt of the transports that failed last.
+/// What was learnt of the transports.
 #[derive(Debug, Default)]
-pub struct TransportSelector(BTreeMap<TransportKind, Failures>);
+pub struct TransportSelector {
+    tls_termination: TlsTermination,
+    failures: BTreeMap<TransportKind, Failures>,
+}
 
 #[derive(Debug, Default)]
 struct Failures {
@@ -24,18 +28,26 @@ struct Failures {
 }
 
 impl TransportSelector {
+    /// Nothing is learnt yet. A proxy that ends TLS lets no stream of two ways through (IDN-4).
+    pub fn new(tls_termination: TlsTermination) -> TransportSelector {
+        TransportSelector { tls_termination, ..TransportSelector::default() }
+    }
+
     /// The best transport that may be tried now; polling when there is no other. A transport
     /// that is named is tried again and again, with polls in between (SYN-11).
     pub fn next(&self, policy: TransportPolicy, now: Instant) -> TransportKind {
-        let avoided = |kind: &TransportKind| self.0.get(kind).and_then(|failures| failures.avoided_until);
-        let is_free =
-            |kind: &TransportKind| policy.names_one() || avoided(kind).is_none_or(|until| now >= until);
+        let avoided =
+            |kind: &TransportKind| self.failures.get(kind).and_then(|failures| failures.avoided_until);
+        let is_free = |kind: &TransportKind| {
+            let passes = self.tls_termination.is_control_plane() || *kind == TransportKind::Sse;
+            passes && (policy.names_one() || avoided(kind).is_none_or(|until| now >= until))
+        };
         policy.streams().iter().copied().find(is_free).unwrap_or(TransportKind::Poll)
     }
 
     /// A transport did not come through; `true` when another one is to be tried at once.
     pub fn failed(&mut self, transport_kind: TransportKind, now: Instant) -> bool {
-        let failures = self.0.entry(transport_kind).or_default();
+        let failures = self.failures.entry(transport_kind).or_default();
         failures.in_a_row += 1;
         let avoid = transport_kind.is_stream() && failures.in_a_row >= FAILURES;
         if avoid {
@@ -46,7 +58,7 @@ impl TransportSelector {
 
     /// A transport came through.
     pub fn worked(&mut self, transport_kind: TransportKind) {
-        self.0.remove(&transport_kind);
+        self.failures.remove(&transport_kind);
     }
 }
 
@@ -68,5 +80,20 @@ mod tests {
         assert_eq!(transports.next(TransportPolicy::Stream, now + AVOIDED), TransportKind::Grpc);
         transports.worked(TransportKind::Sse);
         assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Sse);
+    }
+
+    /// IDN-4
+    #[test]
+    fn behind_a_proxy_no_stream_of_two_ways_is_tried() {
+        let (now, mut transports) = (Instant::now(), TransportSelector::new(TlsTermination::Proxy));
+        for policy in TransportPolicy::ALL {
+            let passes = policy.streams().contains(&TransportKind::Sse);
+            let expected = if passes { TransportKind::Sse } else { TransportKind::Poll };
+            assert_eq!(transports.next(policy, now), expected, "{policy}");
+        }
+        for _ in 0..FAILURES {
+            transports.failed(TransportKind::Sse, now);
+        }
+        assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Poll);
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
@@ -267,29 +268,13 @@ impl View {
     }
 }
 
-/// Shows a problem when its thread panics.
-pub struct Watched {
-    view: Arc<View>,
-    place: &'static str,
-    lost: &'static str,
-}
-
-impl Watched {
-    /// For a thread of this name, without which something is not done.
-    pub fn new(view: Arc<View>, place: &'static str, lost: &'static str) -> Watched {
-        Watched { view, place, lost }
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let (place, lost) = (self.place, self.lost);
-            tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
-            let problem =
-                format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
-            self.view.problem(&format!("thread {place}"), Some(problem));
-        }
+/// Runs a thread of this name, without which something is not done; a panic is shown.
+pub fn watched(view: &View, place: &str, lost: &str, work: impl FnOnce()) {
+    // Of what it worked on nothing is left.
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
+        let problem = format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
+        view.problem(&format!("thread {place}"), Some(problem));
     }
 }
 
@@ -305,14 +290,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_a_problem_and_one_that_ends_is_none() {
-        let view = Arc::new(View::default());
+        let view = View::default();
         let run = |panics: bool| {
-            let shown = Watched::new(view.clone(), "work", "actions are not carried out");
-            let thread = std::thread::spawn(move || {
-                let _shown = shown;
-                assert!(!panics, "a defect");
-            });
-            drop(thread.join());
+            watched(&view, "work", "actions are not carried out", || assert!(!panics, "a defect"));
         };
         run(false);
         assert!(view.shown().problems.is_empty());

@@ -27,6 +27,7 @@ pub use fields::{changes, fields};
 pub use name::{NameError, ObjectRef, get};
 use operation::OperationArgs;
 pub use read::{Mistake, ReadError, ReadManifest, Source, read};
+pub(crate) use read::{notation, of_file};
 pub use show::{list, none, show};
 pub(crate) use status::known;
 pub use status::{counted, is_wrong, mark, one, table_of};

@@ -129,15 +129,12 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
     for path in source.files {
         if path.as_os_str() == STDIN {
             let text = limited(&mut io::stdin().lock(), STDIN)?;
-            // YAML is the wider notation: JSON is read by it too.
-            let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-            reading.text(STDIN, &text, if json { Format::Json } else { Format::Yaml });
+            reading.text(STDIN, &text, notation(&text));
             continue;
         }
         for file in files(path)? {
             let name = file.display().to_string();
-            let io_error = |source| ReadError::Io { path: name.clone(), source };
-            let text = limited(&mut fs::File::open(&file).map_err(io_error)?, &name)?;
+            let text = of_file(&file)?;
             let json = file.extension().is_some_and(|extension| extension == "json");
             reading.text(&name, &text, if json { Format::Json } else { Format::Yaml });
         }
@@ -148,6 +145,20 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
         (true, true) => Err(ReadError::Nothing),
         (false, true) => Ok(given),
     }
+}
+
+/// The notation of a text that has no name to tell it. YAML is the wider one: JSON is read by it
+/// too.
+pub(crate) fn notation(text: &[u8]) -> Format {
+    let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    if json { Format::Json } else { Format::Yaml }
+}
+
+/// What is in a file, if it is no larger than a text of manifests may be.
+pub(crate) fn of_file(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let name = path.display().to_string();
+    let file = fs::File::open(path);
+    limited(&mut file.map_err(|source| ReadError::Io { path: name.clone(), source })?, &name)
 }
 
 fn limited(from: &mut dyn Read, name: &str) -> Result<Vec<u8>, ReadError> {

@@ -40,7 +40,7 @@ Examples:
   muster publish --beacon                   sign that the published release still counts";
 
 /// Arguments of `muster publish`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct PublishArgs {
     #[command(flatten)]
@@ -175,7 +175,8 @@ async fn resident(
     let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
     aside(&format!("watching {}; every edit is published", folder.root().display()));
-    let edit = PublishArgs { yes: true, ..args.again() };
+    // A label is for the first publish alone.
+    let edit = PublishArgs { yes: true, label: None, ..args.clone() };
     let mut again = false;
     loop {
         let changes = tokio::select! {
@@ -194,22 +195,6 @@ async fn resident(
         };
         again = done.as_ref().is_err_and(|failure| failure.exit() == Exit::Unreachable);
         tell(done)?;
-    }
-}
-
-impl PublishArgs {
-    /// The same for the next edit; a label is for the first publish alone.
-    fn again(&self) -> PublishArgs {
-        PublishArgs {
-            connect: self.connect.clone(),
-            repo: self.repo.clone(),
-            label: None,
-            key: None,
-            beacon: false,
-            watch: true,
-            dry_run: false,
-            yes: self.yes,
-        }
     }
 }
 

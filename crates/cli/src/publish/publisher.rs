@@ -108,7 +108,7 @@ pub struct Comparison {
 }
 
 /// What a publish came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Published {
     /// The release's number.
@@ -226,9 +226,7 @@ impl Publisher {
             nodes: fleet.exact.size(),
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),
-            chunks: 0,
-            contents: 0,
-            bytes: 0,
+            ..Published::default()
         };
         if !self.is_published(built, label.as_deref())? {
             let began = Instant::now();

@@ -47,11 +47,13 @@ struct Lacking {
 
 /// Sends what the control plane lacks of a release.
 pub(super) async fn upload(operator: &Operator, built: &Built) -> Result<Uploaded, PublishError> {
-    let lacking = lacking(operator, built).await?;
-    let contents = missing_contents(operator, lacking.contents).await?;
+    let Lacking { levels, mut contents } = lacking(operator, built).await?;
+    let all = contents.keys().copied().collect();
+    let missing = missing(operator, all, |contents| Digests { contents, ..Digests::default() }).await?;
+    contents.retain(|digest, _| missing.contains(digest));
     let mut sent = Uploaded { chunks: 0, contents: contents.len() };
     send_contents(operator, contents).await?;
-    for level in lacking.levels.into_iter().rev() {
+    for level in levels.into_iter().rev() {
         sent.chunks += level.len();
         send_chunks(operator, built, level).await?;
     }
@@ -64,48 +66,35 @@ async fn lacking(operator: &Operator, built: &Built) -> Result<Lacking, PublishE
     let top = built.top()?;
     frontier.add(top.hash(), top);
     loop {
-        let level: Vec<ReleaseChunk> =
-            frontier.take(usize::MAX).into_iter().map(|(_, piece)| piece).collect();
+        let mut level = frontier.take(usize::MAX);
         if level.is_empty() {
             return Ok(lacking);
         }
-        let missing = missing_chunks(operator, level).await?;
-        for piece in &missing {
+        let all = level.iter().map(|(hash, _)| *hash).collect();
+        let missing = missing(operator, all, |chunks| Digests { chunks, ..Digests::default() }).await?;
+        level.retain(|(hash, _)| missing.contains(hash));
+        for (_, piece) in &level {
             let below = built.below(piece)?;
             below.pieces.into_iter().for_each(|piece| frontier.add(piece.hash(), piece));
             let contents = below.contents.into_iter().map(|content| (content.digest, content.bytes));
             lacking.contents.extend(contents);
         }
-        lacking.levels.push(missing);
+        lacking.levels.push(level.into_iter().map(|(_, piece)| piece).collect());
     }
 }
 
-async fn missing_chunks(
+/// What the control plane lacks of these.
+async fn missing(
     operator: &Operator,
-    level: Vec<ReleaseChunk>,
-) -> Result<Vec<ReleaseChunk>, PublishError> {
-    let mut missing = BTreeSet::new();
-    for part in level.chunks(ASK) {
-        let chunks = part.iter().map(ReleaseChunk::hash).collect();
-        let lacks = operator.call(&api::MISSING, Digests { chunks, contents: Vec::new() }).await?;
-        missing.extend(lacks.chunks);
-    }
-    Ok(level.into_iter().filter(|piece| missing.contains(&piece.hash())).collect())
-}
-
-async fn missing_contents(
-    operator: &Operator,
-    mut contents: BTreeMap<Digest, Arc<[u8]>>,
-) -> Result<BTreeMap<Digest, Arc<[u8]>>, PublishError> {
-    let all: Vec<Digest> = contents.keys().copied().collect();
+    all: Vec<Digest>,
+    ask: fn(Vec<Digest>) -> Digests,
+) -> Result<BTreeSet<Digest>, PublishError> {
     let mut missing = BTreeSet::new();
     for part in all.chunks(ASK) {
-        let asked = Digests { chunks: Vec::new(), contents: part.to_vec() };
-        let lacks = operator.call(&api::MISSING, asked).await?;
-        missing.extend(lacks.contents);
+        let lacks = operator.call(&api::MISSING, ask(part.to_vec())).await?;
+        missing.extend(lacks.chunks.into_iter().chain(lacks.contents));
     }
-    contents.retain(|digest, _| missing.contains(digest));
-    Ok(contents)
+    Ok(missing)
 }
 
 async fn send_contents(

@@ -1,30 +1,20 @@
 //! A workflow's file, in YAML or JSON.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use backends::manifest::{self, Format, MAX_FILE};
+use backends::manifest;
 use plane::work::{WorkflowError, WorkflowSpec};
 use serde_json::Value;
 
 use crate::failure::UserError;
+use crate::object::{self, ReadError, of_file};
 
 /// Why a file holds no workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
-    #[error("cannot read {}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It is larger than a file may be.
-    #[error("{} is larger than {MAX_FILE} bytes", .0.display())]
-    TooLarge(PathBuf),
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// It is neither YAML nor JSON.
     #[error("{file}{}: {}", line.map(|line| format!(":{line}")).unwrap_or_default(), problem)]
     Notation {
@@ -71,13 +61,7 @@ impl UserError for FileError {
 /// # Errors
 /// [`FileError`].
 pub fn read(path: &Path) -> Result<WorkflowSpec, FileError> {
-    let wrong = |source| FileError::Io { path: path.to_owned(), source };
-    let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(wrong)?;
-    file.take(MAX_FILE as u64 + 1).read_to_end(&mut text).map_err(wrong)?;
-    if text.len() > MAX_FILE {
-        return Err(FileError::TooLarge(path.to_owned()));
-    }
+    let text = of_file(path)?;
     parse(&path.display().to_string(), &text)
 }
 
@@ -95,9 +79,8 @@ pub fn parse(file: &str, text: &[u8]) -> Result<WorkflowSpec, FileError> {
 
 fn value(file: &str, text: &[u8]) -> Result<Value, FileError> {
     let notation = |line, problem| FileError::Notation { file: file.to_owned(), line, problem };
-    let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let read = manifest::values(text, if json { Format::Json } else { Format::Yaml });
-    let mut values = read.map_err(|error| notation(error.line, error.problem.to_string()))?;
+    let mut values = manifest::values(text, object::notation(text))
+        .map_err(|error| notation(error.line, error.problem.to_string()))?;
     match (values.pop(), values.is_empty()) {
         (Some(only), true) => Ok(only),
         _ => Err(notation(None, "a file holds one workflow".to_owned())),

@@ -36,7 +36,12 @@ pub(crate) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(source: &'a str) -> Lexer<'a> {
-        Lexer { source, at: 0 }
+        Lexer::at(source, 0)
+    }
+
+    /// From a place of a longer text on: offsets are those of the whole text.
+    pub(crate) fn at(source: &'a str, at: usize) -> Lexer<'a> {
+        Lexer { source, at }
     }
 
     /// The next token; [`Tok::End`] at the end, and again after it.

@@ -79,25 +79,18 @@ pub struct TemplateName {
     pub guarded: bool,
 }
 
-/// An expression inside a template.
-struct EmbeddedExpr {
-    node: Node,
-    /// What the node's offsets are relative to.
-    base: usize,
-}
-
 enum Item {
     Text(String),
-    Print(EmbeddedExpr),
-    If { branches: Vec<(EmbeddedExpr, Vec<Item>)>, otherwise: Vec<Item> },
+    Print(Node),
+    If { branches: Vec<(Node, Vec<Item>)>, otherwise: Vec<Item> },
     For(Box<Loop>),
-    Set { name: String, value: EmbeddedExpr },
+    Set { name: String, value: Node },
 }
 
 struct Loop {
     targets: Vec<String>,
-    over: EmbeddedExpr,
-    only_if: Option<EmbeddedExpr>,
+    over: Node,
+    only_if: Option<Node>,
     body: Vec<Item>,
     otherwise: Vec<Item>,
 }
@@ -172,11 +165,12 @@ fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     }
 }
 
-fn uses_of(piece: &EmbeddedExpr, locals: &[String], found: &mut Vec<NameUse>) {
+fn uses_of(node: &Node, locals: &[String], found: &mut Vec<NameUse>) {
     let mut names = Vec::new();
-    crate::expr::collect_names(&piece.node, false, &mut names);
-    names.retain(|name| name.path.first().is_some_and(|root| !locals.contains(root)));
-    found.extend(names.into_iter().map(|name| NameUse { offset: name.offset + piece.base, ..name }));
+    crate::expr::collect_names(node, false, &mut names);
+    found.extend(
+        names.into_iter().filter(|name| name.path.first().is_some_and(|root| !locals.contains(root))),
+    );
 }
 
 /// A mistake in terms of lines.

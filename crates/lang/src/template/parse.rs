@@ -1,6 +1,6 @@
 //! From a template's text to its items.
 
-use super::{EmbeddedExpr, Item, Loop, MAX_NESTING, MAX_TEMPLATE};
+use super::{Item, Loop, MAX_NESTING, MAX_TEMPLATE};
 use crate::expr::{KEYWORDS, Lexer, MAX_SOURCE, Node, ParseError, Parser, Tok, Token, parse_tokens};
 use crate::nearest::hint;
 
@@ -25,13 +25,12 @@ pub(super) fn parse(source: &str) -> Result<Vec<Item>, ParseError> {
             }
             kind => {
                 let (tokens, mark) = scanner.read_mark(found.at, kind)?;
-                let base = found.at + 2 + usize::from(mark.before);
                 let raw = kind == '%' && is_word(&tokens, "raw");
                 builder.text(&scanner.step(text, mark));
                 match kind {
-                    '{' => builder.print(tokens, base)?,
+                    '{' => builder.print(tokens)?,
                     _ if raw => builder.text(&scanner.raw(found.at)?),
-                    _ => builder.tag(tokens, base)?,
+                    _ => builder.tag(tokens)?,
                 }
             }
         }
@@ -104,15 +103,15 @@ impl<'a> Scanner<'a> {
         let before = trim(self.source, start + 2, '-');
         let base = start + 2 + usize::from(before);
         let (opening, closing) = if kind == '{' { ("{{", "}}") } else { ("{%", "%}") };
-        let mut lexer = Lexer::new(&self.source[base..]);
+        let mut lexer = Lexer::at(self.source, base);
         let (mut tokens, mut depth) = (Vec::<Token>::new(), 0usize);
         loop {
-            let mut token = lexer.next().map_err(|error| error.shifted(base))?;
-            if token.tok == Tok::End || token.offset > MAX_SOURCE {
+            let mut token = lexer.next()?;
+            if token.tok == Tok::End || token.offset - base > MAX_SOURCE {
                 return Err(unclosed(opening, closing, start));
             }
-            if depth == 0 && self.source[base + token.offset..].starts_with(closing) {
-                let end = base + token.offset + 2;
+            if depth == 0 && self.source[token.offset..].starts_with(closing) {
+                let end = token.offset + 2;
                 let after = tokens
                     .last()
                     .is_some_and(|last| last.tok == Tok::Sign("-") && last.offset + last.len == token.offset);
@@ -161,7 +160,7 @@ struct Open {
 }
 
 enum Block {
-    If { done: Vec<(EmbeddedExpr, Vec<Item>)>, condition: Option<EmbeddedExpr> },
+    If { done: Vec<(Node, Vec<Item>)>, condition: Option<Node> },
     For { each: Box<Loop>, otherwise: bool },
 }
 
@@ -177,41 +176,40 @@ impl Builder {
         }
     }
 
-    fn print(&mut self, tokens: Vec<Token>, base: usize) -> Result<(), ParseError> {
-        let node = parse_tokens(tokens).map_err(|error| error.shifted(base))?;
-        self.body.push(Item::Print(EmbeddedExpr { node, base }));
+    fn print(&mut self, tokens: Vec<Token>) -> Result<(), ParseError> {
+        self.body.push(Item::Print(parse_tokens(tokens)?));
         Ok(())
     }
 
-    fn tag(&mut self, mut tokens: Vec<Token>, base: usize) -> Result<(), ParseError> {
+    fn tag(&mut self, mut tokens: Vec<Token>) -> Result<(), ParseError> {
         let first = tokens.remove(0);
-        let at = base + first.offset;
+        let at = first.offset;
         let Tok::Name(tag) = &first.tok else {
             return Err(ParseError::new("a tag begins with a word such as `if`", at, first.len.max(1)));
         };
         let mut parser = Parser::new(tokens);
         match tag.as_str() {
             "if" => {
-                let condition = Some(whole(&mut parser, base)?);
+                let condition = Some(whole(&mut parser)?);
                 self.begin(Block::If { done: Vec::new(), condition }, at)
             }
             "elif" => {
-                let condition = whole(&mut parser, base)?;
+                let condition = whole(&mut parser)?;
                 self.branch(Some(condition), at)
             }
             "for" => {
-                let each = Box::new(for_head(&mut parser, base)?);
+                let each = Box::new(for_head(&mut parser)?);
                 self.begin(Block::For { each, otherwise: false }, at)
             }
             "set" => {
-                let name = local_name(&mut parser, base)?;
-                parser.expect(&Tok::Sign("="), "`=`").map_err(|error| error.shifted(base))?;
-                let value = whole(&mut parser, base)?;
+                let name = local_name(&mut parser)?;
+                parser.expect(&Tok::Sign("="), "`=`")?;
+                let value = whole(&mut parser)?;
                 self.body.push(Item::Set { name, value });
                 Ok(())
             }
             "else" | "endif" | "endfor" => {
-                parser.finish().map_err(|error| error.shifted(base))?;
+                parser.finish()?;
                 match tag.as_str() {
                     "else" => self.branch(None, at),
                     tag => self.end(tag, at),
@@ -230,7 +228,7 @@ impl Builder {
     }
 
     /// `elif` with a condition, `else` without one.
-    fn branch(&mut self, next: Option<EmbeddedExpr>, at: usize) -> Result<(), ParseError> {
+    fn branch(&mut self, next: Option<Node>, at: usize) -> Result<(), ParseError> {
         let word = if next.is_some() { "elif" } else { "else" };
         match self.open.last_mut().map(|open| &mut open.block) {
             Some(Block::If { done, condition }) if condition.is_some() => {
@@ -296,38 +294,35 @@ impl Builder {
 }
 
 /// `x in list`, `key, value in map`, with or without a following `if`.
-fn for_head(parser: &mut Parser, base: usize) -> Result<Loop, ParseError> {
-    let mut targets = vec![local_name(parser, base)?];
+fn for_head(parser: &mut Parser) -> Result<Loop, ParseError> {
+    let mut targets = vec![local_name(parser)?];
     while parser.take(&Tok::Sign(",")) {
-        targets.push(local_name(parser, base)?);
+        targets.push(local_name(parser)?);
     }
     if !parser.take_word("in") {
-        return Err(parser.unexpected("`in`", Some("write `for x in list`")).shifted(base));
+        return Err(parser.unexpected("`in`", Some("write `for x in list`")));
     }
-    let piece = |node: Result<Node, ParseError>| -> Result<EmbeddedExpr, ParseError> {
-        Ok(EmbeddedExpr { node: node.map_err(|error| error.shifted(base))?, base })
-    };
-    let over = piece(parser.condition())?;
-    let only_if = if parser.take_word("if") { Some(piece(parser.condition())?) } else { None };
-    parser.finish().map_err(|error| error.shifted(base))?;
+    let over = parser.condition()?;
+    let only_if = if parser.take_word("if") { Some(parser.condition()?) } else { None };
+    parser.finish()?;
     Ok(Loop { targets, over, only_if, body: Vec::new(), otherwise: Vec::new() })
 }
 
-fn local_name(parser: &mut Parser, base: usize) -> Result<String, ParseError> {
+fn local_name(parser: &mut Parser) -> Result<String, ParseError> {
     match parser.peek().tok.clone() {
         Tok::Name(name) if !KEYWORDS.contains(&name.as_str()) && name != "changed" => {
             parser.next();
             Ok(name)
         }
-        _ => Err(parser.unexpected("a name", None).shifted(base)),
+        _ => Err(parser.unexpected("a name", None)),
     }
 }
 
 /// An expression and nothing after it.
-fn whole(parser: &mut Parser, base: usize) -> Result<EmbeddedExpr, ParseError> {
-    let node = parser.expression().map_err(|error| error.shifted(base))?;
-    parser.finish().map_err(|error| error.shifted(base))?;
-    Ok(EmbeddedExpr { node, base })
+fn whole(parser: &mut Parser) -> Result<Node, ParseError> {
+    let node = parser.expression()?;
+    parser.finish()?;
+    Ok(node)
 }
 
 fn is_word(tokens: &[Token], word: &str) -> bool {

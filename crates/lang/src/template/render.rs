@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{EmbeddedExpr, Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT};
-use crate::expr::{Budget, Eval, EvalError, ParseError};
+use super::{Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT};
+use crate::expr::{Budget, Eval, EvalError, Node, ParseError};
 use crate::value::append;
 use crate::{Probe, Scope, Value};
 
@@ -70,9 +70,8 @@ impl Renderer<'_> {
                 Item::Text(text) => self.out.push_str(text),
                 Item::Print(piece) => {
                     let value = self.value(piece)?;
-                    append(&mut self.out, &value).map_err(|message| {
-                        ParseError::new(message, piece.base + piece.node.offset, piece.node.len)
-                    })?;
+                    append(&mut self.out, &value)
+                        .map_err(|message| ParseError::new(message, piece.offset, piece.len))?;
                 }
                 Item::Set { name, value } => {
                     let value = self.value(value)?;
@@ -88,11 +87,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn choose(
-        &mut self,
-        branches: &[(EmbeddedExpr, Vec<Item>)],
-        otherwise: &[Item],
-    ) -> Result<(), ParseError> {
+    fn choose(&mut self, branches: &[(Node, Vec<Item>)], otherwise: &[Item]) -> Result<(), ParseError> {
         for (condition, body) in branches {
             if self.truth(condition)? {
                 return self.items(body);
@@ -142,14 +137,14 @@ impl Renderer<'_> {
         Ok(chosen)
     }
 
-    fn value(&mut self, piece: &EmbeddedExpr) -> Result<Value, ParseError> {
-        self.at = piece.base + piece.node.offset;
-        Eval::new(&self.frames, &mut self.budget).value(&piece.node).map_err(|error| moved(error, piece))
+    fn value(&mut self, piece: &Node) -> Result<Value, ParseError> {
+        self.at = piece.offset;
+        Eval::new(&self.frames, &mut self.budget).value(piece).map_err(|error| moved(error, piece))
     }
 
-    fn truth(&mut self, piece: &EmbeddedExpr) -> Result<bool, ParseError> {
-        self.at = piece.base + piece.node.offset;
-        Eval::new(&self.frames, &mut self.budget).truth(&piece.node).map_err(|error| moved(error, piece))
+    fn truth(&mut self, piece: &Node) -> Result<bool, ParseError> {
+        self.at = piece.offset;
+        Eval::new(&self.frames, &mut self.budget).truth(piece).map_err(|error| moved(error, piece))
     }
 
     fn here(&self, message: String) -> ParseError {
@@ -189,11 +184,9 @@ fn loop_value(index: usize, length: usize) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(name, value)| (name.to_owned(), value))))
 }
 
-fn moved(error: EvalError, piece: &EmbeddedExpr) -> ParseError {
+fn moved(error: EvalError, piece: &Node) -> ParseError {
     match error {
-        EvalError::Failed { message, offset, len } => ParseError::new(message, offset + piece.base, len),
-        needs @ EvalError::Needs(_) => {
-            ParseError::new(needs.to_string(), piece.base + piece.node.offset, piece.node.len)
-        }
+        EvalError::Failed { message, offset, len } => ParseError::new(message, offset, len),
+        needs @ EvalError::Needs(_) => ParseError::new(needs.to_string(), piece.offset, piece.len),
     }
 }

@@ -1,12 +1,13 @@
 //! How a task stands, in numbers.
 
 use model::work::Outcome;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::target::{NodeStage, NodeWork};
 
 /// How a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
     /// Its targets are being written down.
@@ -46,7 +47,7 @@ impl TaskState {
 }
 
 /// The targets of a task by how they stand; each is in one of these but `total`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Progress {
     /// All of them.
@@ -120,7 +121,7 @@ impl Progress {
 }
 
 /// What a task came to, or how far it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// How it stands.

@@ -1,13 +1,15 @@
 //! What an operator asks for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use model::id::is_name;
 use model::work::{MAX_ARGS, MAX_TIMEOUT_SECS, Work};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BEGIN_SECS, MAX_TARGETS, MAX_TASK_ID, MAX_WAIT_SECS, MAX_WORK};
+use super::{MAX_TARGETS, MAX_TASK_ID, MAX_WAIT_SECS, MAX_WORK};
 
 /// A number of nodes, or a share of the targets. Text form: `10` or `10%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,19 @@ impl FromStr for Share {
             }
             None => text.parse().map(Share::Count).map_err(|_| wrong()),
         }
+    }
+}
+
+impl JsonSchema for Share {
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "So many, or a percentage of all such as \"10%\".",
+            "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string", "pattern": "^[0-9]+%?$" }],
+        })
     }
 }
 
@@ -159,23 +174,6 @@ pub enum SpecError {
 }
 
 impl TaskSpec {
-    /// A task with all targets at once and no failure budget: what a query is.
-    pub fn all_at_once(id: &str, by: &str, selector: &str, work: Work, timeout_secs: u64) -> TaskSpec {
-        TaskSpec {
-            id: id.to_owned(),
-            by: by.to_owned(),
-            selector: selector.to_owned(),
-            work,
-            batch: Share::ALL,
-            max_failures: None,
-            canaries: 0,
-            timeout_secs,
-            wait_secs: 0,
-            begin_secs: BEGIN_SECS,
-            workflow: None,
-        }
-    }
-
     /// Whether it may be begun on so many targets. What nodes are delegated is their own
     /// affair, and is judged there.
     ///

@@ -2,6 +2,7 @@
 
 use model::work::Outcome;
 use model::{NodeId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_MESSAGE, MAX_TASK_ID};
@@ -23,7 +24,7 @@ pub enum Reach {
 }
 
 /// How a target stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeStage {
     /// It was not asked yet.

@@ -92,14 +92,9 @@ pub type Reaches<'a> = &'a dyn Fn(&NodeId) -> Reach;
 /// A task and all of its targets.
 #[derive(Clone, Debug)]
 pub struct Task {
-    spec: TaskSpec,
-    state: TaskState,
-    why: Option<String>,
-    created: Timestamp,
-    begun: Option<Timestamp>,
-    finished: Option<Timestamp>,
+    /// What is kept besides the targets, as it stands.
+    document: TaskDocument,
     nodes: BTreeMap<NodeId, NodeWork>,
-    progress: Progress,
     /// What was not asked yet, in order.
     waiting: BTreeSet<(u32, NodeId)>,
     /// What is offline and waited for.
@@ -136,16 +131,11 @@ impl Task {
     }
 
     /// A task as it was kept; [`Task::resume`] it.
-    pub fn restore(document: TaskDocument, nodes: BTreeMap<NodeId, NodeWork>) -> Task {
+    pub fn restore(mut document: TaskDocument, nodes: BTreeMap<NodeId, NodeWork>) -> Task {
+        document.summary.progress = Progress::default();
         let mut task = Task {
-            spec: document.spec,
-            state: document.summary.state,
-            why: document.summary.why,
-            created: document.created,
-            begun: document.begun,
-            finished: document.finished,
+            document,
             nodes: BTreeMap::new(),
-            progress: Progress::default(),
             waiting: BTreeSet::new(),
             deferred: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -164,13 +154,15 @@ impl Task {
     /// [`Input::Ended`]. One that was never begun is called off.
     pub fn resume(&mut self, now: Timestamp, reach: Reaches<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        match self.state {
+        match self.document.summary.state {
             TaskState::Planned => {
                 let why = "the control plane stopped before it began";
                 self.call_off(TaskState::Cancelling, why, now, &mut effects);
             }
             // Perhaps not every target was told.
-            TaskState::Halting | TaskState::Cancelling => self.call_off(self.state, "", now, &mut effects),
+            TaskState::Halting | TaskState::Cancelling => {
+                self.call_off(self.document.summary.state, "", now, &mut effects)
+            }
             TaskState::Running | TaskState::Done | TaskState::Halted | TaskState::Cancelled => {}
         }
         effects.clear();
@@ -183,7 +175,7 @@ impl Task {
         for node in &present {
             self.put(node, &mut effects);
         }
-        if self.state.is_final() {
+        if self.document.summary.state.is_final() {
             effects.push(Effect::Finished(self.summary()));
         }
         self.go_on(now, reach, &mut effects);
@@ -196,8 +188,8 @@ impl Task {
         match input {
             Input::Tick => {}
             Input::Begin => {
-                if self.state == TaskState::Planned {
-                    (self.state, self.begun) = (TaskState::Running, Some(now));
+                if self.document.summary.state == TaskState::Planned {
+                    (self.document.summary.state, self.document.begun) = (TaskState::Running, Some(now));
                     self.decided = Some(Box::new(self.document()));
                     self.answer_offline(now, reach);
                 }
@@ -221,7 +213,9 @@ impl Task {
                 }
             }),
             Input::Cancel { by } => {
-                if !self.state.is_final() && self.state != TaskState::Cancelling {
+                if !self.document.summary.state.is_final()
+                    && self.document.summary.state != TaskState::Cancelling
+                {
                     let why = format!("cancelled by {by}");
                     self.call_off(TaskState::Cancelling, &why, now, &mut effects);
                 }
@@ -245,9 +239,9 @@ impl Task {
         // An order that expired long ago is one that is not begun any more.
         let expires = work.expires.filter(|_| !work.withdrawn && !silent).unwrap_or_default();
         Some(Order {
-            task: self.spec.id.clone(),
-            work: self.spec.work.clone(),
-            timeout_secs: self.spec.timeout_secs,
+            task: self.document.spec.id.clone(),
+            work: self.document.spec.work.clone(),
+            timeout_secs: self.document.spec.timeout_secs,
             expires,
             cancel: work.cancelled || silent,
         })
@@ -255,23 +249,17 @@ impl Task {
 
     /// How it stands.
     pub fn summary(&self) -> Summary {
-        Summary { state: self.state, why: self.why.clone(), progress: self.progress }
+        self.document.summary.clone()
     }
 
     /// What is to be kept besides the targets.
     pub fn document(&self) -> TaskDocument {
-        TaskDocument {
-            spec: self.spec.clone(),
-            summary: self.summary(),
-            created: self.created,
-            begun: self.begun,
-            finished: self.finished,
-        }
+        self.document.clone()
     }
 
     /// What was asked for.
     pub fn spec(&self) -> &TaskSpec {
-        &self.spec
+        &self.document.spec
     }
 
     /// The targets.
@@ -281,21 +269,21 @@ impl Task {
 
     /// How many may be in flight at a time.
     pub fn batch(&self) -> usize {
-        self.spec.batch.at_least_one(self.nodes.len())
+        self.document.spec.batch.at_least_one(self.nodes.len())
     }
 
     /// How many may fail before the rest is called off.
     pub fn max_failures(&self) -> usize {
-        self.spec.max_failures.map_or(usize::MAX, |share| share.at_most(self.nodes.len()))
+        self.document.spec.max_failures.map_or(usize::MAX, |share| share.at_most(self.nodes.len()))
     }
 
     fn action(&self, node: &NodeId) -> String {
-        action_id(&self.spec.id, node)
+        action_id(&self.document.spec.id, node)
     }
 
     /// Puts a target into everything that is derived from targets, or takes it out.
     fn index(&mut self, node: &NodeId, work: &NodeWork, there: bool) {
-        self.progress.count(work, there);
+        self.document.summary.progress.count(work, there);
         let (turn, due) = ((work.index, node.clone()), work.deadline.map(|due| (due, node.clone())));
         match (work.stage, there) {
             (NodeStage::Waiting, true) => drop(self.waiting.insert(turn)),
@@ -345,12 +333,12 @@ impl Task {
 
     /// Until when offline nodes are waited for.
     fn waited_until(&self) -> Option<Timestamp> {
-        let wait = Duration::from_secs(self.spec.wait_secs.min(MAX_WAIT_SECS));
-        self.begun.map(|begun| begun.plus(wait))
+        let wait = Duration::from_secs(self.document.spec.wait_secs.min(MAX_WAIT_SECS));
+        self.document.begun.map(|begun| begun.plus(wait))
     }
 
     fn started(&mut self, node: &NodeId, now: Timestamp) {
-        let until = now.plus(Duration::from_secs(self.spec.timeout_secs)).plus(GRACE);
+        let until = now.plus(Duration::from_secs(self.document.spec.timeout_secs)).plus(GRACE);
         self.change(node, |work| {
             if work.stage.has_object() && work.begun.is_none() {
                 work.begun = Some(now);
@@ -371,7 +359,7 @@ impl Task {
                 self.change(&node, |work| work.enter(NodeStage::Offline, now));
             }
         }
-        if self.state == TaskState::Running
+        if self.document.summary.state == TaskState::Running
             && let Some(why) = self.exhausted()
         {
             self.call_off(TaskState::Halting, &why, now, effects);
@@ -392,9 +380,9 @@ impl Task {
 
     /// Why the rest has to be called off, if it has to.
     fn exhausted(&self) -> Option<String> {
-        let failures = self.progress.failures();
+        let failures = self.document.summary.progress.failures();
         let canaries = self.canaries();
-        if failures > 0 && self.progress.succeeded < canaries {
+        if failures > 0 && self.document.summary.progress.succeeded < canaries {
             return Some(format!("one of the first {canaries} failed"));
         }
         let most = self.max_failures();
@@ -402,17 +390,17 @@ impl Task {
     }
 
     fn canaries(&self) -> usize {
-        (self.spec.canaries as usize).min(self.nodes.len())
+        (self.document.spec.canaries as usize).min(self.nodes.len())
     }
 
     /// One more may begin: there is room in the batch, and if all in flight fail the budget
     /// is passed by one at the most.
     fn has_room(&self) -> bool {
-        let Progress { succeeded, .. } = self.progress;
-        let in_flight = self.progress.in_flight();
+        let Progress { succeeded, .. } = self.document.summary.progress;
+        let in_flight = self.document.summary.progress.in_flight();
         let proven = succeeded >= self.canaries() || succeeded + in_flight < self.canaries();
-        let within = self.progress.failures() + in_flight <= self.max_failures();
-        self.state == TaskState::Running && in_flight < self.batch() && within && proven
+        let within = self.document.summary.progress.failures() + in_flight <= self.max_failures();
+        self.document.summary.state == TaskState::Running && in_flight < self.batch() && within && proven
     }
 
     fn issue(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
@@ -430,8 +418,9 @@ impl Task {
                     continue;
                 }
             };
-            let expires = now.plus(Duration::from_secs(self.spec.begin_secs.saturating_add(within_secs)));
-            let deadline = expires.plus(Duration::from_secs(self.spec.timeout_secs)).plus(GRACE);
+            let expires =
+                now.plus(Duration::from_secs(self.document.spec.begin_secs.saturating_add(within_secs)));
+            let deadline = expires.plus(Duration::from_secs(self.document.spec.timeout_secs)).plus(GRACE);
             self.change(&node, |work| {
                 work.enter(NodeStage::Issued, now);
                 work.issued = Some(now);
@@ -444,11 +433,11 @@ impl Task {
 
     /// Nothing more begins; with [`TaskState::Cancelling`] what runs is ended too.
     fn call_off(&mut self, state: TaskState, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
-        self.state = state;
-        self.why.get_or_insert_with(|| why.to_owned());
+        self.document.summary.state = state;
+        self.document.summary.why.get_or_insert_with(|| why.to_owned());
         self.decided = Some(Box::new(self.document()));
         let cancel = state == TaskState::Cancelling;
-        let timeout = Duration::from_secs(self.spec.timeout_secs);
+        let timeout = Duration::from_secs(self.document.spec.timeout_secs);
         let open: Vec<(NodeId, NodeStage)> = self
             .nodes
             .iter()
@@ -481,14 +470,14 @@ impl Task {
     }
 
     fn finish(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let state = match self.state {
+        let state = match self.document.summary.state {
             TaskState::Running => TaskState::Done,
             TaskState::Halting => TaskState::Halted,
             TaskState::Cancelling => TaskState::Cancelled,
             TaskState::Planned | TaskState::Done | TaskState::Halted | TaskState::Cancelled => return,
         };
-        if self.progress.in_flight() == 0 && self.progress.open() == 0 {
-            (self.state, self.finished) = (state, Some(now));
+        if self.document.summary.progress.in_flight() == 0 && self.document.summary.progress.open() == 0 {
+            (self.document.summary.state, self.document.finished) = (state, Some(now));
             effects.push(Effect::Finished(self.summary()));
         }
     }

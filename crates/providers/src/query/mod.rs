@@ -77,9 +77,7 @@ pub fn answer(
     let answer = match ask {
         Ask::Traits => {
             let collected = traits::collect(host, version, now);
-            let failures: serde_json::Map<String, Value> =
-                collected.failures.into_iter().map(|(name, why)| (name, why.into())).collect();
-            json!({"traits": collected.traits, "failures": failures})
+            json!({"traits": collected.traits, "failures": collected.failures})
         }
         Ask::Processes => processes::answer(host)?,
         Ask::Listeners => listeners::answer(host)?,

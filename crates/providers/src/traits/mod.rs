@@ -37,7 +37,7 @@ pub struct Collected {
     /// A map of groups, each a map.
     pub traits: Value,
     /// Collectors that failed, and why.
-    pub failures: Vec<(String, String)>,
+    pub failures: BTreeMap<&'static str, String>,
 }
 
 /// Observes everything once, as an agent of this version.
@@ -111,13 +111,13 @@ impl Collectors {
 
     /// What the host is at `now`: what is too old is observed anew, all at once.
     pub fn collect(&mut self, host: &Arc<Host>, now: Timestamp) -> Collected {
-        let mut failures = BTreeMap::new();
+        let names: Vec<&'static str> = self.collectors.iter().map(|kept| kept.collector.name).collect();
+        let (mut failures, mut waiting) = (BTreeMap::new(), BTreeMap::new());
         let (results, incoming) = mpsc::channel();
-        let mut waiting = BTreeMap::new();
         for (index, kept) in self.collectors.iter().enumerate().filter(|(_, kept)| !kept.is_fresh(now)) {
             match kept.start(index, host, results.clone()) {
                 Ok(deadline) => drop(waiting.insert(index, deadline)),
-                Err(why) => drop(failures.insert(index, why)),
+                Err(why) => drop(failures.insert(names[index], why)),
             }
         }
         drop(results);
@@ -125,47 +125,26 @@ impl Collectors {
             match incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok((index, result)) => {
                     waiting.remove(&index);
-                    self.take(index, result, now, &mut failures);
+                    match result {
+                        Ok(group) => self.collectors[index].seen = Some((now, group)),
+                        Err(why) => drop(failures.insert(names[index], why)),
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let late = waiting.extract_if(.., |_, deadline| *deadline <= Instant::now());
-                    failures.extend(late.map(|(index, _)| (index, "took too long".to_owned())));
+                    failures.extend(late.map(|(index, _)| (names[index], "took too long".to_owned())));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let died = std::mem::take(&mut waiting).into_keys();
-                    failures.extend(died.map(|index| (index, "ended without an answer".to_owned())));
+                    failures.extend(died.map(|index| (names[index], "ended without an answer".to_owned())));
                 }
             }
         }
-        self.collected(failures)
-    }
-
-    fn take(
-        &mut self,
-        index: usize,
-        result: Result<Group, String>,
-        now: Timestamp,
-        failures: &mut BTreeMap<usize, String>,
-    ) {
-        match (result, self.collectors.get_mut(index)) {
-            (Ok(group), Some(kept)) => kept.seen = Some((now, group)),
-            (Err(why), _) => drop(failures.insert(index, why)),
-            (Ok(_), None) => {}
-        }
-    }
-
-    fn collected(&self, failures: BTreeMap<usize, String>) -> Collected {
         let groups = self.collectors.iter().filter_map(|kept| {
             let (_, group) = kept.seen.as_ref()?;
             Some((kept.collector.name.to_owned(), Value::Map(group.clone())))
         });
-        let named = |(index, why): (usize, String)| {
-            Some((self.collectors.get(index)?.collector.name.to_owned(), why))
-        };
-        Collected {
-            traits: Value::Map(groups.collect()),
-            failures: failures.into_iter().filter_map(named).collect(),
-        }
+        Collected { traits: Value::Map(groups.collect()), failures }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::condition::{Attention, ConditionStatus, Evidence, SyncCondition, SyncState};
 use model::replication::{Mode, TransportKind};
 use model::{Digest, Hostname, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use sync::mapping::Mapping;
@@ -32,7 +33,7 @@ pub const MAX_APPLY: usize = 10_000;
 pub const NO_NAMESPACE: &str = "_";
 
 /// Which objects are listed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ObjectsQuery {
     /// Of these nodes, by a selector.
@@ -53,7 +54,7 @@ pub struct ObjectsQuery {
 }
 
 /// Which way an object goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The control plane's word for the node.
@@ -64,7 +65,7 @@ pub enum Direction {
 
 /// An object of one node; manifest and status only in the answer to [`OBJECT`].
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectView {
     /// Whose.
@@ -100,7 +101,7 @@ pub struct ObjectView {
 }
 
 /// One page of objects.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectsView {
     /// In the order of node, way, kind, namespace, name.
     pub objects: Vec<ObjectView>,
@@ -119,7 +120,7 @@ impl Page for ObjectsView {
 
 /// Manifests to make so.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Apply {
     /// Manifests.
@@ -137,7 +138,7 @@ pub struct Apply {
 }
 
 /// Objects to take away.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
     /// Which.
@@ -148,7 +149,7 @@ pub struct Delete {
 }
 
 /// The name of an object of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectName {
     /// Hostname or id.
     pub node: String,
@@ -163,7 +164,7 @@ pub struct ObjectName {
 
 /// What became of one object.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {
     /// Which.
@@ -180,7 +181,7 @@ pub struct Done {
 }
 
 /// What may become of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApplyOutcome {
     /// It was not there.
@@ -198,14 +199,14 @@ pub enum ApplyOutcome {
 }
 
 /// The answer to [`Apply`] and [`Delete`]: everything is durable, or refused one by one.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
     /// In the order asked.
     pub results: Vec<Done>,
 }
 
 /// Nodes to compare anew.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resync {
     /// Hostnames or ids.
@@ -216,7 +217,7 @@ pub struct Resync {
 }
 
 /// The answer to [`Resync`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resynced {
     /// Links that were told now; the others are when they connect.
     pub now: usize,
@@ -226,7 +227,7 @@ pub struct Resynced {
 
 /// A [`SyncCondition`] as the operator port shows it: in Kubernetes' sense, with all texts made.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionView {
     /// [`SyncCondition::TYPE`].
@@ -270,7 +271,7 @@ impl ConditionView {
 
 /// How synchronization of one node stands.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncView {
     /// Which.
@@ -294,7 +295,7 @@ pub struct SyncView {
 }
 
 /// One page of [`SyncView`].
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SyncsView {
     /// In the order of hostnames.
     pub nodes: Vec<SyncView>,

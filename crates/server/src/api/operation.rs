@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use http::Method;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -146,11 +147,11 @@ pub(crate) fn segments(pattern: &'static str, path: &str) -> Option<Vec<(&'stati
 }
 
 /// A request that says nothing.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
 
 /// The most items in one answer: 1 to [`MAX_PAGE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "usize")]
 pub struct Limit(usize);
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::work::{Outcome, Stream, Work};
 use model::{Hostname, NodeId, Timestamp};
 use plane::work::{BEGIN_SECS, NodeStage, Share, Summary, TaskSpec};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::operation::{Limit, Operation, Page};
@@ -37,7 +38,7 @@ pub static CONTROL_WORKFLOW: Operation<ControlWorkflow, WorkflowView> =
 pub const MAX_LONG_POLL_SECS: u64 = 30;
 
 /// Tasks or workflows, the newest first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WorkHistory {
     /// Only those that were begun before the one with this id.
@@ -47,7 +48,7 @@ pub struct WorkHistory {
 }
 
 /// One task or workflow.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WorkQuery {
     /// Its id.
@@ -66,7 +67,7 @@ impl From<&str> for WorkQuery {
 }
 
 /// The nodes of a task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskNodesQuery {
     /// The task.
     pub id: String,
@@ -84,7 +85,7 @@ impl From<&str> for TaskNodesQuery {
 }
 
 /// What a node printed for a task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OutputQuery {
     /// The task.
     pub id: String,
@@ -96,14 +97,14 @@ pub struct OutputQuery {
 }
 
 /// A selector.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Select {
     /// The selector.
     pub selector: String,
 }
 
 /// The answer to [`Select`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Selected {
     /// How many nodes.
@@ -120,7 +121,7 @@ pub struct Selected {
 
 /// A task to begin.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewTask {
     /// Whom.
@@ -171,7 +172,7 @@ impl NewTask {
 
 /// A task.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
     /// Its id.
@@ -196,7 +197,7 @@ pub struct TaskView {
 
 /// One node of a task.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskNodeView {
     /// Which.
@@ -216,7 +217,7 @@ pub struct TaskNodeView {
 }
 
 /// One page of [`TaskNodeView`].
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TaskNodesView {
     /// In the order of the nodes' ids.
     pub nodes: Vec<TaskNodeView>,
@@ -234,7 +235,7 @@ impl Page for TaskNodesView {
 }
 
 /// A piece of output, in order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputView {
     /// Its number; to be given as `after` for what follows.
@@ -252,7 +253,7 @@ pub struct OutputView {
 
 /// A workflow.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowView {
     /// Its id.
@@ -276,7 +277,7 @@ pub struct WorkflowView {
 }
 
 /// One step of a workflow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepView {
     /// Its name.
@@ -291,7 +292,7 @@ pub struct StepView {
 }
 
 /// A workflow to begin.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewWorkflow {
     /// What to do; `plane::work::WorkflowSpec` as JSON, checked there.
@@ -302,7 +303,7 @@ pub struct NewWorkflow {
 }
 
 /// How a workflow is told to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Turn {
     /// The next step may begin.
@@ -320,7 +321,7 @@ impl std::fmt::Display for Turn {
 }
 
 /// An order to a workflow; its body may be left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlWorkflow {
     /// The workflow.

@@ -21,7 +21,7 @@ use sync::Feed;
 use sync::FeedCursor;
 
 use super::link::{NodeLink, Wants};
-use super::summary::{FeedChange, SyncSummary};
+use super::summary::SyncSummary;
 use crate::index::FleetIndex;
 use crate::state::now;
 
@@ -145,11 +145,6 @@ impl SyncIndex {
         }
     }
 
-    /// The feed changed.
-    pub(super) fn feed_changed(&self, id: &NodeId, change: &FeedChange) {
-        self.update(id, |summary| summary.feed_changed(change, now()));
-    }
-
     /// The node's link says how both sets stand. A link that synchronizes no objects says nothing
     /// of them.
     pub(crate) fn observed(&self, link: &Arc<NodeLink>, cause: SyncCause) {
@@ -164,22 +159,6 @@ impl SyncIndex {
             }
         });
         link.observed(cause);
-    }
-
-    /// The other side of a link said hello.
-    pub(crate) fn link_met(&self, link: &Arc<NodeLink>) {
-        self.update(&link.node, |summary| summary.link_met(link));
-    }
-
-    /// A second agent came under the node's identity (IDN-10).
-    pub(crate) fn duplicate_seen(&self, id: &NodeId) {
-        self.update(id, SyncSummary::duplicate_seen);
-    }
-
-    /// An operator asks for something of a node's link; `true` when it was told now, else it
-    /// is when there is one.
-    pub(crate) fn want(&self, id: &NodeId, wants: Wants) -> bool {
-        self.update(id, |summary| summary.want(wants))
     }
 
     /// What operators asked of the node was passed on.

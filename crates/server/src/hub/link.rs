@@ -6,19 +6,25 @@
 //!
 //! Invariants: the first reason to end counts; nothing is asked of the other side before its hello.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use model::condition::SyncCause;
 use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
+use streams::task::link_time;
 use streams::{LinkCommands, LinkHandle};
-use sync::frame::GoAway;
-use tokio::sync::{Notify, oneshot};
+use sync::Frame;
+use sync::frame::{GoAway, Ping};
+use tokio::sync::Notify;
 
 use super::Hub;
 
 pub(crate) use streams::LinkCommand;
+
+/// How long the other side of a link that is probed has to say something.
+const PROBE: Duration = Duration::from_secs(5);
 
 /// The link that a node has now.
 #[derive(Debug)]
@@ -37,8 +43,9 @@ pub(crate) struct NodeLink {
     ending: OnceLock<GoAway>,
     /// Wakes who waits for the end.
     ends: Notify,
-    /// One question at a time whether anybody is there.
-    probing: tokio::sync::Mutex<()>,
+    /// When the other side was heard last, in the milliseconds of links, and who waits for it.
+    heard: AtomicI64,
+    hears: Notify,
 }
 
 impl NodeLink {
@@ -60,7 +67,8 @@ impl NodeLink {
             orders,
             ending: OnceLock::new(),
             ends: Notify::new(),
-            probing: tokio::sync::Mutex::default(),
+            heard: AtomicI64::new(i64::MIN),
+            hears: Notify::new(),
         };
         if let Some(instance) = instance {
             link.is_of(instance);
@@ -126,9 +134,26 @@ impl NodeLink {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
             return false;
         }
-        let _one = self.probing.lock().await;
-        let (answer, heard) = oneshot::channel();
-        self.tell(LinkCommand::Probe(answer)) && heard.await.unwrap_or(false)
+        let asked = link_time();
+        let heard = async {
+            loop {
+                let mut hears = std::pin::pin!(self.hears.notified());
+                // Before looking, so that nothing is missed in between.
+                hears.as_mut().enable();
+                if self.heard.load(Ordering::Acquire) >= asked.0 {
+                    return;
+                }
+                hears.await;
+            }
+        };
+        let ping = Frame::Ping(Ping::default());
+        self.tell(LinkCommand::Say(Box::new(ping))) && tokio::time::timeout(PROBE, heard).await.is_ok()
+    }
+
+    /// The other side was heard at that time of links.
+    pub(crate) fn hears(&self, at: Timestamp) {
+        self.heard.store(at.0, Ordering::Release);
+        self.hears.notify_waiters();
     }
 
     /// The link is to end, however much it has to do. The first reason counts.

@@ -27,6 +27,7 @@ use model::condition::{NodeProblem, node_status_key};
 use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
+use sync::Side;
 
 pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
@@ -46,7 +47,7 @@ const LOADS: usize = 16;
 const RECENT: usize = 64;
 /// How long a resync by posts may keep its node's sets in memory.
 const RESYNC_WITHIN: Duration = Duration::from_secs(300);
-/// Actions read at once.
+/// Objects read at once.
 const PAGE: usize = 1000;
 /// The most cursors or conditions persisted in one call.
 const CHUNK: usize = 1000;
@@ -99,36 +100,36 @@ impl Hub {
     /// What nodes say of the places where their objects live.
     async fn fill_node_problems(&self) -> Result<(), StoreError> {
         let key = node_status_key();
-        let kind = Some(key.section.kind.clone());
-        let filter = ObjectFilter { side: Some(sync::Side::Theirs), kind, ..ObjectFilter::default() };
-        let mut after = None;
-        loop {
-            let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
-            after = page.last().map(ObjectRecord::place);
-            if after.is_none() {
-                return Ok(());
-            }
-            for record in page {
-                let asked = self.store.sync_contents(&record.node, sync::Side::Theirs, vec![key.clone()]);
-                let content = asked.await?.into_iter().flatten().next();
-                let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
-                self.sync_index.update(&record.node, |summary| summary.node_reports(problem));
-            }
+        for record in self.all_of(Side::Theirs, &key.section.kind).await? {
+            let asked = self.store.sync_contents(&record.node, Side::Theirs, vec![key.clone()]);
+            let content = asked.await?.into_iter().flatten().next();
+            let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
+            self.sync_index.update(&record.node, |summary| summary.node_reports(problem));
         }
+        Ok(())
     }
 
     /// The actions that wait in feeds, by the numbers of their last changes.
     async fn actions(&self) -> Result<BTreeMap<NodeId, Vec<u64>>, StoreError> {
-        let kind = Some(Kind::new(Kind::ACTION));
-        let filter = ObjectFilter { side: Some(sync::Side::Ours), kind, ..ObjectFilter::default() };
-        let (mut found, mut after) = (BTreeMap::<NodeId, Vec<u64>>::new(), None);
+        let mut found = BTreeMap::<NodeId, Vec<u64>>::new();
+        for action in self.all_of(Side::Ours, &Kind::new(Kind::ACTION)).await? {
+            found.entry(action.node).or_default().push(action.rev);
+        }
+        Ok(found)
+    }
+
+    /// All objects of a kind, of every node: at most a few of each.
+    async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
+        let (side, kind) = (Some(side), Some(kind.clone()));
+        let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
+        let mut found: Vec<ObjectRecord> = Vec::new();
         loop {
+            let after = found.last().map(ObjectRecord::place);
             let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
-            after = page.last().map(ObjectRecord::place);
-            if after.is_none() {
+            if page.is_empty() {
                 return Ok(found);
             }
-            page.into_iter().for_each(|action| found.entry(action.node).or_default().push(action.rev));
+            found.extend(page);
         }
     }
 

@@ -253,7 +253,7 @@ impl NodeSync {
     }
 
     fn feed_changed(&self, change: &FeedChange) {
-        self.sync_index.feed_changed(&self.id, change);
+        self.sync_index.update(&self.id, |summary| summary.feed_changed(change, now()));
         self.head.send_replace(change.head.revision);
     }
 

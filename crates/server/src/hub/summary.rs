@@ -241,19 +241,17 @@ impl SyncSummary {
     /// The node rejects so many objects now: if what it rejects for good is as many, it has taken
     /// what it could not take for a while.
     pub(crate) fn rejects_still(&mut self, count: u64) {
+        if count == 0 {
+            self.rejected.clear();
+        }
         let lasts = |rejection: &Rejection| rejection.code != sync::refusal::FAILS;
         if self.rejected.values().filter(|rejection| lasts(rejection)).count() as u64 >= count {
             self.rejected.retain(|_, rejection| lasts(rejection));
         }
     }
 
-    /// The node holds all objects as our feed says.
-    pub(crate) fn rejects_none(&mut self) {
-        self.rejected.clear();
-    }
-
     /// A second agent came under the node's identity.
-    pub(super) fn duplicate_seen(&mut self) {
+    pub(crate) fn duplicate_seen(&mut self) {
         self.duplicate = Some(Instant::now());
     }
 
@@ -315,7 +313,7 @@ impl SyncSummary {
     }
 
     /// The other side of the link said hello: now it is told what operators asked for.
-    pub(super) fn link_met(&mut self, link: &Arc<NodeLink>) {
+    pub(crate) fn link_met(&mut self, link: &Arc<NodeLink>) {
         if link.transport == TransportKind::Poll {
             return;
         }
@@ -328,7 +326,7 @@ impl SyncSummary {
     }
 
     /// An operator asks for something; `true` when a link was told.
-    pub(super) fn want(&mut self, wants: Wants) -> bool {
+    pub(crate) fn want(&mut self, wants: Wants) -> bool {
         // Before the hello there is nobody who would hear it.
         let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
             let approved = !wants.approve || link.tell(LinkCommand::Approve);

@@ -1,13 +1,22 @@
-//! Who asks: certificate, signature, time, replay (IDN-4, IDN-5).
+//! Who a request is from: certificate, signature, time, replay (IDN-4, IDN-5).
+//!
+//! ```text
+//! connection of a node   its certificate's key --> Caller (by_session): streams, calls
+//!                          + signature ----------> SignedRequest: requests
+//! connection of a proxy  signature alone --------> SignedRequest
+//! ```
+//!
+//! Invariants: a signed request is verified, with the key that is stored now, before its body is read;
+//! what a proxy's connection carries counts by nothing but that signature.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Uri};
+use http::request::Parts;
 use model::NodeId;
-use net::accept::Connection;
+use net::accept::{Connection, PeerPermit};
 use net::identity::Role;
-use wire::signature::{self, Parsed, SignatureError, Target};
+use wire::signature::{self, Parsed, SignatureError, SignedBody};
 use wire::{Code, Problem};
 
 use super::Matched;
@@ -16,6 +25,8 @@ use crate::state::{ControlPlane, now};
 
 /// How far a request's number may be ahead of the clock: twice the skew that is forgiven.
 const MAX_NUMBER_AHEAD: Duration = Duration::from_secs(120);
+/// Requests of one node at once through proxies: as many as on connections of its own.
+const PROXIED_AT_ONCE: usize = 64;
 
 /// The node behind a request.
 #[derive(Clone)]
@@ -28,31 +39,22 @@ impl Caller {
     /// The node whose key the connection's certificate carries, by the key that is stored now:
     /// asked anew for each request, so that a node that was removed, or that has another key by
     /// now, gets nothing more on a connection that is still open (IDN-4).
-    pub(super) fn of(plane: &ControlPlane, connection: &Connection) -> Result<Caller, Problem> {
-        let peer = connection.peer.as_deref().ok_or(Code::CertificateRequired)?;
-        let Role::Node { id, key, .. } = &peer.role else {
-            return Err(Code::CertificateRequired.into());
+    pub(super) fn by_session(plane: &ControlPlane, connection: &Connection) -> Result<Caller, Problem> {
+        let (id, key) = match connection.peer.as_deref().map(|peer| &peer.role) {
+            Some(Role::Node { id, key, .. }) => (id, key),
+            Some(Role::Proxy(_)) => return Err(Code::BehindProxy.into()),
+            Some(Role::Operator(_)) | None => return Err(Code::CertificateRequired.into()),
         };
-        let slot = plane.index.get(id).ok_or(Code::UnknownNode)?;
-        if slot.lock().node.key != **key {
+        let caller = Caller::enrolled(plane, id)?;
+        if caller.slot.lock().node.key != **key {
             return Err(Code::UnknownNode.into());
         }
-        Ok(Caller { id: id.clone(), slot })
+        Ok(caller)
     }
 
-    /// Signature, digest, time, replay, and that the node asks for itself (IDN-4, IDN-5).
-    pub(super) fn authenticate(
-        &self,
-        plane: &ControlPlane,
-        parts: &http::request::Parts,
-        matched: &Matched,
-        body: &[u8],
-    ) -> Result<(), Problem> {
-        let signed = self.signed(&parts.headers, matched)?;
-        let key = self.slot.lock().node.key;
-        signed.verify(target(&parts.method, &parts.uri, body), &key, now()).map_err(signature_problem)?;
-        self.first_time(plane, &signed)?;
-        self.charge(body.len())
+    fn enrolled(plane: &ControlPlane, id: &NodeId) -> Result<Caller, Problem> {
+        let slot = plane.index.get(id).ok_or(Code::UnknownNode)?;
+        Ok(Caller { id: id.clone(), slot })
     }
 
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
@@ -71,15 +73,6 @@ impl Caller {
         } else {
             Ok(())
         }
-    }
-
-    fn signed<'a>(&self, headers: &'a HeaderMap, matched: &Matched) -> Result<Parsed<'a>, Problem> {
-        self.is_meant(matched)?;
-        let signed = signature::parse(headers).map_err(signature_problem)?;
-        if signed.node != self.id.as_str() {
-            return Err(Code::OtherNode.into());
-        }
-        Ok(signed)
     }
 
     /// Nothing counts twice.
@@ -102,8 +95,49 @@ impl Caller {
     }
 }
 
-fn target<'a>(method: &'a Method, uri: &'a Uri, body: &'a [u8]) -> Target<'a> {
-    Target { method: method.as_str(), path: uri.path(), query: uri.query().unwrap_or(""), body }
+/// A request that its node signed; what is left to be seen is its body.
+pub(super) struct SignedRequest<'a> {
+    pub(super) caller: Caller,
+    body: SignedBody<'a>,
+    _place: PeerPermit,
+}
+
+impl<'a> SignedRequest<'a> {
+    /// Verifies the head of a request: signature, time, replay, and that the node asks for itself
+    /// (IDN-4, IDN-5). The key id names the node; where the connection is the node's own, its
+    /// certificate does, and the key id must agree.
+    pub(super) fn verify(
+        plane: &ControlPlane,
+        connection: &Connection,
+        head: &'a Parts,
+        matched: &Matched,
+    ) -> Result<SignedRequest<'a>, Problem> {
+        let by_session = match connection.is_proxy() {
+            true => None,
+            false => Some(Caller::by_session(plane, connection)?),
+        };
+        let signed = signature::parse(&head.headers).map_err(signature_problem)?;
+        let caller = match by_session {
+            Some(caller) if signed.node == caller.id.as_str() => caller,
+            Some(_) => return Err(Code::OtherNode.into()),
+            None => Caller::enrolled(plane, &signed.node.parse().map_err(|_| Code::UnknownNode)?)?,
+        };
+        caller.is_meant(matched)?;
+        let key = caller.slot.lock().node.key;
+        let body = signed.verify(&head.method, &head.uri, &key, now()).map_err(signature_problem)?;
+        let counted = connection.is_proxy().then_some(&caller.id);
+        let place = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
+        let place =
+            place.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;
+        caller.first_time(plane, &signed)?;
+        Ok(SignedRequest { caller, body, _place: place })
+    }
+
+    /// The body, as sent, is the one that was signed, and within the node's share.
+    pub(super) fn holds(&self, body: &[u8]) -> Result<(), Problem> {
+        self.body.holds(body).map_err(signature_problem)?;
+        self.caller.charge(body.len())
+    }
 }
 
 fn signature_problem(error: SignatureError) -> Problem {

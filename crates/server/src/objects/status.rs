@@ -84,7 +84,10 @@ pub(crate) fn resync(call: &Call, asked: &Resync) -> Result<Resynced, Problem> {
     }
     let slots = asked.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
     let wants = Wants { resync: true, approve: asked.approve_deletions };
-    let now = slots.iter().filter(|slot| plane.hub.sync_index().want(&slot.id(), wants)).count();
+    let now = slots
+        .iter()
+        .filter(|slot| plane.hub.sync_index().update(&slot.id(), |summary| summary.want(wants)))
+        .count();
     tracing::info!(by, nodes = slots.len(), approve = asked.approve_deletions, "a resync was asked for");
     Ok(Resynced { now, nodes: slots.len() })
 }

@@ -14,6 +14,7 @@ mod publish;
 mod work;
 
 use std::future::ready;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
 use net::identity::Role;
+use net::issue::{CertificateRequest, IssueError, PROXY_LIFE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::{Code, Problem};
@@ -38,8 +40,9 @@ use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
 use crate::intake::{accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::objects::{apply, list, status};
+use crate::posture::random;
 use crate::releases;
-use crate::state::ControlPlane;
+use crate::state::{ControlPlane, now};
 use crate::work::{select, views};
 
 /// How long a body of contents may take to arrive; the CLI gives up long before.
@@ -86,6 +89,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         route(&api::PUT_CHUNKS, publish::put_chunks),
         route(&api::COMMIT, releases::commit),
         route(&api::ADD_BEACONS, publish::add_beacons),
+        route(&api::ISSUE_PROXY, |call, asked| ready(issue_proxy(&call, asked))),
         route(&api::SET_LOG_LEVEL, |call, asked| ready(set_log_level(&call, asked))),
         route(&OBJECTS, list::list),
         route(&OBJECT, list::one),
@@ -173,6 +177,26 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     let body = if *method == Method::POST { read(&parts, body, MAX_JSON).await? } else { Bytes::new() };
     let body = unpacked(&parts, body, MAX_JSON)?;
     (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
+}
+
+/// Issues a proxy's certificate under the CA that nodes believe (IDN-4).
+fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertificate, Problem> {
+    let api::IssueProxy { names, csr_pem } = asked;
+    let is_name = |name: &String| name.parse::<IpAddr>().is_ok() || model::id::is_hostname(name);
+    let (Some(name), true) = (names.first(), names.len() <= api::MAX_PROXY_NAMES) else {
+        return Err(Problem::new(Code::BadBody, format!("a proxy has 1 to {} names", api::MAX_PROXY_NAMES)));
+    };
+    if let Some(other) = names.iter().find(|name| !is_name(name)) {
+        return Err(Problem::new(Code::BadBody, format!("{other:?} is no host name and no address")));
+    }
+    let bad_csr = |error: IssueError| Problem::new(Code::BadCsr, error.to_string());
+    let csr = CertificateRequest::read(&csr_pem).map_err(bad_csr)?;
+    let (serial, now) = (random().map_err(|_| Code::Internal)?, now());
+    let issued = call.plane.node_ca.issue_proxy(&csr, name, &names, serial, now);
+    let cert_pem = issued.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    tracing::info!(by = call.by, proxy = name, ?names, "a certificate was issued to a proxy");
+    let ca_pem = call.plane.node_ca.cert_pem().to_owned();
+    Ok(api::ProxyCertificate { cert_pem, ca_pem, not_after: now.plus(PROXY_LIFE) })
 }
 
 /// Changes what is logged from now on (OPS-4).

@@ -16,7 +16,7 @@ use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::time::Instant;
 
-use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
+use crate::hub::{NodeLink, NodeSync, OpenLink};
 use crate::metrics::{Direction, LinkCounts};
 use crate::node_port::{self, Caller};
 use crate::state::{ControlPlane, now};
@@ -57,21 +57,8 @@ struct Reported {
     objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
-    refusals: Refusals,
-    /// How many objects the node refused when that was looked at last.
-    refused: u64,
-}
-
-/// What is known of objects that the node would not take.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Refusals {
-    /// None are shown.
-    #[default]
-    None,
-    /// One was told just now; acknowledgements before it do not know of it.
-    New,
-    /// Some are shown; so many acknowledgements came before.
-    Since(u64),
+    /// How many objects the node rejects, as it said last.
+    rejected: Option<u64>,
 }
 
 impl PlaneLinkHandler {
@@ -83,10 +70,7 @@ impl PlaneLinkHandler {
     ) -> Arc<PlaneLinkHandler> {
         let (plane, sets, link) = (plane.clone(), sets.clone(), open.link.clone());
         let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-        let shown = plane.hub.sync_index().read(&caller.id, |summary| !summary.rejected().is_empty());
-        let refusals = if shown { Refusals::Since(0) } else { Refusals::None };
-        let said = Mutex::new(Reported { refusals, ..Reported::default() });
-        let received = AtomicU64::new(0);
+        let (said, received) = (Mutex::default(), AtomicU64::new(0));
         Arc::new(PlaneLinkHandler { plane, caller, sets, link, replaced, said, received })
     }
 
@@ -179,29 +163,6 @@ impl PlaneLinkHandler {
             tokio::time::sleep(SHARE_AGAIN).await;
         }
     }
-
-    /// Once the node acknowledged that it holds all as the feed says, nothing else is shown.
-    fn none_refused(&self, said: &mut Reported, link: &Link) {
-        let acks = link.counters().acks_received;
-        match said.refusals {
-            Refusals::None => {}
-            Refusals::New => said.refusals = Refusals::Since(acks),
-            Refusals::Since(before) if acks > before => {
-                let count = link.refused_there();
-                if count == 0 {
-                    said.refusals = Refusals::None;
-                    self.plane.hub.sync_index().update(&self.caller.id, SyncSummary::rejects_none);
-                } else if said.refused != count {
-                    self.plane
-                        .hub
-                        .sync_index()
-                        .update(&self.caller.id, |summary| summary.rejects_still(count));
-                }
-                said.refused = count;
-            }
-            Refusals::Since(_) => {}
-        }
-    }
 }
 
 #[async_trait]
@@ -271,7 +232,7 @@ impl LinkHandler for PlaneLinkHandler {
         if let Some(old) = self.replaced.as_ref().filter(other) {
             self.caller.slot.openings().replace(old);
         }
-        self.plane.hub.sync_index().link_met(&self.link);
+        self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
     }
 
@@ -286,7 +247,6 @@ impl LinkHandler for PlaneLinkHandler {
                 let rejection = Rejection::new(code, message);
                 let index = self.plane.hub.sync_index();
                 let news = index.update(node, |summary| summary.reject(key.clone(), rejection));
-                self.said().refusals = Refusals::New;
                 // A node may say it of everything it has, and with every comparison again.
                 if news {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
@@ -312,6 +272,7 @@ impl LinkHandler for PlaneLinkHandler {
             return;
         }
         let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
+        self.link.hears(link.heard());
         let mut said = self.said();
         let (cause, objects, acked) = {
             let sets = self.sets.sets();
@@ -339,7 +300,10 @@ impl LinkHandler for PlaneLinkHandler {
             said.acked = Some(acked.clone());
             index.update(node, |summary| summary.acknowledged(acked));
         }
-        self.none_refused(&mut said, link);
+        if let Some(count) = link.refused_there().filter(|count| said.rejected != Some(*count)) {
+            said.rejected = Some(count);
+            index.update(node, |summary| summary.rejects_still(count));
+        }
         if said.objects != objects {
             said.objects = objects;
             index.update(node, |summary| summary.received(objects as u64));

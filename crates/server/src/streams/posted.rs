@@ -201,11 +201,6 @@ pub(super) async fn push_down(
                 Ok(()) = head.changed() => if sets.is_answered() { continue },
                 Some(order) = orders.next() => match order {
                     LinkCommand::Say(frame) => said.push(*frame),
-                    LinkCommand::Probe(answer) => {
-                        // Nothing comes up here that would show it.
-                        let _ = answer.send(false);
-                        continue;
-                    }
                     _ => {}
                 },
                 () = tokio::time::sleep_until(due) => {}

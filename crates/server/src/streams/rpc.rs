@@ -8,12 +8,13 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
-use streams::grpc::{GrpcReader, RequestChunks};
+use streams::body::ResponsePipe;
+use streams::grpc::{GrpcReader, Messages, RequestChunks};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
 use sync::frame::GoAway;
 use wire::cloudevents::MAX_UP;
-use wire::grpc::{self, Decoder, Status};
+use wire::grpc::{self, Status};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
@@ -22,7 +23,6 @@ use super::posted::NodeExchange;
 use super::serve::StreamRequest;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::intake::read_any;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
@@ -184,12 +184,19 @@ fn highest_number(frames: &[Frame]) -> u64 {
 /// The one message of a unary call.
 pub(super) async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let body = read_any(request.into_body(), MAX_CALL, CALL_WITHIN).await?;
-    let mut decoder = Decoder::new(MAX_CALL, agreed.incoming_gzip);
-    decoder.push(body);
-    let bad = |error: grpc::ReadGrpcError| Problem::new(Code::BadBody, error.to_string());
-    let message = decoder.next().map_err(bad)?;
+    let chunks = RequestChunks(request.into_body());
+    let mut messages = Messages::new(chunks, agreed.incoming_gzip, MAX_CALL);
+    let late = |_| Problem::new(Code::BadBody, "the call did not arrive in time");
+    let message = tokio::time::timeout(CALL_WITHIN, messages.next()).await.map_err(late)?;
+    let message = message.map_err(|error| unreadable(&error))?;
     message.ok_or_else(|| Problem::new(Code::BadBody, "the call has no message"))
+}
+
+/// What was called cannot be read.
+pub(super) fn unreadable(error: &TransportError) -> Problem {
+    let code =
+        if matches!(error, TransportError::TooLarge { .. }) { Code::BodyTooLarge } else { Code::BadBody };
+    Problem::new(code, error.explained())
 }
 
 /// A message with what stands before it.
@@ -206,9 +213,18 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 /// A response of one message.
 pub(super) fn message_reply(message: Vec<u8>) -> Reply {
     let out = packed(&message);
-    let parts = streams::body::whole(out.into(), Status::ok().headers());
-    let mut response = Response::new(ReplyBody::Parts(parts));
-    grpc::announce(response.headers_mut(), false);
+    announced(ReplyBody::Parts(streams::body::whole(out.into(), Status::ok().headers())), false)
+}
+
+/// A response that goes on, and the way into it.
+pub(super) fn stream(gzip: bool) -> (ResponsePipe, Reply) {
+    let (pipe, parts) = streams::body::response();
+    (pipe, announced(ReplyBody::Parts(parts), gzip))
+}
+
+fn announced(body: ReplyBody, gzip: bool) -> Reply {
+    let mut response = Response::new(body);
+    grpc::announce(response.headers_mut(), gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     response
 }
@@ -220,9 +236,7 @@ pub(crate) fn refused(problem: Problem) -> Reply {
 
 /// A response of a status and no message: headers alone, which are the trailers too.
 pub(super) fn status_reply(status: &Status) -> Reply {
-    let mut response = Response::new(Bytes::new().into());
-    grpc::announce(response.headers_mut(), false);
+    let mut response = announced(Bytes::new().into(), false);
     response.headers_mut().extend(status.headers());
-    response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     response
 }

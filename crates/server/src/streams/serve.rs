@@ -33,9 +33,10 @@ use wire::{Code, Problem, grpc, sse as events};
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
+use super::rpc::stream;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{NodeLink, NodeSync, OpenLink};
+use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
 use crate::node_port::Caller;
 use crate::objects;
 use crate::state::ControlPlane;
@@ -123,14 +124,11 @@ pub(crate) fn subscribe(
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
-    let (pipe, parts) = streams::body::response();
+    let (pipe, response) = stream(agreed.outgoing_gzip);
     let chunks = RequestChunks(request.into_body());
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
     let writer = GrpcWriter::new(pipe, opening.origin(), agreed.outgoing_gzip);
     tokio::spawn(Box::pin(streamed(opening, Box::new(reader), Box::new(writer))));
-    let mut response = Response::new(ReplyBody::Parts(parts));
-    grpc::announce(response.headers_mut(), agreed.outgoing_gzip);
-    response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
     Ok(response)
 }
 
@@ -384,7 +382,7 @@ async fn is_duplicate_agent(opening: &StreamRequest, openings: &StreamAdmission)
             None => false,
         };
     if alive {
-        opening.plane.hub.sync_index().duplicate_seen(node);
+        opening.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
         let hostname = opening.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::Request;
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
 use streams::body::ResponsePipe;
-use streams::grpc::{Chunk, Chunks, RequestChunks};
-use wire::grpc::{self, Decoder, Status, StatusCode};
-use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
+use streams::grpc::{Messages, RequestChunks};
+use wire::grpc::{self, Status, StatusCode};
 use wire::standard::{Descriptors, Serving, health_response, read_health_request};
 use wire::{Code, Problem};
 
-use super::rpc::{MAX_CALL, called, message_reply, packed};
+use super::rpc::{MAX_CALL, called, message_reply, packed, stream, unreadable};
 use crate::answer::Reply;
-use crate::body::ReplyBody;
 use crate::state::ControlPlane;
 
 /// How often a watch looks whether the state changed, and whether somebody still reads it.
@@ -53,7 +50,7 @@ pub(crate) async fn health_watch(
 ) -> Result<Reply, Problem> {
     let service = read_health_request(&called(request).await?)?;
     let mut last = serving(plane, &service)?;
-    let (mut pipe, reply) = stream();
+    let (mut pipe, reply) = stream(false);
     let plane = plane.clone();
     tokio::spawn(async move {
         let mut said = pipe.put(packed(&health_response(last)).into()).await;
@@ -79,12 +76,10 @@ pub(crate) async fn health_watch(
 pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let descriptors = Descriptors::built_in()?;
-    let decoder = Decoder::new(MAX_CALL, agreed.incoming_gzip);
     let chunks = RequestChunks(request.into_body());
-    let (pipe, reply) = stream();
+    let mut questions = Messages::new(chunks, agreed.incoming_gzip, MAX_CALL);
+    let (mut pipe, reply) = stream(false);
     tokio::spawn(async move {
-        let mut questions = Questions { chunks, decoder, asked: 0 };
-        let mut pipe = pipe;
         let answered = answer(&descriptors, &mut questions, &mut pipe, &connection).await;
         let status = match answered {
             Ok(()) => Status::ok(),
@@ -97,13 +92,13 @@ pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Resu
 
 async fn answer(
     descriptors: &Descriptors,
-    questions: &mut Questions,
+    questions: &mut Messages<RequestChunks>,
     pipe: &mut ResponsePipe,
     connection: &Connection,
 ) -> Result<(), Problem> {
-    loop {
+    for _ in 0..MAX_QUESTIONS {
         let question = tokio::select! {
-            question = questions.next() => question?,
+            question = questions.next() => question.map_err(|error| unreadable(&error))?,
             () = connection.closing() => None,
         };
         let Some(question) = question else { return Ok(()) };
@@ -112,40 +107,5 @@ async fn answer(
             return Ok(());
         }
     }
-}
-
-/// The messages of a request, one by one.
-struct Questions {
-    chunks: RequestChunks,
-    decoder: Decoder,
-    asked: usize,
-}
-
-impl Questions {
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let bad = |what: String| Problem::new(Code::BadBody, what);
-        loop {
-            if let Some(message) = self.decoder.next().map_err(|error| bad(error.to_string()))? {
-                self.asked += 1;
-                if self.asked > MAX_QUESTIONS {
-                    let what = format!("at most {MAX_QUESTIONS} questions a stream");
-                    return Err(Problem::new(Code::BodyTooLarge, what));
-                }
-                return Ok(Some(message));
-            }
-            match self.chunks.chunk().await.map_err(|error| bad(error.to_string()))? {
-                Chunk::Data(data) => self.decoder.push(data),
-                Chunk::End(_) => return Ok(None),
-            }
-        }
-    }
-}
-
-/// A response that goes on, and the way into it.
-fn stream() -> (ResponsePipe, Reply) {
-    let (pipe, parts) = streams::body::response();
-    let mut response = Response::new(ReplyBody::Parts(parts));
-    grpc::announce(response.headers_mut(), false);
-    response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
-    (pipe, response)
+    Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_QUESTIONS} questions a stream")))
 }

@@ -1,6 +1,7 @@
 //! Where each object lies: what is in memory of it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::ObjectKey;
@@ -18,13 +19,15 @@ pub(super) struct IndexEntry {
     pub(super) rev: u64,
 }
 
+/// A record that counts, and what it is of.
+pub(super) type Alive = (Side, ObjectKey, IndexEntry);
+
 type Section = BTreeMap<Arc<str>, IndexEntry>;
 
 /// Where all objects and tombstones are, the names shared with whoever wrote them.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    ours: BTreeMap<SectionKey, Section>,
-    theirs: BTreeMap<SectionKey, Section>,
+    sides: [BTreeMap<SectionKey, Section>; 2],
     /// Tombstones by revision.
     graves: BTreeMap<u64, ObjectKey>,
     /// Bytes of records that count: in ours, in theirs.
@@ -34,19 +37,8 @@ pub(super) struct Index {
 }
 
 impl Index {
-    fn side(&mut self, side: Side) -> &mut BTreeMap<SectionKey, Section> {
-        match side {
-            Side::Ours => &mut self.ours,
-            Side::Theirs => &mut self.theirs,
-        }
-    }
-
     pub(super) fn get(&self, side: Side, key: &ObjectKey) -> Option<&IndexEntry> {
-        let sections = match side {
-            Side::Ours => &self.ours,
-            Side::Theirs => &self.theirs,
-        };
-        sections.get(&key.section)?.get(&*key.name)
+        self.sides[side as usize].get(&key.section)?.get(&*key.name)
     }
 
     /// Bytes of records of one set that count.
@@ -61,7 +53,7 @@ impl Index {
 
     /// Puts an entry in place of the one that may be there.
     pub(super) fn insert(&mut self, side: Side, key: &ObjectKey, entry: IndexEntry) {
-        let sections = self.side(side);
+        let sections = &mut self.sides[side as usize];
         let before = match sections.get_mut(&key.section) {
             Some(section) => section.insert(key.name.clone(), entry),
             None => {
@@ -81,7 +73,7 @@ impl Index {
     }
 
     pub(super) fn remove(&mut self, side: Side, key: &ObjectKey) {
-        let sections = self.side(side);
+        let sections = &mut self.sides[side as usize];
         let Some(section) = sections.get_mut(&key.section) else { return };
         let before = section.remove(&*key.name);
         if section.is_empty() {
@@ -109,7 +101,7 @@ impl Index {
 
     /// Forgets a whole set.
     pub(super) fn clear(&mut self, side: Side) {
-        let sections = std::mem::take(self.side(side));
+        let sections = std::mem::take(&mut self.sides[side as usize]);
         for entry in sections.into_values().flat_map(BTreeMap::into_values) {
             self.dead(side, &entry);
         }
@@ -123,16 +115,18 @@ impl Index {
         }
     }
 
-    /// All entries with their keys.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Side, ObjectKey, IndexEntry)> {
-        let of = |side: Side, sections: &BTreeMap<SectionKey, Section>| {
-            let entries = sections.iter().flat_map(move |(section, names)| {
-                names.iter().map(move |(name, entry)| {
-                    (side, ObjectKey { section: section.clone(), name: name.clone() }, *entry)
-                })
-            });
-            entries.collect::<Vec<_>>()
-        };
-        of(Side::Ours, &self.ours).into_iter().chain(of(Side::Theirs, &self.theirs))
+    /// What counts in some segments, in the order in which it lies there.
+    pub(super) fn alive_in(&self, segments: RangeInclusive<u64>) -> Vec<Alive> {
+        let mut alive = Vec::new();
+        for side in [Side::Ours, Side::Theirs] {
+            for (section, names) in &self.sides[side as usize] {
+                for (name, entry) in names.iter().filter(|(_, entry)| segments.contains(&entry.at.segment)) {
+                    let key = ObjectKey { section: section.clone(), name: name.clone() };
+                    alive.push((side, key, *entry));
+                }
+            }
+        }
+        alive.sort_by_key(|(_, _, entry)| (entry.at.segment, entry.at.offset));
+        alive
     }
 }

@@ -1,6 +1,6 @@
 //! What opening a log of objects finds, and what becomes of damage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use model::{Incarnation, ObjectKey, Stub};
@@ -29,7 +29,7 @@ pub(super) fn open(
         SegmentedLog::open(disk, directory, "objects", limits.segment_bytes, &mut |location, payload| {
             record::read(payload).map(|(record, _)| replay.take(record, location)).is_some()
         })?;
-    let mut log = ObjectLog { log, limits, index: replay.index, moved: 0, stuck: false };
+    let mut log = ObjectLog { log, limits, index: replay.index, oldest: VecDeque::new(), stuck: false };
     let mut objects = log.objects(replay.states);
     let repairs = if damaged.is_empty() { Vec::new() } else { log.repair(&mut objects, &damaged, fresh)? };
     let saved = log.saved(objects);
@@ -139,11 +139,8 @@ impl ObjectLog {
     /// damaged ones aside.
     fn empty_damaged(&mut self, damaged: &[u64]) -> Result<Vec<PathBuf>> {
         let Some(last) = damaged.last() else { return Ok(Vec::new()) };
-        let mut entries: Vec<_> =
-            self.index.all().filter(|(_, _, entry)| entry.at.segment <= *last).collect();
-        entries.sort_by_key(|(_, _, entry)| (entry.at.segment, entry.at.offset));
         let mut moving = Moving::none(self);
-        for (side, key, entry) in entries {
+        for (side, key, entry) in self.index.alive_in(0..=*last) {
             let bytes = self.log.reader().record(&entry.at)?;
             moving.push(side, key, entry, &bytes);
             if moving.bytes.len() >= SAVED_AT_A_TIME {
@@ -151,7 +148,7 @@ impl ObjectLog {
                 self.append(full, &Changes::default(), self.heads())?;
             }
         }
-        moving.done_below(last + 1);
+        moving.first = last + 1;
         let (heads, first) = (self.heads(), moving.first);
         let (at, aside) = self.log.append_without(damaged, &[&moving.bytes], heads, first)?;
         self.take_in(moving, &Changes::default(), at);

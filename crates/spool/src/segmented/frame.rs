@@ -42,14 +42,6 @@ pub(crate) fn push(
     Ok((HEADER + length) as u32)
 }
 
-/// The length with the frame of the record that begins with these bytes, sound or not; `None`
-/// when no record begins so.
-pub(crate) fn length_at(bytes: &[u8]) -> Option<u64> {
-    let (header, _) = bytes.split_first_chunk::<HEADER>()?;
-    let length = payload_length(header);
-    (header[..3] == MARK && length <= MAX_RECORD).then(|| (HEADER + length) as u64)
-}
-
 /// What a file of records holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scan {

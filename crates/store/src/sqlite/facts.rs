@@ -33,7 +33,7 @@ pub(super) fn append(
     };
     insert(db, node, log, &new, now)?;
     change(db, "move a cursor", "UPDATE log SET cursor = ?2 WHERE no = ?1", params![log, int(seq)])?;
-    keep_derived(db, node, log, &derived(db, node)?.after(incarnation, &new))?;
+    keep_derived(db, node, log, &derived(db, node)?.after(&new))?;
     let cursor = Cursor { incarnation: incarnation.clone(), seq };
     Ok(Accepted { cursor, new })
 }

@@ -20,6 +20,9 @@ pub struct Item {
     /// When the source accepted it: milliseconds since 1970.
     pub at: i64,
     pub(super) place: u64,
+    /// Its number on the link; 0 when it stands outside.
+    pub(super) seq: u64,
+    pub(super) tries: u32,
 }
 
 /// What became of an item (SYN-12).
@@ -54,21 +57,17 @@ pub struct Batch {
     pub id: u64,
     /// What to apply, in this order; may be empty, when only the cursor moves.
     pub items: Vec<Item>,
-    /// The first place outside the batch that is not settled.
-    pub(super) barrier: u64,
-    /// Cursors, each good once all places up to its own are settled.
-    pub(super) uptos: Vec<(u64, FeedCursor)>,
-    /// The cursor when none of those is good.
-    pub(super) base: Option<FeedCursor>,
+    /// The cursor once every item is settled; `None`: it does not move.
+    pub(super) settled: Option<FeedCursor>,
+    /// The cursor when one is not.
+    pub(super) unsettled: Option<FeedCursor>,
 }
 
 impl Batch {
     /// The cursor that is good with these outcomes; `None` when it does not move.
     pub fn cursor(&self, outcomes: &[Outcome]) -> Option<FeedCursor> {
-        let stuck = self.items.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_settled());
-        let block = stuck.map_or(self.barrier, |(item, _)| item.place.min(self.barrier));
-        let good = self.uptos.iter().rev().find(|(place, _)| *place < block);
-        good.map(|(_, cursor)| cursor.clone()).or_else(|| self.base.clone())
+        let settled = outcomes.len() == self.items.len() && outcomes.iter().all(Outcome::is_settled);
+        if settled { self.settled.clone() } else { self.unsettled.clone() }
     }
 
     /// What to make durable once every item has an outcome: items done, and the cursor.

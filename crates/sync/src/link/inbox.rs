@@ -43,9 +43,6 @@ pub(super) enum Hold {
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub item: Item,
-    /// Its number on the link; 0 when it stands outside.
-    pub seq: u64,
-    pub tries: u32,
     pub hold: Hold,
 }
 
@@ -59,8 +56,6 @@ impl Pending {
 #[derive(Debug)]
 pub(super) struct InFlightBatch {
     pub batch: Arc<Batch>,
-    /// Number and tries of each item.
-    pub metas: Vec<(u64, u32)>,
     since: Timestamp,
 }
 
@@ -123,15 +118,16 @@ impl Inbox {
 
     /// Up to which number events are settled, or kept for a retry.
     fn settled_seq(&self) -> u64 {
-        let waiting = self.waiting.values().map(|pending| pending.seq);
-        let in_flight = self.in_flight.iter().flat_map(|batch| batch.metas.iter().map(|(seq, _)| *seq));
+        let waiting = self.waiting.values().map(|pending| pending.item.seq);
+        let in_flight = self.in_flight.iter().flat_map(|one| one.batch.items.iter().map(|item| item.seq));
         let first = waiting.chain(in_flight).filter(|seq| *seq > 0).min();
         first.map_or(self.seq, |first| first - 1)
     }
 
-    /// The newest cursor that no open place holds back.
-    fn reached(&self) -> Option<&FeedCursor> {
-        let block = self.open.first().copied().unwrap_or(u64::MAX);
+    /// The newest cursor that no open place holds back, but for those of these items.
+    fn reached(&self, settled: &[Item]) -> Option<&FeedCursor> {
+        let settled: BTreeSet<u64> = settled.iter().map(|item| item.place).collect();
+        let block = self.open.iter().find(|place| !settled.contains(place)).copied().unwrap_or(u64::MAX);
         self.uptos.iter().rev().find(|(place, _)| *place < block).map(|(_, cursor)| cursor)
     }
 
@@ -262,7 +258,7 @@ impl Link {
                 self.inbox.settle(before.item.place);
                 self.counters.superseded += 1;
                 let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_released();
-                if before.item.rev == event.rev || failing { before.tries } else { 0 }
+                if before.item.rev == event.rev || failing { before.item.tries } else { 0 }
             }
             None => 0,
         };
@@ -281,8 +277,10 @@ impl Link {
             trace: event.trace,
             at: event.at,
             place,
+            seq,
+            tries,
         };
-        self.inbox.insert(Pending { item, seq, tries, hold: Hold::Ready });
+        self.inbox.insert(Pending { item, hold: Hold::Ready });
     }
 
     /// Takes an orphan out with the next batch.
@@ -311,30 +309,28 @@ impl Link {
             return;
         }
         self.wake(cx);
-        let (items, metas) = self.collect(cx);
+        let items = self.collect(cx);
+        let nowhere = self.peer_incarnation().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
         let inbox = &mut self.inbox;
-        let reached = inbox.reached();
-        let moves = reached.is_some() && reached != cx.replica.cursor();
-        if items.is_empty() && !moves {
+        let base = if cx.replica.cursor().is_none() { nowhere } else { None };
+        let moved = |reached: Option<&FeedCursor>| {
+            reached.filter(|reached| Some(*reached) != cx.replica.cursor()).cloned()
+        };
+        let settled = moved(inbox.reached(&items));
+        if items.is_empty() && settled.is_none() {
             return;
         }
-        let mine: BTreeSet<u64> = items.iter().map(|item| item.place).collect();
-        let barrier = inbox.open.iter().find(|place| !mine.contains(place)).copied().unwrap_or(u64::MAX);
         inbox.batches += 1;
-        let base = match cx.replica.cursor() {
-            Some(_) => None,
-            None => self.peer.as_ref().map(|hello| FeedCursor::at(hello.head.incarnation.clone(), 0)),
-        };
-        let uptos = inbox.uptos.iter().filter(|(place, _)| *place < barrier).cloned().collect();
-        let batch = Arc::new(Batch { id: inbox.batches, items, barrier, uptos, base });
+        let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&[])).or(base));
+        let batch = Arc::new(Batch { id: inbox.batches, items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));
         self.counters.batches += 1;
-        inbox.in_flight = Some(InFlightBatch { batch, metas, since: cx.now });
+        inbox.in_flight = Some(InFlightBatch { batch, since: cx.now });
     }
 
-    fn collect(&mut self, cx: &mut Cx<'_>) -> (Vec<Item>, Vec<(u64, u32)>) {
+    fn collect(&mut self, cx: &mut Cx<'_>) -> Vec<Item> {
         let limits = self.config.limits;
-        let (mut items, mut metas, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();
         let mut room = Room::of(cx.replica, &limits);
         while let Some((_, key)) = self.inbox.ready.first_key_value() {
@@ -373,10 +369,9 @@ impl Link {
                 }
             }
             bytes += next;
-            metas.push((pending.seq, pending.tries));
             items.push(pending.item);
         }
-        (items, metas)
+        items
     }
 
     /// The replica is like that already; what is only remembered is put right.

@@ -69,17 +69,8 @@ pub struct Link {
     feed_incarnation: Option<Incarnation>,
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
-    /// What an operator asked for before the other side said hello.
-    wishes: OperatorRequests,
     /// The shell was asked to begin the own feed anew; until then nothing is said.
     reincarnating: bool,
-}
-
-/// What is still to be passed on to the node.
-#[derive(Clone, Copy, Debug, Default)]
-struct OperatorRequests {
-    approve: bool,
-    resync: bool,
 }
 
 /// What an input may touch, and where its outputs go.
@@ -150,7 +141,6 @@ impl Link {
             closing: None,
             feed_incarnation: None,
             peer_head: 0,
-            wishes: OperatorRequests::default(),
             reincarnating: false,
         }
     }
@@ -189,13 +179,11 @@ impl Link {
             Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
             Input::Approve => {
                 self.resync_now(true, cx);
-                self.wishes.approve = true;
-                self.forward_operator_requests(cx);
+                self.pass_on(Frame::Approve, cx);
             }
             Input::Resync => {
                 self.resync_now(false, cx);
-                self.wishes.resync = true;
-                self.forward_operator_requests(cx);
+                self.pass_on(Frame::Interop(Box::new(Interop::RequestResync)), cx);
             }
             Input::Reincarnated(done) => self.reincarnated(done, cx),
             Input::Say(frame) => cx.send(frame),
@@ -311,7 +299,6 @@ impl Link {
             let message = "the events begin after another cursor than this side's";
             return self.go_away("cursor", message, Some(0), cx);
         }
-        self.forward_operator_requests(cx);
         self.first_word(have.as_ref(), cx);
         let empty = |have: &Have| have.root == ObjectSet::new().root();
         let ahead = |have: &Have| cx.feed.can_resume(&have.cursor) == Resume::AheadOfHead;
@@ -360,6 +347,8 @@ impl Link {
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
                 self.counters.refused_there += 1;
+                // The acknowledgement behind it has the count.
+                self.out.refused_there = self.out.refused_there.map(|count| count.max(1));
                 cx.note(Note::RefusedThere(*refused));
             }
             Frame::Checkpoint(mark) => self.marked(mark, cx),
@@ -409,20 +398,10 @@ impl Link {
     }
 
     /// What an operator asked of the control plane's end counts at the node's, too: its replica
-    /// is the other half of the two sets. Before its hello it waits.
-    fn forward_operator_requests(&mut self, cx: &mut Cx<'_>) {
-        if self.config.role == Role::Agent {
-            self.wishes = OperatorRequests::default();
-        }
-        if self.peer.is_none() || self.closing.is_some() {
-            return;
-        }
-        let OperatorRequests { approve, resync } = std::mem::take(&mut self.wishes);
-        if resync {
-            cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
-        }
-        if approve {
-            cx.send(Frame::Approve);
+    /// is the other half of the two sets.
+    fn pass_on(&self, asked: Frame, cx: &mut Cx<'_>) {
+        if self.config.role == Role::Principal && self.peer.is_some() && self.closing.is_none() {
+            cx.send(asked);
         }
     }
 
@@ -530,6 +509,11 @@ impl Link {
         self.acked().cloned().or(nothing)
     }
 
+    /// When the other side was heard last, in the time of links.
+    pub fn heard(&self) -> Timestamp {
+        self.heard
+    }
+
     /// The other side's hello.
     pub fn peer(&self) -> Option<&Hello> {
         self.peer.as_deref()
@@ -541,13 +525,9 @@ impl Link {
         self.out.acked.as_ref().filter(|cursor| Some(&cursor.incarnation) == self.feed_incarnation.as_ref())
     }
 
-    /// Something that an operator asked for is still to be passed on to the node.
-    pub fn has_operator_requests(&self) -> bool {
-        self.wishes.approve || self.wishes.resync
-    }
-
-    /// How many objects the other side holds otherwise than our feed says, by its word.
-    pub fn refused_there(&self) -> u64 {
+    /// How many objects the other side holds otherwise than our feed says, by its word; `None` before
+    /// it said so on this link.
+    pub fn refused_there(&self) -> Option<u64> {
         self.out.refused_there
     }
 

@@ -200,7 +200,7 @@ pub(super) struct Outbox {
     checkpoint_sent_at: Timestamp,
     sent_since_checkpoint: bool,
     /// How many of our objects the other side could not take.
-    pub refused_there: u64,
+    pub refused_there: Option<u64>,
 }
 
 impl Outbox {
@@ -220,7 +220,7 @@ impl Outbox {
             marked: false,
             checkpoint_sent_at: now,
             sent_since_checkpoint: false,
-            refused_there: 0,
+            refused_there: None,
         }
     }
 
@@ -458,7 +458,7 @@ impl Link {
             self.go_away("ack-of-unsent", "what was never sent was acknowledged", None, cx);
             return;
         }
-        self.out.refused_there = ack.refused;
+        self.out.refused_there = Some(ack.refused);
         self.out.waits_since = cx.now;
         self.server.is_heard(cx.now);
         while self.out.window.front().is_some_and(|(first, _)| *first <= ack.seq) {

@@ -40,7 +40,7 @@ impl Link {
     }
 
     fn settle_batch(&mut self, in_flight: InFlightBatch, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
-        let InFlightBatch { batch, metas, .. } = in_flight;
+        let batch = in_flight.batch;
         let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
         outcomes.resize_with(batch.items.len(), unsaid);
         if let Some(cursor) = batch.cursor(&outcomes) {
@@ -48,7 +48,7 @@ impl Link {
         }
         let mut oldest = i64::MAX;
         let mut done = 0;
-        for ((item, (seq, tries)), outcome) in batch.items.iter().zip(metas).zip(outcomes) {
+        for (item, outcome) in batch.items.iter().zip(outcomes) {
             match outcome {
                 Outcome::Done => {
                     done += 1;
@@ -59,9 +59,7 @@ impl Link {
                     }
                     self.inbox.settle(item.place);
                 }
-                other => {
-                    self.failed(Pending { item: item.clone(), seq, tries, hold: Hold::Ready }, other, cx)
-                }
+                other => self.failed(Pending { item: item.clone(), hold: Hold::Ready }, other, cx),
             }
         }
         self.counters.applied += done as u64;
@@ -86,8 +84,8 @@ impl Link {
             self.counters.superseded += 1;
             return;
         }
-        pending.tries += 1;
-        let wait = self.config.limits.retry_first * (1 << (pending.tries - 1).min(16));
+        pending.item.tries += 1;
+        let wait = self.config.limits.retry_first * (1 << (pending.item.tries - 1).min(16));
         let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
         let bytes = pending.item.change.content_len();
         match outcome {
@@ -100,7 +98,7 @@ impl Link {
                 self.set_aside(&mut pending, why, cx);
             }
             Outcome::Done => pending.hold = Hold::Until(again),
-            Outcome::Recoverable(why) if pending.tries > self.config.limits.refetches => {
+            Outcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
                 let code =
                     if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
                 let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
@@ -114,8 +112,8 @@ impl Link {
             Outcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
-            pending.seq = 0;
+        if pending.item.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
+            pending.item.seq = 0;
         }
         self.inbox.insert(pending);
     }
@@ -125,14 +123,14 @@ impl Link {
     /// and a resync brings it again.
     fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let limits = &self.config.limits;
-        if pending.tries < limits.shown_after
+        if pending.item.tries < limits.shown_after
             || pending.is_released()
             || self.inbox.set_aside >= limits.pending_retries
         {
             return;
         }
         self.inbox.settle(pending.item.place);
-        pending.seq = 0;
+        pending.item.seq = 0;
         pending.item.place = FIRST_RELEASED_POSITION + self.inbox.released_total;
         self.inbox.released_total += 1;
         let item = &pending.item;

@@ -42,10 +42,10 @@ impl Link {
         match self.out.flow {
             Flow::Unknown => SetCondition::Connecting,
             Flow::Stuck => SetCondition::Comparing,
-            Flow::Open if self.out.refused_there > 0 => {
-                SetCondition::OutOfSync(Difference::HeldOtherwise { objects: self.out.refused_there })
-            }
             Flow::Open => {
+                if let Some(objects) = self.out.refused_there.filter(|objects| *objects > 0) {
+                    return SetCondition::OutOfSync(Difference::HeldOtherwise { objects });
+                }
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
                 // Counting the objects in between would cost what is behind.
                 match feed.head().saturating_sub(from.map_or(0, |cursor| cursor.revision)) {

@@ -179,9 +179,10 @@ pub enum Input {
     },
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
-    /// An operator confirms that orphans be deleted, however many: good for one resync.
+    /// An operator confirms that orphans be deleted, however many: good for one resync. At the
+    /// principal's end it is passed on to a node that said hello.
     Approve,
-    /// An operator wants roots compared by a resync now.
+    /// An operator wants roots compared by a resync now; passed on as well.
     Resync,
     /// Send this: a check-in, an answer, a notice.
     Say(Frame),

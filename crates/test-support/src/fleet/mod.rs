@@ -1,6 +1,8 @@
 //! A control plane in this process, its operators, and nodes that sign by hand.
 
+pub mod described;
 pub mod link;
+pub mod proxy;
 pub mod release;
 pub mod synced;
 
@@ -110,6 +112,11 @@ impl Fleet {
         self.running.as_ref().unwrap().operator_url.clone()
     }
 
+    /// Where proxies call.
+    pub fn proxy_url(&self) -> ServerUrl {
+        self.running.as_ref().unwrap().proxy_url.clone().unwrap()
+    }
+
     pub fn enroll_info(&self) -> EnrollInfo {
         posture::read_json(&self.dir.path().join("enroll.json")).unwrap()
     }
@@ -144,6 +151,7 @@ impl Fleet {
             expires_at: now().plus(Duration::from_secs(600)),
             nonce: format!("nonce-{}", number()),
             servers: vec![self.url().to_string()],
+            tls_termination: Default::default(),
             ca: info.ca,
             trust: info.trust,
         }
@@ -186,16 +194,31 @@ impl Fleet {
         hostname: &str,
         csr_pem: &str,
     ) -> Result<EnrollAnswer, Problem> {
+        self.enroll_at(&self.url(), token, hostname, csr_pem).await
+    }
+
+    async fn enroll_at(
+        &self,
+        url: &ServerUrl,
+        token: &str,
+        hostname: &str,
+        csr_pem: &str,
+    ) -> Result<EnrollAnswer, Problem> {
         let (token, hostname) = (token.to_owned(), hostname.to_owned());
         let message = EnrollRequest { token, hostname, csr_pem: csr_pem.to_owned() };
-        let request = plain(&self.url(), route::ENROLL, body::encode(&message).unwrap());
-        told(&call(&mut self.anonymous().await, request).await)
+        let request = plain(url, route::ENROLL, body::encode(&message).unwrap());
+        let mut client = Client::dial(url, self.without_certificate()).await.unwrap();
+        told(&call(&mut client, request).await)
     }
 
     /// A connection without a certificate.
     pub async fn anonymous(&self) -> Client {
-        let tls = net::tls::client_pinned(self.enroll_info().ca).unwrap();
-        Client::dial(&self.url(), tls).await.unwrap()
+        Client::dial(&self.url(), self.without_certificate()).await.unwrap()
+    }
+
+    /// What a client without a certificate goes by.
+    fn without_certificate(&self) -> Arc<ClientConfig> {
+        net::tls::client_pinned(self.enroll_info().ca).unwrap()
     }
 
     /// A connection of the operator.
@@ -230,6 +253,7 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         names: vec!["127.0.0.1".to_owned()],
         connections: 256,
         metrics_address: None,
+        proxy_address: Some(([127, 0, 0, 1], 0).into()),
         log: None,
         links: Default::default(),
     }
@@ -369,16 +393,16 @@ impl Operator {
         path: &str,
         bytes: Vec<u8>,
     ) -> Result<A, Problem> {
-        let mut request = plain(&self.url, path, bytes);
-        *request.method_mut() = method;
-        told(&call(&mut self.client, request).await)
+        told(&self.raw(method, path, bytes).await)
     }
 
-    /// The response as it came.
+    /// The response as it came; request and answer are what docs/schema says of them.
     pub async fn raw(&mut self, method: Method, path: &str, bytes: Vec<u8>) -> Response<Bytes> {
-        let mut request = plain(&self.url, path, bytes);
-        *request.method_mut() = method;
-        call(&mut self.client, request).await
+        let mut request = plain(&self.url, path, bytes.clone());
+        *request.method_mut() = method.clone();
+        let response = call(&mut self.client, request).await;
+        described::check(&method, path, &bytes, &response);
+        response
     }
 
     pub async fn node(&mut self, hostname: &str) -> server::api::NodeView {

@@ -33,6 +33,7 @@ impl Control {
             names: vec!["127.0.0.1".to_owned()],
             connections: 100,
             metrics_address: None,
+            proxy_address: None,
             log: None,
             links: Default::default(),
         };

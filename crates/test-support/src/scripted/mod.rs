@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use model::Hostname;
 use net::ServerUrl;
 use net::accept::Limits;
-use net::issue::{Ca, NodeRequest};
+use net::issue::{Ca, CertificateRequest};
 use serde::Serialize;
 use sync::frame::{Capabilities, Hello, VERSIONS};
 use sync::{FeedCursor, Frame, Mode, Role};
@@ -66,7 +66,7 @@ impl Control {
     pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
         let csr = net::issue::node_request(key, hostname).unwrap();
         let id = key.public().node_id();
-        self.ca().issue_node(&NodeRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
+        self.ca().issue_node(&CertificateRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
     }
 }
 

@@ -193,6 +193,7 @@ pub fn join(control: &Control, state: &Path, root: &Path) {
     let membership = Membership {
         node_id: own.public().node_id(),
         servers: vec![control.url()],
+        tls_termination: Default::default(),
         ca_pem: control.ca().cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),
         trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
