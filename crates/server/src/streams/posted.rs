@@ -199,9 +199,8 @@ pub(super) async fn push_down(
         loop {
             tokio::select! {
                 Ok(()) = head.changed() => if sets.is_answered() { continue },
-                Some(order) = orders.next() => match order {
-                    LinkCommand::Say(frame) => said.push(*frame),
-                    _ => {}
+                Some(order) = orders.next() => if let LinkCommand::Say(frame) = order {
+                    said.push(*frame);
                 },
                 () = tokio::time::sleep_until(due) => {}
                 () = connection.closing() => {
