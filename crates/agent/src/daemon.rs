@@ -44,7 +44,7 @@ use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
 use crate::sync::sets::Sets;
 use crate::sync::view::View;
-use crate::sync::{SyncSetup, Synchronization};
+use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
 
 /// Facts of work go up over an open stream this long after the first of them.
@@ -123,19 +123,18 @@ impl Daemon {
             operations: operations.clone(),
         })?;
         tokio::spawn(work.clone().observe(release.terms()));
-        let sync = Arc::new(Synchronization::start(SyncSetup {
+        let context = SyncContext {
             durable,
             sets,
             view,
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
-            terms: release.terms(),
-            dialer: TransportDialer::new(session.clone(), membership.hostname.clone()),
             tls_termination: membership.tls_termination,
             daemon: handle.clone(),
-            seed,
-        })?);
+        };
+        let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
+        let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
         let exchange = Exchange::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
         let daemon = Daemon {
             node,
@@ -197,7 +196,7 @@ impl Daemon {
                 self.take(Input::Answered(answer));
             }
             DaemonEvent::Contact => self.take(Input::FactsWait),
-            DaemonEvent::FactsWait if self.sync.is_open() => {
+            DaemonEvent::FactsWait if self.sync.links.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
             }
             DaemonEvent::FactsWait => self.take(Input::FactsWait),
@@ -276,7 +275,7 @@ impl Daemon {
                 Input::Answered(answer) => {
                     self.checking_in = false;
                     if answer.stream_requested {
-                        self.sync.requested();
+                        self.sync.links.requested();
                     }
                 }
                 Input::Traits(_) => {

@@ -82,10 +82,10 @@ impl Exchange {
     /// Checks in over the stream; `None`: there is none that is free, or no answer came.
     async fn over_stream(&self, message: &CheckIn) -> Option<Answer> {
         let _turn = self.stream.try_acquire().ok()?;
-        if !self.sync.is_open() {
+        if !self.sync.links.is_open() {
             return None;
         }
-        let answer = self.sync.check_in(message.clone()).await?;
+        let answer = self.sync.links.check_in(message.clone()).await?;
         self.witness().answered(message.seen.as_ref(), answer.want_seen);
         Some(answer)
     }
@@ -100,7 +100,7 @@ impl Exchange {
         self.daemon.send(DaemonEvent::Input(Input::ServerTime(self.session.server_time()))).await;
         let event = match answer {
             Ok(answer) => {
-                self.sync.reached();
+                self.sync.links.reached();
                 self.witness().answered(message.seen.as_ref(), answer.want_seen);
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }

@@ -37,7 +37,7 @@ use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
 use crate::sync::reconciler::ActionSink;
 use crate::sync::sets::{Sets, SetsError};
-use crate::sync::view::{View, Watched};
+use crate::sync::view::{View, watched};
 
 /// What may wait for the thread. A piece of output has at most 64 KiB.
 const DEPTH: usize = 32;
@@ -196,13 +196,12 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let at = at(&setup.signer, held.newest);
     let (work, first) = Work::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
-    let shown = Watched::new(setup.view.clone(), "work", "actions are not carried out");
+    let view = setup.view.clone();
     let (running, inputs) = (BTreeMap::new(), VecDeque::new());
     let mut worker = Worker { running, inputs, work, marks, setup, held, own, events, drained };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
     builder.spawn(move || {
-        let _shown = shown;
-        worker.run(first, &inbox);
+        watched(&view, "work", "actions are not carried out", move || worker.run(first, &inbox));
     })?;
     Ok(handle)
 }

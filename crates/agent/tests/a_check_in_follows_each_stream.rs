@@ -6,32 +6,20 @@
 use std::time::Duration;
 
 use agent::events::DaemonEvent;
-use agent::sync::handler::AgentLinkHandler;
 use model::replication::{Mode, TransportKind};
 use spool::Disk;
 use streams::LinkHandler;
-use sync::frame::{Capabilities, Hello, VERSIONS};
-use sync::{FeedCursor, Role};
+use sync::Frame;
 use test_support::agent_links::{Node, policy};
+use test_support::scripted::hello;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hello_of_a_stream_is_a_reason_for_contact() {
     let temp = tempfile::tempdir().unwrap();
     let mut node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
-    let hello = Hello {
-        versions: VERSIONS,
-        capabilities: Capabilities::ALL,
-        role: Role::Principal,
-        mode: Mode::Managed,
-        instance: "c1".to_owned(),
-        head: FeedCursor::at("c1".parse().unwrap(), 0),
-        have: None,
-        after: None,
-    };
+    let Frame::Hello(hello) = hello() else { panic!("it says hello") };
     for transport in TransportKind::ALL {
-        let (sets, reconciler) = (node.sets.clone(), node.reconciler.clone());
-        let (view, daemon) = (node.view.clone(), node.daemon.clone());
-        AgentLinkHandler::new(sets, reconciler, view, daemon, transport, 1).hello(&hello);
+        node.handler(transport, 1).hello(&hello);
         // A flag that was raised is there at once.
         let event = tokio::time::timeout(Duration::ZERO, node.inbox.next()).await;
         let contact = matches!(event, Ok(DaemonEvent::Contact));

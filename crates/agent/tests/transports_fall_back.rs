@@ -6,22 +6,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::dialing::TransportDialer;
-use agent::release::ReleaseTerms;
-use agent::session::Session;
-use agent::sync::transport::{Links, LinksSetup};
+use agent::sync::transport::Links;
 use http::request::Parts as Head;
-use model::Hostname;
-use model::policy::Policy;
 use model::replication::{Mode, TransportPolicy};
 use net::Role;
 use net::accept::Connection;
-use net::tls::ClientKey;
 use spool::Disk;
 use test_support::agent_links::{Node, policy};
 use test_support::scripted::{Control, Reply, key, now, problem};
 use test_support::wait::eventually;
-use tokio::sync::watch;
 use wire::signature;
 use wire::{Code, Problem, route};
 
@@ -71,26 +64,9 @@ async fn links_in(mode: Mode, transport: TransportPolicy) -> (Deaf, Node, Links,
     let deaf = Deaf::default();
     let answers = deaf.clone();
     let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
-    let hostname: Hostname = "web-1".parse().unwrap();
-    let own = Arc::new(key(1));
-    let certificate = control.certificate(&own, &hostname);
-    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
-    let id = own.public().node_id();
-    let session = Arc::new(Session::new(vec![control.url()], tls, id, own));
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(mode, None), Vec::new());
-    let policy = Policy { transport, ..Policy::default() };
-    let links = Links::start(LinksSetup {
-        dialer: TransportDialer::new(session, hostname),
-        tls_termination: Default::default(),
-        sets: node.sets.clone(),
-        reconciler: node.reconciler.clone(),
-        view: node.view.clone(),
-        daemon: node.daemon.clone(),
-        terms: watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1,
-        instance: "i1".to_owned(),
-        seed: 1,
-    });
+    let links = node.links(&control, transport);
     (deaf, node, links, control, temp)
 }
 

@@ -8,26 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::replication::SyncPolicy;
-use model::{Digest, ObjectKey};
+use model::{Digest, ObjectKey, Stub};
 
 use crate::backend::{Found, Listing};
-
-/// What the source wants an object to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Its uid at the source.
-    pub uid: String,
-    /// The digest of its content.
-    pub digest: Digest,
-}
 
 /// What was put into the backend last, durably known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastApplied {
-    /// The uid at the source that it had.
-    pub uid: String,
-    /// The digest of the content that was put.
-    pub digest: Digest,
+    /// What was put: with the uid at the source that it had.
+    pub stub: Stub,
     /// The version that the backend gave it.
     pub version: String,
 }
@@ -51,11 +40,11 @@ pub enum Correction {
     Record,
 }
 
-/// The corrections in managed mode, by key. `same` says whether what is found is what the
+/// The corrections in managed mode, by key, towards what the source `wanted`. `same` says whether what is found is what the
 /// source wants as this backend keeps it ([`crate::Backend::equivalent`]); it is asked only
 /// where versions differ.
 pub fn managed(
-    wanted: &BTreeMap<ObjectKey, Wanted>,
+    wanted: &BTreeMap<ObjectKey, Stub>,
     applied: &BTreeMap<ObjectKey, LastApplied>,
     listing: &Listing,
     mut same: impl FnMut(&Found) -> bool,
@@ -67,7 +56,7 @@ pub fn managed(
         let last = applied.get(key);
         let correction = match found.get(key) {
             // What it was is known, but what stands there is an edit that says nothing.
-            Some(found) if damaged.contains(key) && found.source_uid.as_ref() == Some(&wanted.uid) => {
+            Some(found) if damaged.contains(key) && found.source_uid.as_deref() == Some(&*wanted.uid) => {
                 Some(Correction::Revert)
             }
             Some(found) => present(wanted, last, found, &mut same),
@@ -84,7 +73,7 @@ pub fn managed(
 }
 
 fn present(
-    wanted: &Wanted,
+    wanted: &Stub,
     last: Option<&LastApplied>,
     found: &Found,
     same: &mut impl FnMut(&Found) -> bool,
@@ -95,13 +84,13 @@ fn present(
     }
     match &found.source_uid {
         // The mark was edited away; the object is ours all the same.
-        None if last.is_some_and(|last| last.uid == wanted.uid) => return Some(Correction::Revert),
+        None if last.is_some_and(|last| last.stub.uid == wanted.uid) => return Some(Correction::Revert),
         None => return Some(Correction::Adopt),
-        Some(uid) if *uid != wanted.uid => return Some(Correction::OtherUid),
+        Some(uid) if **uid != *wanted.uid => return Some(Correction::OtherUid),
         Some(_) => {}
     }
     match last {
-        Some(last) if last.digest == wanted.digest && last.uid == wanted.uid => {
+        Some(last) if last.stub == *wanted => {
             if last.version == found.version {
                 None
             } else if same(found) {
@@ -122,15 +111,6 @@ fn absent(last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
         (true, Some(_)) => Some(Correction::Recreate),
         (true, None) => Some(Correction::Apply),
     }
-}
-
-/// An object as the own feed has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fed {
-    /// Its uid in the feed.
-    pub uid: String,
-    /// The digest of its content.
-    pub digest: Digest,
 }
 
 /// When vanished objects are deleted without asking.
@@ -178,13 +158,13 @@ pub enum Why {
 
 /// What leads from the feed to what is found, in autonomous mode. The caller leaves kinds
 /// that are not synchronized out of both.
-pub fn autonomous(feed: &BTreeMap<ObjectKey, Fed>, listing: &Listing, guard: Guard) -> Changes {
+pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Guard) -> Changes {
     let mut changes = Changes::default();
     let mut there = BTreeSet::new();
     for found in &listing.objects {
         there.insert(&found.key);
         let unchanged = feed.get(&found.key).is_some_and(|fed| {
-            fed.digest == Digest::of(&found.spec) && found.uid.as_ref().is_none_or(|uid| *uid == fed.uid)
+            fed.digest == Digest::of(&found.spec) && found.uid.as_ref().is_none_or(|uid| **uid == *fed.uid)
         });
         if !unchanged {
             changes.put.insert(found.key.clone());

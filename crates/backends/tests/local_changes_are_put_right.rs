@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use backends::reconcile::{self, Correction, Fed, Guard, LastApplied, Wanted, Why};
+use backends::reconcile::{self, Correction, Guard, LastApplied, Why};
 use backends::{Found, Listing, Problem};
 use bytes::Bytes;
-use model::{Digest, ObjectKey};
+use model::{ObjectKey, Stub};
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::of("App", name)
 }
 
-fn digest(text: &str) -> Digest {
-    Digest::of(text.as_bytes())
+fn stub(uid: &str, content: &str) -> Stub {
+    Stub { uid: uid.into(), ..Stub::of(content.as_bytes()) }
 }
 
 fn found(name: &str, version: &str, source: Option<&str>) -> Found {
@@ -122,10 +122,9 @@ fn managed() {
         Case { wanted, applied, found: going(Some("u1")), ..case("going, wanted again") },
         Case { found: going(Some("u1")), ..case("going, and meant to") },
     ] {
-        let wanted =
-            case.wanted.map(|(content, uid)| (key("a"), Wanted { uid: uid.into(), digest: digest(content) }));
+        let wanted = case.wanted.map(|(content, uid)| (key("a"), stub(uid, content)));
         let applied = case.applied.map(|(content, uid, version)| {
-            (key("a"), LastApplied { uid: uid.into(), digest: digest(content), version: version.into() })
+            (key("a"), LastApplied { stub: stub(uid, content), version: version.into() })
         });
         let listing = Listing {
             objects: case.found.into_iter().collect(),
@@ -146,8 +145,8 @@ fn managed() {
 
 #[test]
 fn a_damaged_manifest_of_the_source_is_put_again() {
-    let wanted = BTreeMap::from([(key("a"), Wanted { uid: "u1".into(), digest: digest("d1") })]);
-    let last = LastApplied { uid: "u1".into(), digest: digest("d1"), version: "v1".into() };
+    let wanted = BTreeMap::from([(key("a"), stub("u1", "d1"))]);
+    let last = LastApplied { stub: stub("u1", "d1"), version: "v1".into() };
     let problem = Problem {
         place: "a.yaml".into(),
         line: None,
@@ -161,12 +160,12 @@ fn a_damaged_manifest_of_the_source_is_put_again() {
     assert_eq!(got, BTreeMap::from([(key("a"), Correction::Revert)]));
 }
 
-fn feed(count: usize) -> BTreeMap<ObjectKey, Fed> {
-    let fed = |n: usize| (key(&format!("n{n:03}")), Fed { uid: "u".into(), digest: digest("v") });
+fn feed(count: usize) -> BTreeMap<ObjectKey, Stub> {
+    let fed = |n: usize| (key(&format!("n{n:03}")), stub("u", "v"));
     (0..count).map(fed).collect()
 }
 
-fn there(feed: &BTreeMap<ObjectKey, Fed>, skip: usize, complete: bool) -> Listing {
+fn there(feed: &BTreeMap<ObjectKey, Stub>, skip: usize, complete: bool) -> Listing {
     let objects = feed.keys().skip(skip).map(|key| found(&key.name, "v", None)).collect();
     Listing { objects, problems: Vec::new(), complete }
 }

@@ -21,7 +21,7 @@ pub mod sse;
 pub mod task;
 pub mod transport;
 pub mod websocket;
-mod weight;
+pub mod weight;
 
 pub use handler::LinkHandler;
 pub use task::{Ended, Exchange, LinkCommand, LinkCommands, LinkHandle, run_link};

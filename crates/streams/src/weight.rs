@@ -6,7 +6,7 @@ use sync::Frame;
 pub(crate) const FRAME: usize = 256;
 
 /// About how many bytes a frame takes.
-pub(crate) fn weight(frame: &Frame) -> usize {
+pub fn weight(frame: &Frame) -> usize {
     match frame {
         Frame::Event(event) => FRAME + event.op.content_len() as usize,
         Frame::ResyncResponse(tell) => FRAME + response_weight(tell),

@@ -7,30 +7,37 @@ use std::time::Duration;
 
 use crate::memory::MemoryLinkHandler;
 use agent::delegated::{DelegationGate, Delegations};
-use agent::events::{self, DaemonHandle, DaemonInbox};
-use agent::session::Signer;
+use agent::dialing::TransportDialer;
+use agent::events::{self, DaemonInbox};
+use agent::release::ReleaseTerms;
+use agent::session::{Session, Signer};
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
+use agent::sync::SyncContext;
 use agent::sync::handler::AgentLinkHandler;
 use agent::sync::operations::OperationQueue;
-use agent::sync::reconciler::{ObjectReconciler, ReconcilerSetup};
+use agent::sync::reconciler::ObjectReconciler;
 use agent::sync::sets::Sets;
+use agent::sync::transport::Links;
 use agent::sync::view::View;
 use agent::work::{self, WorkSetup};
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::replication::{Mode, SyncPolicy, TransportKind};
+use model::policy::Policy;
+use model::replication::{Mode, SyncPolicy, TransportKind, TransportPolicy};
 use model::work::Delegation;
 use model::{Kind, ObjectKey};
+use net::tls::ClientKey;
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
 use streams::{FrameReader, FrameWriter, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use trust::SigningKey;
 
 use crate::children::test_beside;
+use crate::scripted::{Control, key};
 use crate::wait::eventually;
 
 pub const POINT: &str = "MUSTER_TEST_KILL_AT";
@@ -65,12 +72,12 @@ pub fn killed(dir: &Path, point: u64) -> bool {
 
 /// A node without a daemon.
 pub struct Node {
+    pub context: Arc<SyncContext>,
     pub durable: Arc<Durable>,
     pub sets: Arc<Sets>,
     pub reconciler: ObjectReconciler,
     pub work: work::WorkHandle,
     pub view: Arc<View>,
-    pub daemon: DaemonHandle,
     pub inbox: DaemonInbox,
     pub delegations: Arc<DelegationGate>,
     policy: SyncPolicy,
@@ -120,31 +127,38 @@ impl Node {
             operations: operations.clone(),
         })
         .unwrap();
-        let reconciler = ObjectReconciler::start(ReconcilerSetup {
+        let context = Arc::new(SyncContext {
             durable: durable.clone(),
             sets: sets.clone(),
-            actions: Arc::new(work.clone()),
             view: view.clone(),
             root,
-            policy: Some(policy.clone()),
+            actions: Arc::new(work.clone()),
             operations,
-        })
-        .unwrap();
-        Node { durable, sets, reconciler, work, view, daemon, inbox, delegations, policy }
+            tls_termination: Default::default(),
+            daemon,
+        });
+        let reconciler = ObjectReconciler::start(&context, Some(policy.clone())).unwrap();
+        Node { context, durable, sets, reconciler, work, view, inbox, delegations, policy }
+    }
+
+    /// The node's end of a link under rules of this number.
+    pub fn handler(&self, transport: TransportKind, rules: u64) -> AgentLinkHandler {
+        AgentLinkHandler::new(self.context.clone(), self.reconciler.clone(), transport, rules)
+    }
+
+    /// Links of the node over a transport to a control plane by hand.
+    pub fn links(&self, control: &Control, transport: TransportPolicy) -> Links {
+        let policy = Policy { transport, ..Policy::default() };
+        let terms = watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1;
+        let dialer = TransportDialer::new(session(control), "web-1".parse().unwrap());
+        Links::start(self.context.clone(), self.reconciler.clone(), terms, dialer, "i1".to_owned(), 1)
     }
 
     /// Links the node with a control plane's end.
     pub async fn link(&self, principal: &Arc<MemoryLinkHandler>) -> Linked {
         let mut rules = self.reconciler.rules();
         let number = rules.wait_for(|rules| rules.number > 0).await.unwrap().number;
-        let handler = AgentLinkHandler::new(
-            self.sets.clone(),
-            self.reconciler.clone(),
-            self.view.clone(),
-            self.daemon.clone(),
-            TransportKind::Grpc,
-            number,
-        );
+        let handler = self.handler(TransportKind::Grpc, number);
         let (up, from_node) = mpsc::channel(4);
         let (down, from_principal) = mpsc::channel(4);
         let (node_orders, taken) = orders();
@@ -170,6 +184,15 @@ impl Node {
         let tasks = vec![tokio::spawn(async { drop(node.await) }), tokio::spawn(async { drop(other.await) })];
         Linked { node_orders, principal_orders, tasks }
     }
+}
+
+/// A session of the node `web-1`, whose key is the first, with a control plane by hand.
+pub fn session(control: &Control) -> Arc<Session> {
+    let own = Arc::new(key(1));
+    let certificate = control.certificate(&own, &"web-1".parse().unwrap());
+    let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
+    let id = own.public().node_id();
+    Arc::new(Session::new(vec![control.url()], tls, id, own))
 }
 
 /// Both ends of a link under way.

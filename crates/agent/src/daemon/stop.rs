@@ -62,7 +62,7 @@ impl Daemon {
             DaemonEvent::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
             DaemonEvent::Appended { .. } | DaemonEvent::NotAppended => self.appending -= 1,
             DaemonEvent::FactsWait | DaemonEvent::Flushed { .. } | DaemonEvent::Acknowledged { .. }
-                if self.sync.is_open() =>
+                if self.sync.links.is_open() =>
             {
                 self.hear(event);
             }
@@ -78,7 +78,8 @@ impl Daemon {
         let deadline = tokio::time::sleep(LAST_FACTS);
         tokio::pin!(deadline);
         let mut deliver = true;
-        while self.appending > 0 || (deliver && self.sync.is_open() && self.storage.facts_waiting() > 0) {
+        while self.appending > 0 || (deliver && self.sync.links.is_open() && self.storage.facts_waiting() > 0)
+        {
             if self.appending == 0 && !self.flushing {
                 self.flush();
             }

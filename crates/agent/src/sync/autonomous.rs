@@ -1,13 +1,23 @@
 //! Autonomous mode: what is found in the backend is the truth, and goes up (SYN-5).
+//!
+//! ```text
+//! listing, own set --> to put --------------------------> own set
+//!                  +-> vanished --Vanishing, Guard--> removed, or held until an operator approves
+//! ```
+//!
+//! Invariants: what vanished is judged as one when no more of it vanishes; a mass of it goes only on
+//! an operator's word; nothing goes that could not be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backends::reconcile::{self, Fed, Guard, Why};
-use backends::{Found, Listing};
-use model::ObjectKey;
-use model::condition::{NodeProblem, node_status_key};
+use backends::Listing;
+use backends::reconcile::{self, Guard, HeldDeletion, Why};
+use bytes::Bytes;
+use model::condition::NodeProblem;
+use model::{ObjectKey, Stub};
+use sync::Side;
 use sync::object::{self, MAX_CONTENT};
 
 use super::reconciler::Reconciler;
@@ -47,44 +57,21 @@ impl Reconciler {
     /// What is found goes into the own set; what vanished goes out of it, unless that is a
     /// mass that nobody confirmed. Says whether all went well.
     pub(super) fn reconcile_autonomous(&mut self, listing: &Listing) -> bool {
-        let fed: BTreeMap<ObjectKey, Fed> = self.sets.with(|feed, _| {
-            let own = feed.objects().filter(|(key, _)| self.kinds.contains(&key.section.kind));
-            own.map(|(key, stub)| (key.clone(), Fed { uid: stub.uid.to_string(), digest: stub.digest }))
-                .collect()
-        });
+        let kinds = &self.kinds;
+        let fed: BTreeMap<ObjectKey, Stub> =
+            self.context.sets.stubs(Side::Ours, |key| kinds.contains(&key.section.kind));
         let confirmed = self.is_approved();
-        self.seen |= !listing.objects.is_empty();
+        self.opened.seen |= !listing.objects.is_empty();
         let max_delete_percent = self.policy.max_delete_percent;
-        let guard = Guard { max_delete_percent, confirmed, unseen: !self.seen };
+        let guard = Guard { max_delete_percent, confirmed, unseen: !self.opened.seen };
         let mut changes = reconcile::autonomous(&fed, listing, guard);
         let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect();
-        if !confirmed && !changes.remove.is_empty() && !self.vanishing.is_over(gone, Instant::now()) {
+        if !confirmed && !changes.remove.is_empty() && !self.opened.vanishing.is_over(gone, Instant::now()) {
             // More may vanish: together they are judged, not one after the other.
             changes.remove.clear();
             self.reconcile_within(VANISHING);
         }
-        let held = changes.held.as_ref().map(|held| {
-            let count = held.keys.len();
-            match held.why {
-                Why::Incomplete => format!("{count} objects are not seen, and not all could be looked at"),
-                Why::TooMany { of } => format!(
-                    "{count} of {of} objects vanished at once (if that is meant: `muster-agent approve-deletes` here, or `muster \
-                     object resync NODE --approve-deletions`)"
-                ),
-            }
-        });
-        let too_many = changes.held.as_ref().and_then(|held| match held.why {
-            Why::TooMany { of } => {
-                Some(NodeProblem::DeletionsHeldBack { kept: held.keys.len() as u64, of: of as u64 })
-            }
-            Why::Incomplete => None,
-        });
-        let is_held = too_many.is_some();
-        if held.is_some() && self.held.is_none() {
-            tracing::warn!(held, "vanished objects are held back");
-        }
-        self.held = too_many;
-        self.view.set(|view| view.held = held);
+        self.hold_back(changes.held.as_ref());
         let uids = match self.uids(listing, &fed) {
             Ok(uids) => uids,
             Err(error) => {
@@ -92,18 +79,43 @@ impl Reconciler {
                 return false;
             }
         };
-        let mut own: Vec<Own> = self.no_longer_of_a_kind();
-        for key in &changes.remove {
-            own.push(Own::Remove(key.clone()));
-        }
+        // What the release names the kind of no longer.
+        let mut own = self.gone(|key| {
+            let kind = object::kind_of_status(&key.section.kind);
+            !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
+        });
+        own.extend(changes.remove.into_iter().map(Own::Remove));
         let put = listing.objects.iter().filter(|found| changes.put.contains(&found.key));
-        own.extend(put.filter_map(|found| self.up(found, uids.get(&found.key)?)));
+        own.extend(put.filter_map(|found| self.up(&found.key, uids.get(&found.key)?, &found.spec)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
         let well = self.own(own);
-        if well && confirmed && !is_held {
+        if well && confirmed && self.opened.held.is_none() {
             self.approval_used();
         }
         well
+    }
+
+    /// Shows what vanished and is not taken for deleted.
+    fn hold_back(&mut self, held: Option<&HeldDeletion>) {
+        let count = held.map_or(0, |held| held.keys.len());
+        let (text, too_many) = match held.map(|held| held.why) {
+            None => (None, None),
+            Some(Why::Incomplete) => {
+                (Some(format!("{count} objects are not seen, and not all could be looked at")), None)
+            }
+            Some(Why::TooMany { of }) => (
+                Some(format!(
+                    "{count} of {of} objects vanished at once (if that is meant: `muster-agent approve-deletes` here, or `muster \
+                     object resync NODE --approve-deletions`)"
+                )),
+                Some(NodeProblem::DeletionsHeldBack { kept: count as u64, of: of as u64 }),
+            ),
+        };
+        if text.is_some() && self.opened.held.is_none() {
+            tracing::warn!(held = text, "vanished objects are held back");
+        }
+        self.opened.held = too_many;
+        self.context.view.set(|view| view.held = text);
     }
 
     /// The uid of each object found: its own, else the one that it has in the own set, else
@@ -111,38 +123,27 @@ impl Reconciler {
     fn uids(
         &mut self,
         listing: &Listing,
-        fed: &BTreeMap<ObjectKey, Fed>,
+        fed: &BTreeMap<ObjectKey, Stub>,
     ) -> Result<BTreeMap<ObjectKey, Arc<str>>, getrandom::Error> {
         let mut uids = BTreeMap::new();
         for found in &listing.objects {
-            let known = found.uid.clone().or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
-            let uid = known.map_or_else(fresh_uid, Ok)?;
-            if let (None, Some(backend)) = (&found.uid, &mut self.backend) {
+            let known = found.uid.as_deref().map(Arc::from);
+            let known = known.or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
+            let uid = known.map_or_else(|| fresh_uid().map(Arc::from), Ok)?;
+            if let (None, Some(backend)) = (&found.uid, &mut self.opened.backend) {
                 backend.assign_uid(&found.key, &uid);
             }
-            uids.insert(found.key.clone(), uid.into());
+            uids.insert(found.key.clone(), uid);
         }
         Ok(uids)
     }
 
-    fn up(&self, found: &Found, uid: &Arc<str>) -> Option<Own> {
-        let large = found.spec.len() > MAX_CONTENT;
+    /// It goes into the own set, unless it is too large.
+    pub(super) fn up(&self, key: &ObjectKey, uid: &Arc<str>, content: &Bytes) -> Option<Own> {
+        let large = content.len() > MAX_CONTENT;
         let why = || format!("it is larger than {MAX_CONTENT} bytes, and is not synchronized");
-        self.problem(&format!("object {}", found.key), large.then(why));
-        let (key, uid, content) = (found.key.clone(), uid.clone(), found.spec.clone());
-        (!large).then_some(Own::Put { key, uid, content })
-    }
-
-    /// What is in the own set, of a kind that the release names no longer.
-    fn no_longer_of_a_kind(&self) -> Vec<Own> {
-        self.sets.with(|feed, _| {
-            let own = feed.objects().filter(|(key, _)| **key != node_status_key());
-            let gone = own.filter(|(key, _)| {
-                let kind = object::kind_of_status(&key.section.kind);
-                !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
-            });
-            gone.map(|(key, _)| Own::Remove(key.clone())).collect()
-        })
+        self.problem(&format!("object {key}"), large.then(why));
+        (!large).then(|| Own::Put { key: key.clone(), uid: uid.clone(), content: content.clone() })
     }
 }
 

@@ -2,47 +2,34 @@
 
 use std::path::Path;
 
-use backends::reconcile::Wanted;
 use backends::{Backend, Embedded, Folder};
 use model::replication::Mode;
-use model::{Kind, ObjectKey};
+use model::{Kind, ObjectKey, Stub};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, Reconciler};
+use super::reconciler::{CONTENTS, OpenedBackend, Reconciler};
 use crate::render::chain;
 
 impl Reconciler {
+    /// Opens the backend of the policy anew, with what the control plane wants as it is durable.
     pub(super) fn open_backend(&mut self) {
-        (self.backend, self.no_backend, self.held) = (None, None, None);
-        self.applied.clear();
-        self.seen = false;
-        self.restore_wanted();
-        let name = self.policy.folder.as_ref();
-        let name = name.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
-        let before = std::mem::replace(&mut self.backend_name, name);
-        let shown = std::mem::take(&mut self.shown);
-        shown.iter().chain([&before]).for_each(|place| self.problem(place, None));
+        let folder = self.policy.folder.as_ref();
+        let name = folder.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
+        let managed = self.policy.mode == Mode::Managed;
+        let wanted =
+            self.context.sets.stubs(Side::Theirs, |key| managed && key.section.kind.as_str() != Kind::ACTION);
+        let opened = OpenedBackend { name, wanted, ..OpenedBackend::default() };
+        let OpenedBackend { name, shown, .. } = std::mem::replace(&mut self.opened, opened);
+        shown.iter().chain([&name]).for_each(|place| self.problem(place, None));
         match self.open_for_mode() {
-            Ok(backend) => self.backend = backend,
+            Ok(backend) => self.opened.backend = backend,
             Err(why) => {
-                self.problem(&self.backend_name, Some(why.clone()));
+                self.problem(&self.opened.name, Some(why.clone()));
                 self.report(Some(self.unusable(&why)));
-                self.no_backend = Some(why);
+                self.opened.unusable = Some(why);
                 self.reconcile_again();
             }
         }
-    }
-
-    /// What the control plane wants, as it is durable.
-    fn restore_wanted(&mut self) {
-        let managed = self.policy.mode == Mode::Managed;
-        let action = |key: &ObjectKey| key.section.kind.as_str() == Kind::ACTION;
-        self.wanted = self.sets.with(|_, replica| {
-            let objects = replica.objects().filter(|(key, _)| managed && !action(key));
-            let wanted = objects
-                .map(|(key, stub)| (key.clone(), Wanted { uid: stub.uid.to_string(), digest: stub.digest }));
-            wanted.collect()
-        });
     }
 
     fn open_for_mode(&mut self) -> Result<Option<Box<dyn Backend>>, String> {
@@ -52,8 +39,8 @@ impl Reconciler {
         let mut backend: Box<dyn Backend> = match &self.policy.folder {
             None => Box::new(self.embedded()?),
             Some(folder) => {
-                let path = self.root.join(folder.trim_start_matches('/'));
-                let state = self.durable.path();
+                let path = self.context.root.join(folder.trim_start_matches('/'));
+                let state = self.context.durable.path();
                 if path.starts_with(state) || state.starts_with(&path) {
                     return Err(format!("{folder} and the agent's own state lie in one another"));
                 }
@@ -62,14 +49,13 @@ impl Reconciler {
             }
         };
         if self.policy.mode == Mode::Autonomous {
-            let known: Vec<(ObjectKey, String)> = self.sets.with(|feed, _| {
-                let own = feed.objects().filter(|(key, _)| !object::is_status(&key.section.kind));
-                own.map(|(key, stub)| (key.clone(), stub.uid.to_string())).collect()
-            });
-            known.iter().for_each(|(key, uid)| backend.assign_uid(key, uid));
+            let own = |key: &ObjectKey| !object::is_status(&key.section.kind);
+            let known: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, own);
+            known.iter().for_each(|(key, stub)| backend.assign_uid(key, &stub.uid));
         }
-        let mailbox = self.mailbox.clone();
-        backend.watch(Box::new(move || mailbox.changed())).map_err(|error| error.to_string())?;
+        let mailbox = self.context.operations.mailbox();
+        let changed = Box::new(move || mailbox.post(|waiting| waiting.changed = true));
+        backend.watch(changed).map_err(|error| error.to_string())?;
         Ok(Some(backend))
     }
 
@@ -77,34 +63,30 @@ impl Reconciler {
     /// there and is gone may be unmounted: it is not made again. A node's own folder is the
     /// node's to make.
     fn first_time(&self, folder: &str, path: &Path) -> Result<(), String> {
-        let known = self.durable.knows_folder(folder).map_err(|error| chain(&error))?;
+        let known = self.context.durable.knows_folder(folder).map_err(|error| chain(&error))?;
         if known || (self.policy.mode != Mode::Managed && !path.is_dir()) {
             return Ok(());
         }
         if self.policy.mode == Mode::Managed && Folder::make(path).map_err(|error| error.to_string())? {
             tracing::info!(folder, "the folder of manifests was not there, and is made");
         }
-        self.durable.keep_folder(folder).map_err(|error| chain(&error))
+        self.context.durable.keep_folder(folder).map_err(|error| chain(&error))
     }
 
     /// The embedded backend with what it had: the replica, or the own set.
     fn embedded(&self) -> Result<Embedded, String> {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
-        let keys: Vec<(ObjectKey, String)> = self.sets.with(|feed, replica| {
-            let named = |(key, stub): (&ObjectKey, &model::Stub)| (key.clone(), stub.uid.to_string());
-            if managed { replica.objects().map(named).collect() } else { feed.objects().map(named).collect() }
-        });
         let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
-        let keys: Vec<_> = keys.into_iter().filter(|(key, _)| plain(&key.section.kind)).collect();
+        let stubs: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(side, |key| plain(&key.section.kind));
         let mut embedded = Embedded::default();
-        for group in keys.chunks(CONTENTS) {
-            let names: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-            let contents = self.sets.contents(side, &names).map_err(|error| chain(&error))?;
-            for ((key, uid), content) in group.iter().zip(contents) {
+        for group in stubs.chunks(CONTENTS) {
+            let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
+            let contents = self.context.sets.contents(side, &keys).map_err(|error| chain(&error))?;
+            for ((key, stub), content) in group.iter().zip(contents) {
                 let Some(content) = content else { continue };
                 let (uid, source_uid) =
-                    if managed { (None, Some(uid.as_str())) } else { (Some(uid.clone()), None) };
+                    if managed { (None, Some(&*stub.uid)) } else { (Some(stub.uid.to_string()), None) };
                 let restored = embedded.restore(key, uid, source_uid, content.bytes);
                 restored.map_err(|error| error.to_string())?;
             }

@@ -16,19 +16,15 @@ use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::SyncContext;
 use super::reconciler::ObjectReconciler;
-use super::sets::Sets;
-use super::view::View;
 use crate::clock::now;
-use crate::events::DaemonHandle;
 use crate::render::chain;
 
 /// One link's end at the node.
 pub struct AgentLinkHandler {
-    sets: Arc<Sets>,
+    context: Arc<SyncContext>,
     reconciler: ObjectReconciler,
-    view: Arc<View>,
-    daemon: DaemonHandle,
     /// What carries the link.
     transport: TransportKind,
     /// The rules that the link was opened under.
@@ -57,14 +53,12 @@ struct State {
 impl AgentLinkHandler {
     /// The end of a link over this transport that is opened under rules of this number.
     pub fn new(
-        sets: Arc<Sets>,
+        context: Arc<SyncContext>,
         reconciler: ObjectReconciler,
-        view: Arc<View>,
-        daemon: DaemonHandle,
         transport: TransportKind,
         rules: u64,
     ) -> AgentLinkHandler {
-        AgentLinkHandler { sets, reconciler, view, daemon, transport, rules, state: Mutex::default() }
+        AgentLinkHandler { context, reconciler, transport, rules, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -97,21 +91,17 @@ impl AgentLinkHandler {
 #[async_trait]
 impl LinkHandler for AgentLinkHandler {
     fn with_sets<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
-        self.sets.with(work)
+        self.context.sets.with(work)
     }
 
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
-        let (sets, count) = (self.sets.clone(), keys.len());
+        let (sets, count) = (self.context.sets.clone(), keys.len());
         let read = tokio::task::spawn_blocking(move || sets.contents(Side::Ours, &keys)).await;
-        match read {
-            Ok(Ok(contents)) => contents,
-            Ok(Err(error)) => {
-                tracing::warn!(error = %chain(&error), "contents cannot be read");
-                vec![None; count]
-            }
-            Err(_) => vec![None; count],
-        }
+        let read = read.map(|read| {
+            read.inspect_err(|error| tracing::warn!(error = %chain(error), "contents cannot be read"))
+        });
+        read.ok().and_then(Result::ok).unwrap_or_else(|| vec![None; count])
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
@@ -127,7 +117,7 @@ impl LinkHandler for AgentLinkHandler {
                     let _ = asker.send(*answer);
                 }
             }
-            Frame::StateUpdated => self.daemon.contact(),
+            Frame::StateUpdated => self.context.daemon.contact(),
             Frame::Approve => self.reconciler.approve(),
             _ => {}
         }
@@ -142,7 +132,7 @@ impl LinkHandler for AgentLinkHandler {
         tracing::debug!(instance = hello.instance, "the link is up");
         if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
             // A publish while there was no stream was announced to nobody (SYN-11).
-            self.daemon.contact();
+            self.context.daemon.contact();
         }
     }
 
@@ -150,7 +140,7 @@ impl LinkHandler for AgentLinkHandler {
         match note {
             Note::Applied { oldest, .. } => {
                 let late = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
-                self.view.set(|view| {
+                self.context.view.set(|view| {
                     view.counts.latency_ms = late;
                     view.counts.latency_max_ms = view.counts.latency_max_ms.max(late);
                 });
@@ -176,7 +166,7 @@ impl LinkHandler for AgentLinkHandler {
 
     fn progress(&self, link: &Link) {
         let mut state = self.state();
-        let (cause, settled, own, theirs, depth) = self.sets.with(|feed, replica| {
+        let (cause, settled, own, theirs, depth) = self.context.sets.with(|feed, replica| {
             if let Some(at) = state.compared.take() {
                 let (down, up) = (replica.cursor(), link.acked());
                 let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
@@ -197,8 +187,8 @@ impl LinkHandler for AgentLinkHandler {
             state.quiet = Some(Instant::now());
         }
         drop(state);
-        self.view.counted(&counters);
-        self.view.set(|view| {
+        self.context.view.counted(&counters);
+        self.context.view.set(|view| {
             view.observed(cause);
             (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
             view.counts.depth = depth;

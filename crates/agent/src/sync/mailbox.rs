@@ -1,13 +1,16 @@
 //! [`Mailbox`]: what waits for the reconciler.
 //!
+//! ```text
+//! post(|waiting| ..) --> Waiting --next--> all that waits, in one round of the reconciler
+//! ```
+//!
 //! Each batch and operation matters, and who sent it waits for what became of it. All else is a level:
 //! a folder that changed a thousand times while it was being listed is listed once more.
 //!
 //! Invariants: posting never waits; at most [`MAX_BATCHES`] batches and [`MAX_OPERATIONS`]
 //! operations wait, and one more is refused.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::replication::SyncPolicy;
@@ -31,153 +34,63 @@ pub(super) struct BatchRequest {
     pub(super) answer: oneshot::Sender<Vec<Outcome>>,
 }
 
-/// What the reconciler is to do.
-pub(super) enum ReconcilerEvent {
-    Batch(BatchRequest),
-    Operation(Operation),
+/// What was posted and not taken.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) batches: Vec<BatchRequest>,
+    pub(super) operations: Vec<Operation>,
     /// Another release is held, which says this.
-    Policy(SyncPolicy),
-    /// Begin the own set in a new incarnation, and answer.
-    Reincarnate(Vec<oneshot::Sender<()>>),
+    pub(super) policy: Option<SyncPolicy>,
+    /// Begin the own set in a new incarnation, and answer. Of two who ask the first is gone.
+    pub(super) reincarnate: Option<oneshot::Sender<()>>,
     /// An operator confirms that what vanished is to be deleted.
-    Approved,
+    pub(super) approved: bool,
     /// Both sides compared what the control plane wants, under rules of this number, and it is
     /// equal.
-    InSync(u64),
+    pub(super) in_sync: Option<u64>,
     /// Something in the backend changed.
-    Changed,
+    pub(super) changed: bool,
     /// The last handle is gone.
-    Closed,
-}
-
-#[derive(Default)]
-struct Waiting {
-    batches: VecDeque<BatchRequest>,
-    operations: VecDeque<Operation>,
-    policy: Option<SyncPolicy>,
-    reincarnate: Vec<oneshot::Sender<()>>,
-    approved: bool,
-    in_sync: Option<u64>,
-    changed: bool,
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 impl Waiting {
-    /// A new policy comes before batches of links under the one before, which it refuses.
-    fn take(&mut self) -> Option<ReconcilerEvent> {
-        if self.closed {
-            return Some(ReconcilerEvent::Closed);
-        }
-        if let Some(policy) = self.policy.take() {
-            return Some(ReconcilerEvent::Policy(policy));
-        }
-        if let Some(request) = self.batches.pop_front() {
-            return Some(ReconcilerEvent::Batch(request));
-        }
-        if let Some(operation) = self.operations.pop_front() {
-            return Some(ReconcilerEvent::Operation(operation));
-        }
-        if !self.reincarnate.is_empty() {
-            return Some(ReconcilerEvent::Reincarnate(std::mem::take(&mut self.reincarnate)));
-        }
-        if std::mem::take(&mut self.approved) {
-            return Some(ReconcilerEvent::Approved);
-        }
-        if let Some(rules) = self.in_sync.take() {
-            return Some(ReconcilerEvent::InSync(rules));
-        }
-        std::mem::take(&mut self.changed).then_some(ReconcilerEvent::Changed)
+    /// Adds a batch; `false` when too many wait, or nobody takes any.
+    pub(super) fn batch(&mut self, request: BatchRequest) -> bool {
+        let room = !self.closed && self.batches.len() < MAX_BATCHES;
+        self.batches.extend(room.then_some(request));
+        room
+    }
+
+    /// Adds an operation; `false` when too many wait, or nobody takes any.
+    pub(super) fn operation(&mut self, operation: Operation) -> bool {
+        let room = !self.closed && self.operations.len() < MAX_OPERATIONS;
+        self.operations.extend(room.then_some(operation));
+        room
     }
 }
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Mailbox {
-    waiting: Mutex<Waiting>,
+    /// `None`: nothing was posted.
+    waiting: Mutex<Option<Waiting>>,
     posted: Condvar,
 }
 
 impl Mailbox {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn post<T>(&self, post: impl FnOnce(&mut Waiting) -> T) -> T {
-        let posted = post(&mut self.waiting());
+    /// Changes what waits.
+    pub(super) fn post<T>(&self, post: impl FnOnce(&mut Waiting) -> T) -> T {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.posted.notify_one();
-        posted
+        post(waiting.get_or_insert_default())
     }
 
-    /// Posts a batch; gives it back when too many wait.
-    pub(super) fn batch(&self, request: BatchRequest) -> Result<(), BatchRequest> {
-        self.post(|waiting| {
-            if waiting.closed || waiting.batches.len() >= MAX_BATCHES {
-                return Err(request);
-            }
-            waiting.batches.push_back(request);
-            Ok(())
-        })
-    }
-
-    /// Posts an operation; gives it back when too many wait.
-    pub(super) fn operation(&self, operation: Operation) -> Result<(), Operation> {
-        self.post(|waiting| {
-            if waiting.closed || waiting.operations.len() >= MAX_OPERATIONS {
-                return Err(operation);
-            }
-            waiting.operations.push_back(operation);
-            Ok(())
-        })
-    }
-
-    /// Posts [`ReconcilerEvent::Policy`]; the newest one counts.
-    pub(super) fn policy(&self, policy: SyncPolicy) {
-        self.post(|waiting| waiting.policy = Some(policy));
-    }
-
-    /// Posts [`ReconcilerEvent::Reincarnate`]; done once for all who ask meanwhile.
-    pub(super) fn reincarnate(&self, answer: oneshot::Sender<()>) {
-        self.post(|waiting| {
-            waiting.reincarnate.retain(|waits| !waits.is_closed());
-            waiting.reincarnate.push(answer);
-        });
-    }
-
-    /// Posts [`ReconcilerEvent::Approved`].
-    pub(super) fn approved(&self) {
-        self.post(|waiting| waiting.approved = true);
-    }
-
-    /// Posts [`ReconcilerEvent::InSync`]; the newest rules count.
-    pub(super) fn in_sync(&self, rules: u64) {
-        self.post(|waiting| waiting.in_sync = Some(rules));
-    }
-
-    /// Posts [`ReconcilerEvent::Changed`].
-    pub(super) fn changed(&self) {
-        self.post(|waiting| waiting.changed = true);
-    }
-
-    /// Posts [`ReconcilerEvent::Closed`].
-    pub(super) fn close(&self) {
-        self.post(|waiting| waiting.closed = true);
-    }
-
-    /// What is to be done next; `None` when nothing comes in this time.
-    pub(super) fn next(&self, within: Duration) -> Option<ReconcilerEvent> {
-        let empty = |waiting: &mut Waiting| waiting.is_empty();
-        let waited = self.posted.wait_timeout_while(self.waiting(), within, empty);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        waiting.take()
-    }
-}
-
-impl Waiting {
-    fn is_empty(&self) -> bool {
-        let Waiting { batches, operations, policy, reincarnate, approved, in_sync, changed, closed } = self;
-        let levels = *approved || *changed || *closed;
-        let queues = batches.is_empty() && operations.is_empty();
-        queues && policy.is_none() && reincarnate.is_empty() && in_sync.is_none() && !levels
+    /// What is to be done next: all that waits, which is nothing when nothing comes in this time.
+    pub(super) fn next(&self, within: Duration) -> Waiting {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.posted.wait_timeout_while(waiting, within, |waiting| waiting.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take().unwrap_or_default()
     }
 }
 
@@ -189,14 +102,12 @@ mod tests {
     fn a_busy_folder_is_listed_once() {
         let mailbox = Mailbox::default();
         for rules in 0..1000 {
-            mailbox.changed();
-            mailbox.in_sync(rules);
+            mailbox.post(|waiting| (waiting.changed, waiting.in_sync) = (true, Some(rules)));
         }
-        assert!(matches!(mailbox.next(Duration::ZERO), Some(ReconcilerEvent::InSync(999))));
-        assert!(matches!(mailbox.next(Duration::ZERO), Some(ReconcilerEvent::Changed)));
-        assert!(mailbox.next(Duration::ZERO).is_none(), "a thousand signals are one listing");
-        mailbox.changed();
-        mailbox.close();
-        assert!(matches!(mailbox.next(Duration::MAX), Some(ReconcilerEvent::Closed)));
+        let all = mailbox.next(Duration::MAX);
+        assert!(all.changed && all.in_sync == Some(999), "a thousand signals are one listing");
+        assert!(!mailbox.next(Duration::ZERO).changed);
+        mailbox.post(|waiting| waiting.closed = true);
+        assert!(mailbox.next(Duration::MAX).closed);
     }
 }

@@ -1,5 +1,15 @@
 //! Managed mode: what the control plane wants is put into the backend, local edits go back,
 //! local deletes are made good, and statuses go up (SYN-5, SYN-7).
+//!
+//! ```text
+//! link --item--> decide by uid and content --> backend --> recorded as applied last
+//! listing, wanted, applied last --> corrections --^
+//!         +--statuses--> own set
+//! ```
+//!
+//! Invariants: the backend holds what is wanted before the link hears that an item is applied; a
+//! user's own object is never deleted; nothing that is marked goes before all that is wanted is
+//! known.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +17,21 @@ use backends::reconcile::{self, Correction, LastApplied};
 use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
-use model::{Digest, ObjectKey};
+use model::{ObjectKey, Stub};
 use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
 use sync::link::{Item, Outcome};
-use sync::object::{self, MAX_CONTENT};
+use sync::object;
 use sync::{Content, Side};
 
 use super::reconciler::{CONTENTS, Reconciler};
 use super::sets::Own;
-use crate::render::chain;
 
 /// An object to be put.
 struct Put<'a> {
     key: &'a ObjectKey,
-    uid: &'a str,
+    stub: &'a Stub,
     content: &'a Bytes,
-    digest: Digest,
 }
 
 impl Reconciler {
@@ -32,18 +40,15 @@ impl Reconciler {
         if item.key.section.kind.as_str() == model::Kind::ACTION {
             return Outcome::Done;
         }
-        let Some(mut backend) = self.backend.take() else {
-            let why = self.no_backend.as_deref().unwrap_or("its release synchronizes no objects");
+        let Some(mut backend) = self.opened.backend.take() else {
+            let why = self.opened.unusable.as_deref().unwrap_or("its release synchronizes no objects");
             return Outcome::Temporary(format!("there is no place for objects on this node: {why}"));
         };
         let done = match &item.change {
-            Op::Put { stub, content, .. } => {
-                let put = Put { key: &item.key, uid: &stub.uid, content, digest: stub.digest };
-                self.put(&mut *backend, &put)
-            }
+            Op::Put { stub, content, .. } => self.put(&mut *backend, &Put { key: &item.key, stub, content }),
             Op::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
         };
-        self.backend = Some(backend);
+        self.opened.backend = Some(backend);
         match done {
             Ok(()) => Outcome::Done,
             Err(error) => outcome(error),
@@ -52,25 +57,26 @@ impl Reconciler {
 
     fn put(&mut self, backend: &mut dyn Backend, put: &Put<'_>) -> Result<(), BackendError> {
         let found = backend.get(put.key)?;
-        let version = match self.decide(backend, put, found.as_ref()) {
-            Decision::Nothing => found.map_or(String::new(), |found| found.version),
-            Decision::Create => self.apply(backend, put, Expect::Absent)?,
+        let decision = self.decide(backend, put, found.as_ref());
+        let version = found.map(|found| found.version);
+        match decision {
+            Decision::Nothing => {
+                self.record(put, version.unwrap_or_default());
+                Ok(())
+            }
+            Decision::Create => self.apply(backend, put, Expect::Absent),
             Decision::Update | Decision::Adopt | Decision::Upsert => {
-                let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
-                self.apply(backend, put, expect)?
+                self.apply(backend, put, version.map_or(Expect::Absent, Expect::Version))
             }
             Decision::Recreate => {
-                let here = found.map_or(Expect::Anything, |found| Expect::Version(found.version));
+                let here = version.map_or(Expect::Anything, Expect::Version);
                 if backend.delete(put.key, &here)? == Deleted::Pending {
                     let why = "the object before it is going, and its finalizers are pending";
                     return Err(BackendError::temporary("finalizers", why));
                 }
-                self.apply(backend, put, Expect::Absent)?
+                self.apply(backend, put, Expect::Absent)
             }
-        };
-        let last = LastApplied { uid: put.uid.to_owned(), digest: put.digest, version };
-        self.applied.insert(put.key.clone(), last);
-        Ok(())
+        }
     }
 
     fn apply(
@@ -78,20 +84,28 @@ impl Reconciler {
         backend: &mut dyn Backend,
         put: &Put<'_>,
         expect: Expect,
-    ) -> Result<String, BackendError> {
-        let apply = Apply { key: put.key, spec: put.content, source_uid: Some(put.uid), expect };
-        Ok(backend.apply(apply)?.version)
+    ) -> Result<(), BackendError> {
+        let apply = Apply { key: put.key, spec: put.content, source_uid: Some(&put.stub.uid), expect };
+        let version = backend.apply(apply)?.version;
+        self.record(put, version);
+        Ok(())
+    }
+
+    /// It is in the backend under this version.
+    fn record(&mut self, put: &Put<'_>, version: String) {
+        self.opened.applied.insert(put.key.clone(), LastApplied { stub: put.stub.clone(), version });
     }
 
     fn decide(&self, backend: &dyn Backend, put: &Put<'_>, found: Option<&Found>) -> Decision {
         let same = |found: &Found| backend.equivalent(put.content, &found.spec);
         let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same: same(found) });
-        let other = found.and_then(|found| found.source_uid.as_deref()).is_some_and(|uid| uid != put.uid);
+        let other =
+            found.and_then(|found| found.source_uid.as_deref()).is_some_and(|uid| *uid != *put.stub.uid);
         // Only an object of another uid asks for the annotation.
         let manifest: Option<serde_json::Value> =
             other.then(|| serde_json::from_slice(put.content).ok()).flatten();
         let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let reader = Incoming { uid: put.uid, annotation };
+        let reader = Incoming { uid: &put.stub.uid, annotation };
         let (decision, warning) = identity::decide(local, reader, self.policy.mismatch);
         if let Some(warning) = warning {
             tracing::warn!(key = %put.key, warning, "an annotation is not understood");
@@ -108,10 +122,10 @@ impl Reconciler {
     ) -> Result<(), BackendError> {
         let Some(found) = backend.get(key)? else { return Ok(()) };
         // Without a mark it is a user's own.
-        if found.source_uid.is_none() && !self.applied.contains_key(key) {
+        if found.source_uid.is_none() && !self.opened.applied.contains_key(key) {
             return Ok(());
         }
-        let here_rev = self.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
+        let here_rev = self.context.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
         if identity::delete_applies(found.source_uid.as_deref(), here_rev, uid, rev) {
             backend.delete(key, &Expect::Version(found.version))?;
         }
@@ -121,21 +135,21 @@ impl Reconciler {
     /// Puts right what is not as the control plane wants it; then statuses go up. Says
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
-        let Some(mut backend) = self.backend.take() else { return true };
+        let Some(mut backend) = self.opened.backend.take() else { return true };
         let same = |found: &Found| {
-            let wanted = self.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
+            let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
             let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
         };
-        let corrections = reconcile::managed(&self.wanted, &self.applied, listing, same);
+        let corrections = reconcile::managed(&self.opened.wanted, &self.opened.applied, listing, same);
         let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
         for group in corrections.chunks(CONTENTS) {
             well &= self.correct(&mut *backend, group, listing);
         }
-        self.backend = Some(backend);
-        let wanted = &self.wanted;
-        let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.as_str().into());
+        self.opened.backend = Some(backend);
+        let wanted = &self.opened.wanted;
+        let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
     }
@@ -147,13 +161,8 @@ impl Reconciler {
         listing: &Listing,
     ) -> bool {
         let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-        let contents = match self.sets.contents(Side::Theirs, &keys) {
-            Ok(contents) => contents,
-            Err(error) => {
-                self.problem("objects", Some(chain(&error)));
-                return false;
-            }
-        };
+        let contents = self.context.sets.contents(Side::Theirs, &keys);
+        let Some(contents) = self.kept(contents) else { return false };
         let mut well = true;
         for ((key, correction), content) in group.iter().zip(contents) {
             let place = format!("object {key}");
@@ -180,31 +189,28 @@ impl Reconciler {
             tracing::info!(%key, "an object that the control plane has no more is removed");
             return backend.delete(key, &Expect::Version(found.version.clone())).map(drop);
         }
-        let (Some(wanted), Some(content)) = (self.wanted.get(key).cloned(), content) else { return Ok(()) };
-        let put = Put { key, uid: &wanted.uid, content: &content.bytes, digest: wanted.digest };
+        let (Some(stub), Some(content)) = (self.opened.wanted.get(key).cloned(), content) else {
+            return Ok(());
+        };
+        let put = Put { key, stub: &stub, content: &content.bytes };
         match correction {
             Correction::Record => {
-                let version = found().map_or(String::new(), |found| found.version.clone());
-                let last = LastApplied { uid: wanted.uid, digest: wanted.digest, version };
-                self.applied.insert(key.clone(), last);
+                self.record(&put, found().map_or(String::new(), |found| found.version.clone()));
                 return Ok(());
             }
             Correction::OtherUid => return self.put(backend, &put),
             Correction::Apply | Correction::Adopt => {}
             Correction::Revert => {
                 tracing::info!(%key, "a local edit is put back");
-                self.view.set(|view| view.counts.reverted += 1);
+                self.context.view.set(|view| view.counts.reverted += 1);
             }
             Correction::Recreate => {
                 tracing::info!(%key, "a local deletion is made good");
-                self.view.set(|view| view.counts.recreated += 1);
+                self.context.view.set(|view| view.counts.recreated += 1);
             }
             Correction::Remove => return Ok(()),
         }
-        let version = self.apply(backend, &put, Expect::Anything)?;
-        let last = LastApplied { uid: wanted.uid.clone(), digest: wanted.digest, version };
-        self.applied.insert(key.clone(), last);
-        Ok(())
+        self.apply(backend, &put, Expect::Anything)
     }
 
     /// The statuses as found, towards those in the own set. `uid`: that of an object whose
@@ -218,21 +224,21 @@ impl Reconciler {
         for found in &listing.objects {
             let (Some(status), Some(uid)) = (&found.status, uid(found)) else { continue };
             let key = object::status_key(&found.key);
-            let place = format!("object {key}");
-            if status.len() > MAX_CONTENT {
-                self.problem(&place, Some(format!("its status is larger than {MAX_CONTENT} bytes")));
-                continue;
-            }
-            self.problem(&place, None);
-            there.insert(key.clone(), Own::Put { key, uid, content: status.clone() });
+            there.extend(self.up(&key, &uid, status).map(|own| (key, own)));
         }
-        let gone: Vec<Own> = self.sets.with(|feed, _| {
-            let statuses = feed.objects().filter(|(key, _)| object::is_status(&key.section.kind));
-            let statuses = statuses.filter(|(key, _)| **key != node_status_key());
-            let gone = statuses.filter(|(key, _)| listing.complete && !there.contains_key(*key));
-            gone.map(|(key, _)| Own::Remove(key.clone())).collect()
+        let gone = self.gone(|key| {
+            let is_status = object::is_status(&key.section.kind);
+            is_status && listing.complete && !there.contains_key(key)
         });
         there.into_values().chain(gone).collect()
+    }
+
+    /// What of the own set is to go out of it. What the node says of itself stays.
+    pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<Own> {
+        let node_status = node_status_key();
+        let is_gone = |key: &ObjectKey| *key != node_status && is_gone(key);
+        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, is_gone);
+        gone.into_iter().map(|(key, _)| Own::Remove(key)).collect()
     }
 }
 

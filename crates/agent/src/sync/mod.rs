@@ -24,16 +24,13 @@ pub mod operations;
 pub mod posts;
 pub mod reconciler;
 pub mod sets;
-mod signals;
 pub mod transport;
 pub mod transports;
 pub mod view;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::exchange::{Answer, CheckIn};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use trust::token::TlsTermination;
@@ -43,9 +40,9 @@ use crate::events::DaemonHandle;
 use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
 use operations::OperationQueue;
-use reconciler::{ActionSink, ObjectReconciler, ReconcilerSetup};
+use reconciler::{ActionSink, ObjectReconciler};
 use sets::Sets;
-use transport::{Links, LinksSetup};
+use transport::Links;
 use view::View;
 
 /// Why synchronization cannot begin.
@@ -59,8 +56,8 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// What it needs.
-pub struct SyncSetup {
+/// What all parts of synchronization work with.
+pub struct SyncContext {
     /// The state directory.
     pub durable: Arc<Durable>,
     /// Both sets.
@@ -73,95 +70,62 @@ pub struct SyncSetup {
     pub actions: Arc<dyn ActionSink>,
     /// Where operations on objects come from.
     pub operations: OperationQueue,
-    /// What the release that is held says.
-    pub terms: watch::Receiver<ReleaseTerms>,
-    /// Opens transports.
-    pub dialer: TransportDialer,
-    /// Who ends their TLS sessions.
+    /// Who ends the TLS sessions of links.
     pub tls_termination: TlsTermination,
     /// The way to the daemon.
     pub daemon: DaemonHandle,
-    /// Spreads waits.
-    pub seed: u64,
 }
 
 /// Synchronization of one node, as the daemon has it.
 pub struct Synchronization {
-    durable: Arc<Durable>,
-    links: Links,
-    view: Arc<View>,
+    /// The link with the control plane.
+    pub links: Links,
+    context: Arc<SyncContext>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl Synchronization {
-    /// Starts the thread and the tasks, on what is held.
+    /// Starts the thread and the tasks, on what is held. `terms` is what the release that is held
+    /// says; `seed` spreads waits.
     ///
     /// # Errors
     /// When the state cannot be used.
-    pub fn start(setup: SyncSetup) -> Result<Synchronization, StartError> {
-        let SyncSetup { durable, sets, view, root, actions, operations, mut terms, .. } = setup;
-        let SyncSetup { dialer, tls_termination, daemon, seed, .. } = setup;
+    pub fn start(
+        context: SyncContext,
+        mut terms: watch::Receiver<ReleaseTerms>,
+        dialer: TransportDialer,
+        seed: u64,
+    ) -> Result<Synchronization, StartError> {
+        let context = Arc::new(context);
         let policy = {
             let terms = terms.borrow_and_update();
-            show_problems(&view, &terms);
+            context.show_problems(&terms);
             terms.sync.clone()
         };
-        let reconciler = ObjectReconciler::start(ReconcilerSetup {
-            durable: durable.clone(),
-            sets: sets.clone(),
-            actions,
-            view: view.clone(),
-            root,
-            policy,
-            operations,
-        })?;
+        let reconciler = ObjectReconciler::start(&context, policy)?;
         let instance = fresh_incarnation()?.to_string();
-        let links = Links::start(LinksSetup {
-            dialer,
-            tls_termination,
-            sets,
-            reconciler: reconciler.clone(),
-            view: view.clone(),
-            daemon,
-            terms: terms.clone(),
-            instance,
-            seed,
-        });
-        let observer = tokio::spawn(observe(terms, reconciler, view.clone()));
-        let writer = tokio::spawn(write_view(view.clone(), durable.clone()));
-        Ok(Synchronization { durable, links, view, tasks: [observer, writer] })
-    }
-
-    /// The control plane wants a stream.
-    pub fn requested(&self) {
-        self.links.requested();
-    }
-
-    /// The control plane answered a call: it is there again, if it was not.
-    pub fn reached(&self) {
-        self.links.reached();
-    }
-
-    /// Whether check-ins can go over an open stream.
-    pub fn is_open(&self) -> bool {
-        self.links.is_open()
-    }
-
-    /// Checks in over the open stream; `None`: there is none, or no answer came.
-    pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
-        let answer = self.links.check_in(message).await;
-        self.view.set(|view| view.counts.check_ins += u64::from(answer.is_some()));
-        answer
+        let links = Links::start(context.clone(), reconciler.clone(), terms.clone(), dialer, instance, seed);
+        let observer = tokio::spawn(observe(terms, reconciler, context.clone()));
+        let writer = tokio::spawn(write_view(context.clone()));
+        Ok(Synchronization { context, links, tasks: [observer, writer] })
     }
 
     /// Ends the link in order (SYN-14).
     pub async fn stop(&self) {
         self.links.stop().await;
         self.tasks.iter().for_each(JoinHandle::abort);
-        self.show();
+        self.context.write_view();
+    }
+}
+
+impl SyncContext {
+    /// Shows what of the held release cannot be read.
+    fn show_problems(&self, terms: &ReleaseTerms) {
+        self.view.problem("release, sync", terms.sync_problem.clone());
+        self.view.problem("release, delegations", terms.delegations_problem.clone());
     }
 
-    fn show(&self) {
+    fn write_view(&self) {
         if let Err(error) = self.view.write(self.durable.path()) {
             tracing::debug!(%error, "the status cannot be written");
         }
@@ -169,28 +133,23 @@ impl Synchronization {
 }
 
 /// Goes by each release that is adopted.
-async fn observe(mut terms: watch::Receiver<ReleaseTerms>, reconciler: ObjectReconciler, view: Arc<View>) {
+async fn observe(
+    mut terms: watch::Receiver<ReleaseTerms>,
+    reconciler: ObjectReconciler,
+    context: Arc<SyncContext>,
+) {
     while terms.changed().await.is_ok() {
         let terms = terms.borrow_and_update();
-        show_problems(&view, &terms);
+        context.show_problems(&terms);
         reconciler.held(terms.sync.clone());
     }
 }
 
-/// Shows what of the held release cannot be read.
-fn show_problems(view: &View, terms: &ReleaseTerms) {
-    view.problem("release, sync", terms.sync_problem.clone());
-    view.problem("release, delegations", terms.delegations_problem.clone());
-}
-
 /// Writes the status beside the state, off the runtime's thread: that may wait for the disk.
-async fn write_view(view: Arc<View>, durable: Arc<Durable>) {
+async fn write_view(context: Arc<SyncContext>) {
     loop {
-        let (shown, state) = (view.clone(), durable.clone());
-        let written = tokio::task::spawn_blocking(move || shown.write(state.path())).await;
-        if let Ok(Err(error)) = written {
-            tracing::debug!(%error, "the status cannot be written");
-        }
+        let context = context.clone();
+        let _ = tokio::task::spawn_blocking(move || context.write_view()).await;
         tokio::time::sleep(view::EVERY).await;
     }
 }

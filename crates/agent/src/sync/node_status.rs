@@ -34,7 +34,7 @@ impl Reconciler {
 
     /// The place cannot be used.
     pub(super) fn unusable(&self, why: &str) -> NodeProblem {
-        NodeProblem::FolderUnusable { place: cut(&self.backend_name), message: cut(why) }
+        NodeProblem::FolderUnusable { place: cut(&self.opened.name), message: cut(why) }
     }
 
     /// What could not be taken of the place.
@@ -44,7 +44,7 @@ impl Reconciler {
             return Some(self.unusable(&first.message));
         }
         Some(NodeProblem::ManifestsUnreadable {
-            manifest: cut(&format!("{}/{}", self.backend_name, first.place)),
+            manifest: cut(&format!("{}/{}", self.opened.name, first.place)),
             message: cut(&format!("{} ({})", first.message, first.code)),
             others: listing.problems.len() as u64 - 1,
         })

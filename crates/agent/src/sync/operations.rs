@@ -39,8 +39,9 @@ impl OperationQueue {
     /// # Errors
     /// When it cannot wait there, in words; then `answer` hears nothing.
     pub fn post(&self, key: ObjectKey, request: OperationRequest, answer: Answer) -> Result<(), String> {
-        let posted = self.0.operation(Operation { key, request, answer });
-        posted.map_err(|_| "too many operations wait on this node, or it stops".to_owned())
+        let operation = Operation { key, request, answer };
+        let posted = self.0.post(|waiting| waiting.operation(operation));
+        posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
     }
 
     pub(super) fn mailbox(&self) -> Arc<Mailbox> {
@@ -58,8 +59,8 @@ impl Reconciler {
     fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
-        let Some(backend) = self.backend.as_mut().filter(|_| current) else {
-            let why = self.no_backend.clone();
+        let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {
+            let why = self.opened.unusable.clone();
             let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
             return Outcome::Failed { message };
         };

@@ -1,4 +1,4 @@
-//! Exchanges with the control plane by requests: polls, and the way up of server-sent events (SYN-1).
+//! Exchanges with the control plane by requests: polls, and both ways of server-sent events (SYN-1).
 //!
 //! ```text
 //! link from durable cursors --> its frames --post--> answer --> link --> gone
@@ -7,17 +7,20 @@
 //! ```
 //!
 //! Invariants: nothing is kept from one exchange to the next but what the other side said of its
-//! cursor and frames that have no number; so a request that was lost is made again from what is
-//! durable, and another control plane may answer the next one.
+//! cursor and answers that have no number; so a request that was lost is made again from what is
+//! durable, and another control plane may answer the next one. An answer that the other side does
+//! not ask for again is kept until a post brought it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use streams::task::Ended;
+use streams::weight::weight;
 use streams::{Exchange, LinkHandler, TransportError};
 use sync::link::{LinkConfig, outlives_exchange};
 use sync::{FeedCursor, Frame};
-use wire::batch::{self, Batch, MAX_ANSWER};
+use wire::batch::{self, Batch, FULL, MAX_ANSWER};
 use wire::cloudevents::json::MAX_FRAMES;
 use wire::cloudevents::{Origin, PRINCIPAL};
 
@@ -25,79 +28,80 @@ use super::handler::AgentLinkHandler;
 use crate::render::chain;
 use crate::session::{CallError, Session};
 
+/// The most answers that wait for a post, in bytes: of an inventory about 32,000 objects. Those
+/// beyond are left out, from the first of them on, so that none seems to be the last.
+const MAX_LEFT: usize = 8 * 1024 * 1024;
+
 /// Posts frames.
 pub struct Poster {
     session: Arc<Session>,
     origin: Origin,
-    /// What the last exchange had to say and no more room for.
-    left: Vec<Frame>,
+    /// What exchanges had to say and no more room for.
+    left: VecDeque<Frame>,
+}
+
+/// What an exchange came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It failed, or a side ended it with a go-away.
+    Failed,
+    /// Something came, or is to go: another exchange brings more.
+    Moved,
+    /// Nothing moved, and not all is said.
+    Stuck,
+    /// Both directions are equal, and nothing is left to be said.
+    Quiet,
 }
 
 /// How an exchange ended.
-pub struct Posted {
+pub struct Exchanged {
     /// As a link that ends does.
     pub ended: Ended,
-    /// It failed, or a side ended it with a go-away.
-    pub failed: bool,
+    /// What it came to.
+    pub progress: Progress,
     /// The control plane's durable cursor in the own feed, if it is known.
     pub acked: Option<FeedCursor>,
-    /// Something came, or is to go: another exchange brings more.
-    pub moved: bool,
 }
 
 impl Poster {
     /// Posts over this session; frames say to come from `origin`.
     pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
-        Poster { session, origin, left: Vec::new() }
+        Poster { session, origin, left: VecDeque::new() }
     }
 
-    /// One request and its answer. `after` is the control plane's cursor, as it said last.
-    pub async fn post(
+    /// Goes on with what another one did not post.
+    pub fn after(self, before: &mut Poster) -> Poster {
+        Poster { left: std::mem::take(&mut before.left), ..self }
+    }
+
+    /// One request and its answer, or what was `pushed` down in place of them. `after` is the
+    /// control plane's cursor, as it said last.
+    pub async fn exchange(
         &mut self,
         config: LinkConfig,
         after: Option<FeedCursor>,
         handler: &Arc<AgentLinkHandler>,
-    ) -> Posted {
+        pushed: Vec<Frame>,
+    ) -> Exchanged {
         let mut exchange = Exchange::open(config, after, handler.clone(), []);
-        let mut frames = exchange.say(Vec::new()).await.frames;
-        let room = MAX_FRAMES.saturating_sub(frames.len());
-        // Behind the hello.
-        let at = frames.len().min(1);
-        frames.splice(at..at, self.left.drain(..).take(room));
-        let (error, more) = match self.exchanged(frames).await {
+        let had_left = !self.left.is_empty();
+        let came = match pushed.is_empty() {
+            true => {
+                let own = exchange.say(Vec::new()).await.frames;
+                self.post(own).await
+            }
+            false => Ok(Batch { frames: pushed, more: true }),
+        };
+        let (mut moved, mut error) = (had_left, None);
+        match came {
             Ok(Batch { frames, more }) => {
                 let said = exchange.say(frames).await.frames;
                 // What is to be compared goes with the next one.
-                let more = more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
-                self.left = said.into_iter().filter(outlives_exchange).collect();
-                (None, more)
+                moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
+                self.keep(&mut exchange, said).await;
             }
-            Err(error) => (Some(error), false),
-        };
-        let moved = more || !self.left.is_empty();
-        self.end(exchange, handler, error, moved).await
-    }
-
-    /// Takes what the control plane pushed down.
-    pub async fn take(
-        &mut self,
-        config: LinkConfig,
-        frames: Vec<Frame>,
-        handler: &Arc<AgentLinkHandler>,
-    ) -> Posted {
-        let mut exchange = Exchange::open(config, None, handler.clone(), []);
-        let said = exchange.say(frames).await;
-        self.left = said.frames.into_iter().filter(outlives_exchange).collect();
-        self.end(exchange, handler, None, true).await
-    }
-
-    async fn end(
-        &mut self,
-        exchange: Exchange<AgentLinkHandler>,
-        handler: &AgentLinkHandler,
-        error: Option<TransportError>,
-        moved: bool,
-    ) -> Posted {
+            Err(failed) => error = Some(failed),
+        }
         let failed = error.is_some() || exchange.is_closed();
         let acked = handler.with_sets(|feed, _| exchange.link().resumes_after(feed));
         let mut ended = exchange.end().await;
@@ -105,16 +109,73 @@ impl Poster {
             tracing::debug!(error = chain(error), "frames could not be posted");
         }
         let counters = &ended.counters;
-        let moved = moved || counters.received + counters.resync_frames + counters.refused_here > 0;
+        let brought = counters.received + counters.resync_frames + counters.refused_here > 0;
         ended.error = ended.error.or(error);
-        Posted { ended, failed, acked, moved }
+        let progress = match (failed, moved || brought || !self.left.is_empty()) {
+            (true, _) => Progress::Failed,
+            (false, true) => Progress::Moved,
+            (false, false) if handler.quiet().is_some() => Progress::Quiet,
+            (false, false) => Progress::Stuck,
+        };
+        Exchanged { ended, progress, acked }
     }
 
-    async fn exchanged(&mut self, frames: Vec<Frame>) -> Result<Batch, TransportError> {
+    /// Posts what was left, behind the hello, then as many own frames as there is room for: of those
+    /// the next exchange says again what it must.
+    async fn post(&mut self, own: Vec<Frame>) -> Result<Batch, TransportError> {
+        let mut own = own.into_iter();
+        let mut frames: Vec<Frame> = own.next().into_iter().collect();
+        let (mut number, mut bytes) = (frames.len(), 0);
+        // One may always go.
+        let mut fits = |frame: &Frame| {
+            (number, bytes) = (number + 1, bytes + weight(frame));
+            number <= MAX_FRAMES && (number <= 2 || bytes <= FULL)
+        };
+        let count = self.left.iter().take_while(|frame| fits(frame)).count();
+        frames.extend(self.left.iter().take(count).cloned());
+        // Alone they are as many as fit.
+        frames.extend(own.take_while(|frame| count == 0 || fits(frame)));
         let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
-        let answer = self.session.post_frames(body).await.map_err(of_call)?;
-        Ok(batch::decode(&Bytes::from(answer), Some(PRINCIPAL), MAX_ANSWER)?)
+        let answer = self.session.post_frames(body).await.map_err(of_call);
+        if answer.as_ref().map_or_else(is_unreadable, |_| true) {
+            self.left.drain(..count);
+        }
+        // The next exchange asks for them again, or says them anew.
+        self.left.retain(|frame| !is_asked_for_again(frame));
+        Ok(batch::decode(&Bytes::from(answer?), Some(PRINCIPAL), MAX_ANSWER)?)
     }
+
+    /// Keeps the answers that an exchange has, those that it had no room for among them.
+    async fn keep(&mut self, exchange: &mut Exchange<AgentLinkHandler>, mut said: Vec<Frame>) {
+        let mut bytes: usize = self.left.iter().map(weight).sum();
+        while !said.is_empty() {
+            let mut ends = false;
+            for answer in said.into_iter().filter(outlives_exchange) {
+                bytes += weight(&answer);
+                if bytes > MAX_LEFT {
+                    tracing::warn!(MAX_LEFT, "more answers than may wait for the next post");
+                    return;
+                }
+                ends |= matches!(answer, Frame::Event(_));
+                self.left.push_back(answer);
+            }
+            // Contents, which are asked for again, are not loaded beyond what a post takes.
+            if ends {
+                return;
+            }
+            said = exchange.say(Vec::new()).await.frames;
+        }
+    }
+}
+
+/// An answer of a trie resync, which each exchange asks for anew, or a checkpoint, which it says anew.
+fn is_asked_for_again(frame: &Frame) -> bool {
+    matches!(frame, Frame::Event(_) | Frame::ResyncResponse(_) | Frame::Checkpoint(_))
+}
+
+/// Whether the same again would be refused again.
+fn is_unreadable(error: &TransportError) -> bool {
+    matches!(error, TransportError::Problem(problem) if matches!(problem.status, 400 | 413))
 }
 
 fn of_call(error: CallError) -> TransportError {

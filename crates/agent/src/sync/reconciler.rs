@@ -11,27 +11,27 @@
 //! answers is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backends::reconcile::{LastApplied, Wanted};
+use backends::reconcile::LastApplied;
 use backends::{Backend, Listing};
 use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::replication::{Mismatch, Mode, SyncPolicy};
-use model::{Kind, ObjectKey};
+use model::{Kind, ObjectKey, Stub};
 use sync::frame::Op;
 use sync::link::{Batch, Outcome};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
-use super::mailbox::{BatchRequest, Mailbox, ReconcilerEvent};
-use super::operations::OperationQueue;
-use super::sets::{Own, Sets};
-use super::view::{View, Watched};
+use super::SyncContext;
+use super::autonomous::Vanishing;
+use super::mailbox::{BatchRequest, Mailbox};
+use super::sets::{Own, SetsError};
+use super::view::watched;
 use crate::render::chain;
-use crate::state::Durable;
 
 /// The wait before a reconciliation that failed is repeated; it doubles.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -78,110 +78,81 @@ struct MailboxCloser(Arc<Mailbox>);
 
 impl Drop for MailboxCloser {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.post(|waiting| waiting.closed = true);
     }
 }
 
-/// What the thread needs.
-pub struct ReconcilerSetup {
-    /// The state directory.
-    pub durable: Arc<Durable>,
-    /// Both sets.
-    pub sets: Arc<Sets>,
-    /// Takes actions.
-    pub actions: Arc<dyn ActionSink>,
-    /// What is shown.
-    pub view: Arc<View>,
-    /// The host's root.
-    pub root: PathBuf,
-    /// What the held release says.
-    pub policy: Option<SyncPolicy>,
-    /// Where operations on objects come from.
-    pub operations: OperationQueue,
-}
-
 pub(super) struct Reconciler {
-    pub(super) durable: Arc<Durable>,
-    pub(super) sets: Arc<Sets>,
-    actions: Arc<dyn ActionSink>,
-    pub(super) view: Arc<View>,
-    pub(super) root: PathBuf,
+    pub(super) context: Arc<SyncContext>,
     pub(super) policy: SyncPolicy,
     /// A policy that could not be gone by yet.
     pending: Option<SyncPolicy>,
     pub(super) kinds: BTreeSet<Kind>,
-    pub(super) backend: Option<Box<dyn Backend>>,
-    /// Why there is none.
-    pub(super) no_backend: Option<String>,
-    /// How the backend is called in problems.
-    pub(super) backend_name: String,
-    /// What the control plane wants, as far as it is durable here (managed).
-    pub(super) wanted: BTreeMap<ObjectKey, Wanted>,
-    /// What was put last. Not kept over a restart: what is found then is compared itself.
-    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    pub(super) opened: OpenedBackend,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
-    /// An object was found in the backend.
-    pub(super) seen: bool,
-    /// What is vanishing (autonomous).
-    pub(super) vanishing: super::autonomous::Vanishing,
-    /// Vanished objects are held back (autonomous).
-    pub(super) held: Option<NodeProblem>,
     /// What the own set says of the place; the outer `None`: not known since the start.
     pub(super) reported: Option<Option<NodeProblem>>,
     /// When the backend is reconciled without an event.
     reconcile_at: Option<Instant>,
     again: Duration,
-    pub(super) shown: BTreeSet<String>,
-    pub(super) mailbox: Arc<Mailbox>,
     rules: watch::Sender<Rules>,
 }
 
+/// A backend, and what is known of its objects since it was opened.
+#[derive(Default)]
+pub(super) struct OpenedBackend {
+    pub(super) backend: Option<Box<dyn Backend>>,
+    /// Why there is none.
+    pub(super) unusable: Option<String>,
+    /// How it is called in problems.
+    pub(super) name: String,
+    /// What the control plane wants, as far as it is durable here (managed).
+    pub(super) wanted: BTreeMap<ObjectKey, Stub>,
+    /// What was put last. Not kept over a restart: what is found then is compared itself.
+    pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
+    /// An object was found.
+    pub(super) seen: bool,
+    /// What is vanishing (autonomous).
+    pub(super) vanishing: Vanishing,
+    /// Vanished objects are held back (autonomous).
+    pub(super) held: Option<NodeProblem>,
+    /// The places whose problems are shown.
+    pub(super) shown: BTreeSet<String>,
+}
+
 impl ObjectReconciler {
-    /// Starts the thread.
+    /// Starts the thread. `policy` is what the held release says; `None`: nothing.
     ///
     /// # Errors
     /// When there is none to be had.
-    pub fn start(setup: ReconcilerSetup) -> std::io::Result<ObjectReconciler> {
-        let mailbox = setup.operations.mailbox();
-        let first = Rules { number: 0, policy: off() };
-        let (rules, current) = watch::channel(first);
-        let reconciler =
-            ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
-        let ReconcilerSetup { durable, sets, actions, view, root, policy, .. } = setup;
+    pub fn start(
+        context: &Arc<SyncContext>,
+        policy: Option<SyncPolicy>,
+    ) -> std::io::Result<ObjectReconciler> {
+        let mailbox = context.operations.mailbox();
+        let (rules, current) = watch::channel(Rules { number: 0, policy: off() });
         let mut worker = Reconciler {
-            durable,
-            sets,
-            actions,
-            view,
-            root,
+            context: context.clone(),
             policy: off(),
             pending: None,
             kinds: BTreeSet::new(),
-            backend: None,
-            no_backend: None,
-            backend_name: String::new(),
-            wanted: BTreeMap::new(),
-            applied: BTreeMap::new(),
+            opened: OpenedBackend::default(),
             complete: false,
-            seen: false,
-            vanishing: Default::default(),
-            held: None,
             reported: None,
             reconcile_at: None,
             again: AGAIN,
-            shown: BTreeSet::new(),
-            mailbox,
             rules,
         };
+        let (events, view) = (mailbox.clone(), context.view.clone());
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
-        let shown = Watched::new(worker.view.clone(), "objects", "objects are not synchronized");
         builder.spawn(move || {
-            let _shown = shown;
-            worker.switch(policy.unwrap_or_else(off));
-            worker.run();
+            watched(&view, "objects", "objects are not synchronized", move || {
+                worker.switch(policy.unwrap_or_else(off));
+                worker.run(&events);
+            });
         })?;
-        Ok(reconciler)
+        Ok(ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox)), rules: current })
     }
 
     /// What links go by; number 0 until that is known.
@@ -191,18 +162,18 @@ impl ObjectReconciler {
 
     /// Another release is held; `None`: it says nothing of synchronization.
     pub fn held(&self, policy: Option<SyncPolicy>) {
-        self.mailbox.0.policy(policy.unwrap_or_else(off));
+        self.mailbox.0.post(|waiting| waiting.policy = Some(policy.unwrap_or_else(off)));
     }
 
     /// An operator at the control plane approves that what vanished here is deleted.
     pub fn approve(&self) {
-        self.mailbox.0.approved();
+        self.mailbox.0.post(|waiting| waiting.approved = true);
     }
 
     /// Both sides compared what the control plane wants under rules of this number, and it is
     /// equal.
     pub fn equal(&self, of: u64) {
-        self.mailbox.0.in_sync(of);
+        self.mailbox.0.post(|waiting| waiting.in_sync = Some(of));
     }
 
     /// Applies a batch that came under rules of this number, and makes it durable.
@@ -210,16 +181,17 @@ impl ObjectReconciler {
         let (answer, outcomes) = oneshot::channel();
         let count = batch.items.len();
         let later = |why: &str| vec![Outcome::Temporary(why.to_owned()); count];
-        match self.mailbox.0.batch(BatchRequest { batch, rules: of, answer }) {
-            Ok(()) => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
-            Err(_) => later("too many batches wait on this node"),
+        let request = BatchRequest { batch, rules: of, answer };
+        match self.mailbox.0.post(|waiting| waiting.batch(request)) {
+            true => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
+            false => later("too many batches wait on this node"),
         }
     }
 
     /// Begins the own set in a new incarnation.
     pub async fn reincarnate(&self) {
         let (done, is_done) = oneshot::channel();
-        self.mailbox.0.reincarnate(done);
+        self.mailbox.0.post(|waiting| waiting.reincarnate = Some(done));
         let _ = is_done.await;
     }
 }
@@ -245,36 +217,39 @@ fn off() -> SyncPolicy {
 }
 
 impl Reconciler {
-    fn run(&mut self) {
+    fn run(&mut self, mailbox: &Mailbox) {
         loop {
             let wait =
                 self.reconcile_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            match self.mailbox.next(wait.min(AGAIN_LONGEST)) {
-                Some(ReconcilerEvent::Batch(BatchRequest { batch, rules, answer })) => {
-                    let outcomes = self.batch(&batch, rules);
-                    if answer.send(outcomes).is_err() {
-                        // The link that asked is gone, and what became durable is not in memory.
-                        self.reload_sets();
-                    }
+            let all = mailbox.next(wait.min(AGAIN_LONGEST));
+            if all.closed {
+                // Who posts from now on is refused.
+                return mailbox.post(|waiting| waiting.closed = true);
+            }
+            // First: batches of links under the one before are refused.
+            if let Some(policy) = all.policy {
+                self.switch(policy);
+            }
+            for BatchRequest { batch, rules, answer } in all.batches {
+                if answer.send(self.batch(&batch, rules)).is_err() {
+                    // The link that asked is gone, and what became durable is not in memory.
+                    self.kept(self.context.sets.reload());
                 }
-                Some(ReconcilerEvent::Operation(operation)) => self.operation(operation),
-                Some(ReconcilerEvent::Changed) => self.reconcile(),
-                Some(ReconcilerEvent::Policy(policy)) => self.switch(policy),
-                Some(ReconcilerEvent::Approved) => self.approved(),
-                Some(ReconcilerEvent::InSync(rules)) => self.equal(rules),
-                Some(ReconcilerEvent::Reincarnate(answers)) => {
-                    self.reincarnate();
-                    for answer in answers {
-                        // Nobody waits for it when its link is gone.
-                        let _ = answer.send(());
-                    }
-                }
-                None => {
-                    if self.reconcile_at.is_some_and(|at| Instant::now() >= at) {
-                        self.reconcile();
-                    }
-                }
-                Some(ReconcilerEvent::Closed) => return,
+            }
+            all.operations.into_iter().for_each(|operation| self.operation(operation));
+            if let Some(answer) = all.reincarnate {
+                self.reincarnate();
+                // Nobody waits for it when its link is gone.
+                let _ = answer.send(());
+            }
+            if all.approved {
+                self.approved();
+            }
+            if let Some(rules) = all.in_sync {
+                self.equal(rules);
+            }
+            if all.changed || self.reconcile_at.is_some_and(|at| Instant::now() >= at) {
+                self.reconcile();
             }
         }
     }
@@ -285,9 +260,9 @@ impl Reconciler {
         if !first && policy == self.policy {
             return;
         }
-        if let Err(why) = self.enter_mode(policy.mode) {
+        let entered = self.enter_mode(policy.mode);
+        if self.kept(entered).is_none() {
             // Until then the old rules hold; before the first there are no links.
-            self.problem("objects", Some(why));
             self.pending = Some(policy);
             return self.reconcile_within(self.again);
         }
@@ -297,28 +272,28 @@ impl Reconciler {
         if first || (old.mode, &old.folder, &old.kinds) != (policy.mode, &policy.folder, &policy.kinds) {
             self.open_backend();
         }
-        self.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
+        self.context.view.set(|view| (view.mode, view.folder) = (policy.mode, policy.folder.clone()));
         let same = !first && old.is_same_for_links(&policy);
         self.rules.send_modify(|rules| {
             rules.number += u64::from(!same);
             rules.policy = policy;
         });
-        if self.no_backend.is_none() {
+        if self.opened.unusable.is_none() {
             self.reconcile();
         }
     }
 
     /// The sets of another mode are others: both begin anew (SYN-5).
-    fn enter_mode(&mut self, mode: Mode) -> Result<(), String> {
-        if self.durable.kept_mode().map_err(|error| chain(&error))? == mode {
+    fn enter_mode(&mut self, mode: Mode) -> Result<(), SetsError> {
+        if self.context.durable.kept_mode()? == mode {
             return Ok(());
         }
-        let actions = self.sets.actions().map_err(|error| chain(&error))?;
-        self.sets.begin_anew().map_err(|error| chain(&error))?;
+        let actions = self.context.sets.actions()?;
+        self.context.sets.begin_anew()?;
         (self.complete, self.reported) = (false, None);
-        self.durable.keep_mode(mode).map_err(|error| chain(&error))?;
+        self.context.durable.keep_mode(mode)?;
         // They come again; what was begun is remembered by its mark.
-        actions.iter().for_each(|(id, _)| self.actions.removed(id));
+        actions.iter().for_each(|(id, _)| self.context.actions.removed(id));
         tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
         Ok(())
     }
@@ -332,7 +307,7 @@ impl Reconciler {
             ];
         }
         let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
-        if let Err(error) = self.sets.keep(batch.write(&outcomes)) {
+        if let Err(error) = self.context.sets.keep(batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
@@ -352,17 +327,17 @@ impl Reconciler {
         self.problem(&format!("object {key}"), None);
         let action = key.section.kind.as_str() == Kind::ACTION;
         match (&item.change, action) {
-            (Op::Put { content, .. }, true) => self.actions.put(&key.name, content.clone()),
-            (Op::Delete { .. }, true) => self.actions.removed(&key.name),
+            (Op::Put { content, .. }, true) => self.context.actions.put(&key.name, content.clone()),
+            (Op::Delete { .. }, true) => self.context.actions.removed(&key.name),
             (Op::Put { stub, .. }, false) => {
-                let wanted = Wanted { uid: stub.uid.to_string(), digest: stub.digest };
-                if self.wanted.insert(key.clone(), wanted).is_some_and(|old| old.uid != *stub.uid) {
+                if self.opened.wanted.insert(key.clone(), stub.clone()).is_some_and(|old| old.uid != stub.uid)
+                {
                     self.reconcile_within(SOON);
                 }
             }
             (Op::Delete { .. }, false) => {
-                self.wanted.remove(key);
-                self.applied.remove(key);
+                self.opened.wanted.remove(key);
+                self.opened.applied.remove(key);
                 self.own(vec![Own::Remove(object::status_key(key))]);
             }
         }
@@ -374,10 +349,10 @@ impl Reconciler {
         if let Some(policy) = self.pending.take() {
             return self.switch(policy);
         }
-        if self.no_backend.is_some() {
+        if self.opened.unusable.is_some() {
             self.open_backend();
         }
-        let Some(backend) = &mut self.backend else { return };
+        let Some(backend) = &mut self.opened.backend else { return };
         let kinds = &self.kinds;
         let listing = backend.list().map(|mut listing| {
             listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
@@ -391,12 +366,12 @@ impl Reconciler {
                     Mode::Autonomous => self.reconcile_autonomous(&listing),
                     Mode::Off => true,
                 };
-                (done, self.held.clone().or_else(|| self.unreadable(&listing)))
+                (done, self.opened.held.clone().or_else(|| self.unreadable(&listing)))
             }
             Err(error) => {
                 let why = error.to_string();
                 let problem = self.unusable(&why);
-                self.problem(&self.backend_name, Some(why));
+                self.problem(&self.opened.name, Some(why));
                 (false, Some(problem))
             }
         };
@@ -406,7 +381,7 @@ impl Reconciler {
         } else {
             self.reconcile_again();
         }
-        if self.held.is_some() {
+        if self.opened.held.is_some() {
             self.reconcile_within(HELD);
         }
     }
@@ -427,44 +402,43 @@ impl Reconciler {
         for problem in &listing.problems {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
             let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{}{within}{}{line}", self.backend_name, problem.place);
+            let place = format!("{}{within}{}{line}", self.opened.name, problem.place);
             self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
             now.insert(place);
         }
-        for gone in std::mem::replace(&mut self.shown, now.clone()).difference(&now) {
+        for gone in std::mem::replace(&mut self.opened.shown, now.clone()).difference(&now) {
             self.problem(gone, None);
         }
-        if !now.contains(&self.backend_name) {
-            self.problem(&self.backend_name, None);
+        if !now.contains(&self.opened.name) {
+            self.problem(&self.opened.name, None);
         }
     }
 
     pub(super) fn problem(&self, place: &str, problem: Option<String>) {
         let text = problem.clone().unwrap_or_default();
-        if self.view.problem(place, problem) && !text.is_empty() {
+        if self.context.view.problem(place, problem) && !text.is_empty() {
             tracing::warn!(place, problem = text, "a problem of synchronized objects");
         }
     }
 
+    /// What came of work on the sets; a failure is shown.
+    pub(super) fn kept<T>(&self, result: Result<T, SetsError>) -> Option<T> {
+        result.inspect_err(|error| self.problem("objects", Some(chain(error)))).ok()
+    }
+
     /// Changes the own set; says whether that went well.
-    pub(super) fn own(&mut self, own: Vec<Own>) -> bool {
-        match self.sets.change(own) {
-            Ok(_) => true,
-            Err(error) => {
-                self.problem("objects", Some(chain(&error)));
-                false
-            }
-        }
+    pub(super) fn own(&self, own: Vec<Own>) -> bool {
+        self.kept(self.context.sets.change(own)).is_some()
     }
 
     /// Whether an operator approved that what vanished is deleted.
     pub(super) fn is_approved(&self) -> bool {
-        self.durable.path().join(APPROVED).exists()
+        self.context.durable.path().join(APPROVED).exists()
     }
 
     /// The approval was used.
     pub(super) fn approval_used(&self) {
-        if let Err(error) = std::fs::remove_file(self.durable.path().join(APPROVED)) {
+        if let Err(error) = std::fs::remove_file(self.context.durable.path().join(APPROVED)) {
             tracing::debug!(%error, "the approval cannot be removed");
         }
     }
@@ -478,28 +452,20 @@ impl Reconciler {
     }
 
     fn approved(&mut self) {
-        if self.held.is_none() {
+        if self.opened.held.is_none() {
             return;
         }
         tracing::info!("an operator approved the deletion of what vanished");
-        match approve(self.durable.path()) {
+        match approve(self.context.durable.path()) {
             Ok(()) => self.reconcile(),
             Err(error) => self.problem("objects", Some(format!("an approval cannot be kept: {error}"))),
         }
     }
 
     fn reincarnate(&mut self) {
-        match self.sets.reincarnate() {
-            Ok(true) => {}
+        if self.kept(self.context.sets.reincarnate()) == Some(false) {
             // What is there is put again.
-            Ok(false) => self.reconcile(),
-            Err(error) => self.problem("objects", Some(chain(&error))),
-        }
-    }
-
-    fn reload_sets(&mut self) {
-        if let Err(error) = self.sets.reload() {
-            self.problem("objects", Some(chain(&error)));
+            self.reconcile();
         }
     }
 }

@@ -1,8 +1,12 @@
 //! [`Sets`]: what the node authors and what the control plane authors for it, in memory and
 //! on disk.
 //!
-//! The memory is locked for moments only; the disk is written by one thread, the reconciler's.
-//! What is written is durable before the memory says it.
+//! ```text
+//! reconciler --change, keep--> object log (disk) --durable--> feed, replica (memory) <--> link
+//! ```
+//!
+//! Invariants: the memory is locked for moments only; the disk is written by one thread, the
+//! reconciler's; what is written is durable before the memory says it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -105,6 +109,19 @@ impl Sets {
         work(feed, replica)
     }
 
+    /// The objects of a side that are wanted by their key.
+    pub fn stubs<C: FromIterator<(ObjectKey, Stub)>>(
+        &self,
+        side: Side,
+        wanted: impl Fn(&ObjectKey) -> bool,
+    ) -> C {
+        let passed = |(key, stub): (&ObjectKey, &Stub)| wanted(key).then(|| (key.clone(), stub.clone()));
+        self.with(|feed, replica| match side {
+            Side::Ours => feed.objects().filter_map(passed).collect(),
+            Side::Theirs => replica.objects().filter_map(passed).collect(),
+        })
+    }
+
     /// Changes when the own set does.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -150,7 +167,9 @@ impl Sets {
                 && bytes < CHANGES_BYTES
                 && let Some(one) = rest.next()
             {
-                bytes += one.bytes();
+                if let Own::Put { content, .. } = &one {
+                    bytes += content.len();
+                }
                 group.push(one);
             }
             count += self.change_group(group)?;
@@ -274,14 +293,5 @@ impl Sets {
         let contents = self.contents(Side::Theirs, &keys)?;
         let named = keys.iter().zip(contents);
         Ok(named.filter_map(|(key, content)| Some((key.name.to_string(), content?.bytes))).collect())
-    }
-}
-
-impl Own {
-    fn bytes(&self) -> usize {
-        match self {
-            Own::Put { content, .. } => content.len(),
-            Own::Remove(_) => 0,
-        }
     }
 }

@@ -1,9 +1,21 @@
 //! [`Links`]: opens links when there is need for one, and closes them when there is none
 //! (SYN-1, SYN-10, SYN-11, SYN-13, SYN-14).
 //!
+//! ```text
+//!              need, poll due                    gRPC, WebSocket: link --+
+//! waits (plan) --------------> opens a transport --- SSE: events --------+-- outcome --> waits
+//!      ^                             |               poll: exchanges ----+                 |
+//!      +--------- failed ------------+                                                     |
+//!      +--------------------------------------- ReconnectPolicy ---------------------------+
+//! ```
+//!
 //! `auto` polls by check-ins, and opens the best stream that works when the control plane asks
 //! for one or something of the node's own is to go; it is closed when both directions are
 //! equal and nothing moves. The other transports keep what they name open.
+//!
+//! Invariants: there is one link at a time; what it goes by is one release, and under another one it
+//! is opened anew; no wait is longer than [`LONGEST_WAIT`]; what the daemon asks for is a level, so
+//! nothing queues.
 
 mod exchanges;
 
@@ -15,29 +27,25 @@ use model::exchange::{Answer, CheckIn};
 use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
 use streams::sse::SseReader;
-use streams::task::{self, Ended, EndedBy, LinkCommand, LinkHandle, LinkTransport};
+use streams::task::{self, Ended, EndedBy, LinkCommand, LinkHandle, LinkTransport, link_time};
 use streams::{TransportError, run_link};
 use sync::FeedCursor;
 use sync::backoff::{LinkEnd, ReconnectPolicy, poll_at};
 use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
-use trust::token::TlsTermination;
 
+use super::SyncContext;
 use super::handler::AgentLinkHandler;
 use super::posts::Poster;
 use super::reconciler::{ObjectReconciler, Rules};
-use super::sets::Sets;
-use super::signals::{LinkSignal, LinkSignaller, LinkSignals};
 use super::transports::TransportSelector;
 use super::view::View;
-use super::watched::{AFTER_PANIC, LINKS, watched};
 use crate::clock::now;
 use crate::dialing::{DialError, TransportDialer};
-use crate::events::DaemonHandle;
 use crate::release::ReleaseTerms;
 use crate::render::chain;
 
@@ -53,6 +61,10 @@ const GOOD: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// No wait for the next link is longer.
 const LONGEST_WAIT: Duration = sync::backoff::LONGEST_ASKED;
+/// The pause before links are kept again, after the task that did so was gone.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
+/// The name of links in problems.
+const LINKS: &str = "links";
 /// How long a stop may take: the last words of a link.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 
@@ -65,86 +77,76 @@ struct Open {
 
 type Current = Arc<Mutex<Option<Open>>>;
 
+/// What the daemon lets its links know. Raised twice before they look it counts once.
+#[derive(Default)]
+struct Signals {
+    /// Work waits at the control plane, which wants a stream for it.
+    requested: Notify,
+    /// The control plane answered a call.
+    reached: Notify,
+}
+
 /// The daemon's way to its links.
 pub struct Links {
-    signaller: LinkSignaller,
+    signals: Arc<Signals>,
     stop: watch::Sender<bool>,
     current: Current,
+    view: Arc<View>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What links need.
-pub struct LinksSetup {
-    /// Opens transports.
-    pub dialer: TransportDialer,
-    /// Who ends their TLS sessions.
-    pub tls_termination: TlsTermination,
-    /// Both sets.
-    pub sets: Arc<Sets>,
-    /// Applies what comes.
-    pub reconciler: ObjectReconciler,
-    /// What is shown.
-    pub view: Arc<View>,
-    /// The way to the daemon.
-    pub daemon: DaemonHandle,
-    /// What the release that is held says.
-    pub terms: watch::Receiver<ReleaseTerms>,
-    /// The instance of this process.
-    pub instance: String,
-    /// Spreads waits.
-    pub seed: u64,
-}
-
 impl Links {
-    /// Starts the task that opens and closes links.
-    pub fn start(setup: LinksSetup) -> Links {
-        let signaller = LinkSignaller::default();
+    /// Starts the task that opens and closes links. `terms` is what the release that is held says,
+    /// `instance` names this process, `seed` spreads waits.
+    pub fn start(
+        context: Arc<SyncContext>,
+        reconciler: ObjectReconciler,
+        mut terms: watch::Receiver<ReleaseTerms>,
+        dialer: TransportDialer,
+        instance: String,
+        seed: u64,
+    ) -> Links {
+        let signals = Arc::<Signals>::default();
         let (stop, stopped) = watch::channel(false);
-        let current = Current::default();
-        let LinksSetup { dialer, tls_termination, sets, reconciler, view, daemon, mut terms, instance, seed } =
-            setup;
+        let (current, view) = (Current::default(), context.view.clone());
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
-        let manager = Manager {
-            poster: dialer.poster(&instance),
-            dialer,
-            sets,
+        let manager = Arc::new(tokio::sync::Mutex::new(Manager {
+            transports: TransportSelector::new(context.tls_termination),
+            context,
             rules: reconciler.rules(),
             reconciler,
-            view,
-            daemon,
+            poster: dialer.poster(&instance),
+            dialer,
+            terms,
             policy,
             instance,
-            signals: signaller.signals(terms),
+            signals: signals.clone(),
             stopped: stopped.clone(),
             current: current.clone(),
-            transports: TransportSelector::new(tls_termination),
             reconnect: ReconnectPolicy::new(seed),
-            began: Instant::now(),
-            lost: Instant::now(),
+            lost: link_time(),
             last_poll: None,
             requested: false,
             acked: None,
             count: 0,
-        };
-        let view = manager.view.clone();
-        let manager = Arc::new(tokio::sync::Mutex::new(manager));
+        }));
         let begin = move || {
             let manager = manager.clone();
             async move { manager.lock().await.run().await }
         };
-        let task = Mutex::new(Some(tokio::spawn(watched(view, stopped, AFTER_PANIC, begin))));
-        Links { signaller, stop, current, task }
+        let task = tokio::spawn(restarted(view.clone(), stopped, AFTER_PANIC, begin));
+        Links { signals, stop, current, view, task: Mutex::new(Some(task)) }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
     pub fn requested(&self) {
-        self.signaller.requested();
+        self.signals.requested.notify_one();
     }
 
     /// The control plane answered a call.
     pub fn reached(&self) {
-        self.signaller.reached();
+        self.signals.reached.notify_one();
     }
 
     /// Whether check-ins can go over an open stream.
@@ -168,7 +170,9 @@ impl Links {
         if !said {
             return None;
         }
-        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
+        let answer = timeout(ANSWER_WITHIN, answer).await.ok()?.ok()?;
+        self.view.set(|view| view.counts.check_ins += 1);
+        Some(answer)
     }
 
     /// Ends the link in order; no more are opened.
@@ -184,25 +188,53 @@ impl Links {
     }
 }
 
+/// Runs what is begun until a stop. When it ends by itself, that is shown, and after a pause it
+/// is begun again.
+async fn restarted<F>(
+    view: Arc<View>,
+    mut stopped: watch::Receiver<bool>,
+    pause: Duration,
+    begin: impl Fn() -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    // With it ends what it runs.
+    let mut tasks = JoinSet::new();
+    loop {
+        tasks.spawn(begin());
+        let ended = tasks.join_next().await;
+        if *stopped.borrow() {
+            return;
+        }
+        let why = if matches!(ended, Some(Ok(()))) { "ended" } else { "panicked" };
+        tracing::error!(why, "the task that keeps links is gone; it is begun again");
+        let problem = format!("the task that keeps links {why}, and was begun again; report the agent's log");
+        view.problem(LINKS, Some(problem));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = net::accept::stopped(&mut stopped) => return,
+        }
+    }
+}
+
 struct Manager {
-    poster: Poster,
-    dialer: TransportDialer,
-    sets: Arc<Sets>,
+    context: Arc<SyncContext>,
     reconciler: ObjectReconciler,
     rules: watch::Receiver<Rules>,
-    view: Arc<View>,
-    daemon: DaemonHandle,
+    poster: Poster,
+    dialer: TransportDialer,
+    terms: watch::Receiver<ReleaseTerms>,
+    /// The settings of the channel, as the terms said when they were looked at.
     policy: Policy,
     instance: String,
-    signals: LinkSignals,
+    signals: Arc<Signals>,
     stopped: watch::Receiver<bool>,
     current: Current,
     transports: TransportSelector,
     reconnect: ReconnectPolicy,
-    began: Instant,
     /// When the last stream ended.
-    lost: Instant,
-    last_poll: Option<Instant>,
+    lost: Timestamp,
+    last_poll: Option<Timestamp>,
     /// The control plane asked for a stream.
     requested: bool,
     /// How far the control plane has the own set.
@@ -218,6 +250,14 @@ enum Opened {
     Events(Box<SseReader>),
     /// Frames are posted.
     Poll,
+}
+
+/// How a link of whatever transport came to its end.
+struct LinkOutcome {
+    ended: Ended,
+    /// Both directions were equal, and nothing was left to be said.
+    quiet: bool,
+    closing: Closing,
 }
 
 /// How a link was ended from this side.
@@ -239,105 +279,113 @@ impl Manager {
     async fn run(&mut self) {
         // Something may be left of a link that ended in a panic.
         self.set_current(None);
-        self.view.set(|view| (view.link, view.since) = (None, None));
-        let mut feed = self.sets.watch();
+        self.context.view.set(|view| (view.link, view.since) = (None, None));
+        let mut feed = self.context.sets.watch();
         while !*self.stopped.borrow() {
             let plan = self.plan();
-            let at = plan.map_or_else(|| from_now(LONGEST_SLEEP), |(at, _)| at);
-            let (mut stopped, mut stopped_open) = (self.stopped.clone(), self.stopped.clone());
+            let at = from_now(plan.map_or(LONGEST_SLEEP, |(at, _)| at.since(link_time())));
+            let mut stopped = self.stopped.clone();
             tokio::select! {
-                signal = self.signals.next() => self.take(signal),
-                Ok(()) = self.rules.changed() => {
-                    // Under other rules, and after a start, nothing is known to be in sync before
-                    // a link compared it (CNV-3, SYN-6).
-                    self.requested |= self.rules.borrow().policy.mode != Mode::Off;
-                    self.reconnect.at_once(self.now());
-                }
+                () = self.observe() => {}
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
                 () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
-                    tokio::select! {
-                        opened = self.open(transport_kind) => match opened {
-                            Ok(Opened::Stream(ends)) => self.link(ends, transport_kind).await,
-                            Ok(Opened::Events(reader)) => self.events(reader).await,
-                            Ok(Opened::Poll) => self.poll().await,
-                            Err(error) => self.open_failed(transport_kind, &error),
-                        },
-                        () = net::accept::stopped(&mut stopped_open) => return,
+                    let opened = tokio::select! {
+                        opened = self.open(transport_kind) => opened,
+                        () = net::accept::stopped(&mut stopped) => return,
+                    };
+                    match opened {
+                        Ok(opened) => self.carry(opened, transport_kind).await,
+                        Err(error) => self.open_failed(transport_kind, &error),
                     }
                 }
             }
         }
     }
 
-    fn take(&mut self, signal: LinkSignal) {
-        match signal {
-            LinkSignal::Requested => self.requested = true,
-            LinkSignal::Reached => {
-                self.view.set(|view| view.contact = Some(now()));
-                self.reconnect.reached(self.now());
+    /// Waits for a change of what links go by, and takes it. Nothing is lost when the future is dropped.
+    async fn observe(&mut self) {
+        let at_once = tokio::select! {
+            () = self.signals.requested.notified() => {
+                self.requested = true;
+                false
             }
-            LinkSignal::Policy(policy) => {
-                let transport = policy.transport;
-                if transport != self.policy.transport {
-                    self.reconnect.at_once(self.now());
-                }
-                self.policy = policy;
-                self.view.set(|view| view.transport = transport);
+            () = self.signals.reached.notified() => {
+                self.context.view.set(|view| view.contact = Some(now()));
+                self.reconnect.reached(link_time());
+                false
             }
+            Ok(()) = self.terms.changed() => {
+                let policy = self.terms.borrow_and_update().policy.clone();
+                self.context.view.set(|view| view.transport = policy.transport);
+                let before = std::mem::replace(&mut self.policy, policy);
+                before.transport != self.policy.transport
+            }
+            Ok(()) = self.rules.changed() => {
+                // Under other rules, and after a start, nothing is known to be in sync before
+                // a link compared it (CNV-3, SYN-6).
+                self.requested |= self.rules.borrow_and_update().policy.mode != Mode::Off;
+                true
+            }
+        };
+        if at_once {
+            self.reconnect.at_once(link_time());
         }
     }
 
-    /// Time that only goes forward.
-    fn timestamp(&self, at: Instant) -> Timestamp {
-        let since = at.saturating_duration_since(self.began);
-        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-    }
-
-    fn now(&self) -> Timestamp {
-        self.timestamp(Instant::now())
-    }
-
-    /// The moment of that time; at most [`LONGEST_WAIT`] from now.
-    fn instant(&self, at: Timestamp) -> Instant {
-        from_now(at.since(self.now()))
+    /// Has a link over a transport to its end.
+    async fn carry(&mut self, opened: Opened, transport_kind: TransportKind) {
+        let began = Instant::now();
+        tracing::debug!(transport_kind = transport_kind.as_str(), "a link begins");
+        self.context.view.set(|view| {
+            view.link = Some(transport_kind.as_str().to_owned());
+            view.since = Some(now());
+            view.counts.links += 1;
+        });
+        let outcome = match opened {
+            Opened::Stream(ends) => self.link(ends, transport_kind).await,
+            Opened::Events(reader) => self.events(reader).await,
+            Opened::Poll => self.poll().await,
+        };
+        self.ended(transport_kind, &outcome);
+        self.wait_after(transport_kind, &outcome, began.elapsed());
     }
 
     /// Something is to go one way or the other.
     fn is_needed(&self) -> bool {
-        let own = self.sets.own_cursor();
+        let own = self.context.sets.own_cursor();
         self.requested || (own.revision > 0 && self.acked.as_ref() != Some(&own))
     }
 
     /// Which link is to be opened next, and when.
-    fn plan(&self) -> Option<(Instant, TransportKind)> {
+    fn plan(&self) -> Option<(Timestamp, TransportKind)> {
         if self.rules.borrow().number == 0 {
             return None;
         }
-        let (now, needed) = (Instant::now(), self.is_needed());
-        let best = self.transports.next(self.policy.transport, now);
-        let wanted = needed || (self.policy.transport.keeps_open() && best.is_stream());
-        let first = wanted.then_some((self.instant(self.reconnect.not_before()), best));
-        let poll = self.policy.transport.keeps_open().then(|| self.poll_at()).flatten();
-        first.into_iter().chain(poll.map(|at| (at, TransportKind::Poll))).min_by_key(|(at, _)| *at)
-    }
-
-    /// When to poll for want of a stream (SYN-11).
-    fn poll_at(&self) -> Option<Instant> {
-        let lost = self.timestamp(self.lost);
-        let last = self.last_poll.map(|at| self.timestamp(at));
-        poll_at(false, lost, last, self.policy.converge()).map(|at| self.instant(at))
+        let keeps_open = self.policy.transport.keeps_open();
+        let best = self.transports.next(self.policy.transport, Instant::now());
+        let wanted = self.is_needed() || (keeps_open && best.is_stream());
+        let first = wanted.then_some((self.reconnect.not_before(), best));
+        // For want of a stream (SYN-11).
+        let poll = poll_at(false, self.lost, self.last_poll, self.policy.converge());
+        let poll = poll.filter(|_| keeps_open).map(|at| (at, TransportKind::Poll));
+        first.into_iter().chain(poll).min_by_key(|(at, _)| *at)
     }
 
     async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        self.poster = self.dialer.poster(&name);
+        let poster = self.dialer.poster(&name);
+        // A stream of two ways has what is to be said asked for anew.
+        self.poster = match transport_kind {
+            TransportKind::Grpc | TransportKind::Websocket => poster,
+            TransportKind::Sse | TransportKind::Poll => poster.after(&mut self.poster),
+        };
         Ok(match transport_kind {
             TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
             TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
-                let have = self.sets.with(|_, replica| replica.cursor().cloned());
+                let have = self.context.sets.with(|_, replica| replica.cursor().cloned());
                 Opened::Events(Box::new(self.dialer.sse(&name, &self.instance, have.as_ref()).await?))
             }
             TransportKind::Poll => Opened::Poll,
@@ -347,7 +395,7 @@ impl Manager {
     fn open_failed(&mut self, transport_kind: TransportKind, error: &DialError) {
         let why = chain(error);
         tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
-        self.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
+        self.context.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
         let unreached = matches!(error, DialError::Reach(_));
         if unreached && transport_kind == TransportKind::Websocket {
             self.dialer.next_url();
@@ -363,7 +411,7 @@ impl Manager {
 
     /// Waits before the next link; not when another transport is to be tried.
     fn wait(&mut self, other: bool, how: LinkEnd, at_least: Option<Duration>) {
-        let now = self.now();
+        let now = link_time();
         match other && !self.policy.transport.names_one() {
             true => self.reconnect.at_once(now),
             false => self.reconnect.ended(now, how, at_least),
@@ -372,71 +420,49 @@ impl Manager {
 
     /// A link over a transport, and what lies behind it.
     fn end(&self, transport_kind: TransportKind, rules: &Rules) -> (LinkConfig, Arc<AgentLinkHandler>) {
-        let (sets, reconciler) = (self.sets.clone(), self.reconciler.clone());
-        let (view, daemon) = (self.view.clone(), self.daemon.clone());
-        let handler = AgentLinkHandler::new(sets, reconciler, view, daemon, transport_kind, rules.number);
+        let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
+        let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
         let settings = self.policy.link;
         (LinkConfig::under(Some(&rules.policy), Role::Agent, &self.instance, settings), Arc::new(handler))
     }
 
     /// Runs a link over a stream of two ways to its end.
-    async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind) {
+    async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind) -> LinkOutcome {
         let rules = self.rules.borrow_and_update().clone();
         let (config, handler) = self.end(transport_kind, &rules);
         let (orders, taken) = task::orders();
         self.set_current(Some(Open { orders: orders.clone(), handler: handler.clone() }));
-        self.begins(transport_kind);
-        let began = Instant::now();
-        let running = run_link(config, handler.clone(), ends, Vec::new(), self.sets.watch(), taken);
+        let feed = self.context.sets.watch();
+        let running = run_link(config, handler.clone(), ends, Vec::new(), feed, taken);
         tokio::pin!(running);
         let (mut closing, mut stopped) = (Closing::No, self.stopped.clone());
         let ended = loop {
             let rests = closing == Closing::No && !self.policy.transport.keeps_open();
-            let asked = tokio::select! {
+            closing = tokio::select! {
                 ended = &mut running => break ended,
-                closing = self.closes(transport_kind, &rules), if closing == Closing::No => closing,
+                closing = self.closes(transport_kind, rules.number), if closing == Closing::No => closing,
                 () = net::accept::stopped(&mut stopped), if closing != Closing::Stop => Closing::Stop,
                 () = tokio::time::sleep(LOOK), if rests => match self.is_at_rest(handler.quiet()) {
                     true => Closing::Idle,
                     false => continue,
                 }
             };
-            closing = asked;
             // A link that has more orders than it can hold ends by itself.
             let _ = orders.tell(LinkCommand::Shutdown);
         };
         self.set_current(None);
         self.acked = handler.acked().or(self.acked.take());
-        self.view.link_ended(&ended.counters);
-        self.ended(&ended, handler.quiet().is_some(), transport_kind, closing, began.elapsed());
+        self.context.view.link_ended(&ended.counters);
+        LinkOutcome { ended, quiet: handler.quiet().is_some(), closing }
     }
 
     /// Waits for a reason to end a link that the release gives.
-    async fn closes(&mut self, transport_kind: TransportKind, rules: &Rules) -> Closing {
-        loop {
-            tokio::select! {
-                signal = self.signals.next() => {
-                    self.take(signal);
-                    // Another transport than the channel now names is left at once.
-                    if !self.policy.transport.allows(transport_kind) {
-                        return Closing::Rules;
-                    }
-                }
-                Ok(()) = self.rules.changed() => if self.rules.borrow().number != rules.number {
-                    return Closing::Rules;
-                }
-            }
+    async fn closes(&mut self, transport_kind: TransportKind, rules: u64) -> Closing {
+        // Another transport than the channel now names is left at once.
+        while self.policy.transport.allows(transport_kind) && self.rules.borrow().number == rules {
+            self.observe().await;
         }
-    }
-
-    /// A link is there from now on.
-    fn begins(&self, transport_kind: TransportKind) {
-        tracing::debug!(transport_kind = transport_kind.as_str(), "a link begins");
-        self.view.set(|view| {
-            view.link = Some(transport_kind.as_str().to_owned());
-            view.since = Some(now());
-            view.counts.links += 1;
-        });
+        Closing::Rules
     }
 
     fn set_current(&self, open: Option<Open>) {
@@ -445,54 +471,44 @@ impl Manager {
 
     /// Nothing moves, and nobody needs the link.
     fn is_at_rest(&self, quiet: Option<Instant>) -> bool {
-        let busy = self.view.shown().actions_running > 0;
+        let busy = self.context.view.shown().actions_running > 0;
         !busy && quiet.is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
     }
 
-    fn ended(
-        &mut self,
-        ended: &Ended,
-        quiet: bool,
-        transport_kind: TransportKind,
-        closing: Closing,
-        lived: Duration,
-    ) {
-        let error = ended.error.as_ref().map(|error| chain(error));
-        let why = error.clone().unwrap_or_else(|| ended.message.clone());
+    fn ended(&mut self, transport_kind: TransportKind, outcome: &LinkOutcome) {
+        let LinkOutcome { ended, quiet, closing } = outcome;
+        let why = ended.error.as_ref().map_or_else(|| ended.message.clone(), |error| chain(error));
         tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
-        self.view.set(|view| {
+        let lost = *closing == Closing::No;
+        self.context.view.set(|view| {
             (view.link, view.since) = (None, None);
-            view.ended = (closing == Closing::No).then(|| format!("{}: {why}", ended.code));
-            view.counts.reconnects += u64::from(closing == Closing::No);
+            view.ended = lost.then(|| format!("{}: {why}", ended.code));
+            view.counts.reconnects += u64::from(lost);
         });
         if transport_kind.is_stream() {
-            self.lost = Instant::now();
+            self.lost = link_time();
         }
         if ended.met {
-            self.view.problem(LINKS, None);
+            self.context.view.problem(LINKS, None);
             self.transports.worked(transport_kind);
-            self.requested &= !quiet && closing != Closing::Idle;
+            self.requested &= !quiet && *closing != Closing::Idle;
         }
-        if closing == Closing::Rules {
+        if *closing == Closing::Rules {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
+        // What exchanges could not say yet is still to be said.
+        self.requested |= transport_kind == TransportKind::Poll && !quiet;
         if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
             // The control plane points to another release than the one held here.
-            self.daemon.contact();
+            self.context.daemon.contact();
         }
-        self.wait_after(ended, transport_kind, closing, lived);
     }
 
-    fn wait_after(
-        &mut self,
-        ended: &Ended,
-        transport_kind: TransportKind,
-        closing: Closing,
-        lived: Duration,
-    ) {
-        if closing != Closing::No {
+    fn wait_after(&mut self, transport_kind: TransportKind, outcome: &LinkOutcome, lived: Duration) {
+        let LinkOutcome { ended, closing, .. } = outcome;
+        if *closing != Closing::No {
             self.reconnect.worked();
-            return self.reconnect.at_once(self.now());
+            return self.reconnect.at_once(link_time());
         }
         if ended.met && lived >= GOOD {
             self.reconnect.worked();
@@ -516,6 +532,8 @@ impl Manager {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -523,5 +541,32 @@ mod tests {
         for wait in [Duration::MAX, Duration::from_secs(u64::MAX)] {
             assert!(from_now(wait) <= Instant::now() + LONGEST_WAIT);
         }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_gone_is_shown_and_begun_again() {
+        let (view, runs) = (Arc::new(View::default()), Arc::new(AtomicUsize::new(0)));
+        let (stop, stopped) = watch::channel(false);
+        let (seen, ends) = (runs.clone(), stopped.clone());
+        let begin = move || {
+            let (run, mut ends) = (seen.fetch_add(1, Ordering::SeqCst), ends.clone());
+            async move {
+                match run {
+                    0 => panic!("a defect"),
+                    1 => {}
+                    _ => net::accept::stopped(&mut ends).await,
+                }
+            }
+        };
+        let pause = Duration::from_millis(1);
+        let task = tokio::spawn(restarted(view.clone(), stopped, pause, begin));
+        while runs.load(Ordering::SeqCst) < 3 {
+            assert!(!task.is_finished(), "nobody watches");
+            tokio::task::yield_now().await;
+        }
+        assert!(view.shown().problems.contains_key(LINKS));
+        stop.send_replace(true);
+        task.await.unwrap();
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
     }
 }

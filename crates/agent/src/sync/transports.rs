@@ -1,5 +1,6 @@
 //! [`TransportSelector`]: which transport to try next (SYN-1). Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::replication::{TransportKind, TransportPolicy};
@@ -11,13 +12,19 @@ pub const AVOIDED: Duration = Duration::from_secs(600);
 
 /// So often in a row a transport has to fail before it is avoided.
 const FAILURES: u32 = 2;
+
 /// What was learnt of the transports.
 #[derive(Debug, Default)]
 pub struct TransportSelector {
     tls_termination: TlsTermination,
-    avoided: [Option<Instant>; 3],
-    /// Failures in a row; one alone may be a control plane that just went away.
-    failures: [u32; 3],
+    failures: BTreeMap<TransportKind, Failures>,
+}
+
+#[derive(Debug, Default)]
+struct Failures {
+    /// One alone may be a control plane that just went away.
+    in_a_row: u32,
+    avoided_until: Option<Instant>,
 }
 
 impl TransportSelector {
@@ -29,35 +36,29 @@ impl TransportSelector {
     /// The best transport that may be tried now; polling when there is no other. A transport
     /// that is named is tried again and again, with polls in between (SYN-11).
     pub fn next(&self, policy: TransportPolicy, now: Instant) -> TransportKind {
-        let is_free = |kind: &&TransportKind| {
-            let at = TransportKind::STREAMS.iter().position(|one| one == *kind);
-            let avoided = at.and_then(|at| self.avoided[at]);
-            policy.names_one() || avoided.is_none_or(|until| now >= until)
+        let avoided =
+            |kind: &TransportKind| self.failures.get(kind).and_then(|failures| failures.avoided_until);
+        let is_free = |kind: &TransportKind| {
+            let passes = self.tls_termination.is_control_plane() || *kind == TransportKind::Sse;
+            passes && (policy.names_one() || avoided(kind).is_none_or(|until| now >= until))
         };
-        let passes =
-            |kind: &&TransportKind| self.tls_termination.is_control_plane() || **kind == TransportKind::Sse;
-        let mut streams = policy.streams().iter().filter(passes);
-        streams.find(is_free).copied().unwrap_or(TransportKind::Poll)
+        policy.streams().iter().copied().find(is_free).unwrap_or(TransportKind::Poll)
     }
 
     /// A transport did not come through; `true` when another one is to be tried at once.
     pub fn failed(&mut self, transport_kind: TransportKind, now: Instant) -> bool {
-        let Some(at) = TransportKind::STREAMS.iter().position(|one| *one == transport_kind) else {
-            return false;
-        };
-        self.failures[at] += 1;
-        if self.failures[at] < FAILURES {
-            return false;
+        let failures = self.failures.entry(transport_kind).or_default();
+        failures.in_a_row += 1;
+        let avoid = transport_kind.is_stream() && failures.in_a_row >= FAILURES;
+        if avoid {
+            *failures = Failures { in_a_row: 0, avoided_until: Some(now + AVOIDED) };
         }
-        (self.failures[at], self.avoided[at]) = (0, Some(now + AVOIDED));
-        true
+        avoid
     }
 
     /// A transport came through.
     pub fn worked(&mut self, transport_kind: TransportKind) {
-        if let Some(at) = TransportKind::STREAMS.iter().position(|one| *one == transport_kind) {
-            (self.failures[at], self.avoided[at]) = (0, None);
-        }
+        self.failures.remove(&transport_kind);
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
@@ -91,28 +92,21 @@ impl SyncView {
             Some(folder) => writeln!(f, "synchronization {mode}, folder {folder}")?,
             None => writeln!(f, "synchronization {mode}")?,
         }
-        let transport = self.transport;
-        match (&self.link, self.since) {
-            (Some(link), Some(since)) => {
-                writeln!(f, "link           {link} since {since} (transport {transport})")?;
-            }
-            _ => writeln!(f, "link           none now (transport {transport})")?,
-        }
-        match self.contact {
-            Some(at) => writeln!(f, "last contact   {at}")?,
-            None => writeln!(f, "last contact   none since the agent started")?,
-        }
+        let link = match (&self.link, self.since) {
+            (Some(link), Some(since)) => format!("{link} since {since}"),
+            _ => "none now".to_owned(),
+        };
+        writeln!(f, "link           {link} (transport {})", self.transport)?;
+        let contact = self.contact.map_or("none since the agent started".to_owned(), |at| at.to_string());
+        writeln!(f, "last contact   {contact}")?;
         self.show_condition(node, f)?;
-        writeln!(
-            f,
-            "objects        {} from the control plane, {} own",
-            self.their_objects, self.own_objects
-        )?;
+        let (theirs, own) = (self.their_objects, self.own_objects);
+        writeln!(f, "objects        {theirs} from the control plane, {own} own")?;
         if let Some(held) = &self.held {
             writeln!(f, "held back      {held}")?;
         }
-        if self.actions_running + self.actions_waiting > 0 {
-            let (running, waiting) = (self.actions_running, self.actions_waiting);
+        let (running, waiting) = (self.actions_running, self.actions_waiting);
+        if running + waiting > 0 {
             writeln!(f, "actions        {running} running, {waiting} waiting")?;
         }
         for (place, problem) in &self.problems {
@@ -122,18 +116,15 @@ impl SyncView {
     }
 
     fn show_condition(&self, node: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let off = SyncCondition::new(SyncCause::Off, None);
-        let never = SyncCondition::new(SyncCause::NeverCompared, None);
-        let condition = match (self.mode, &self.condition) {
-            (Mode::Off, _) => &off,
-            (_, Some(condition)) => condition,
-            (_, None) => &never,
+        let (cause, since) = match (self.mode, &self.condition) {
+            (Mode::Off, _) => (&SyncCause::Off, None),
+            (_, Some(condition)) => (&condition.cause, condition.since),
+            (_, None) => (&SyncCause::NeverCompared, None),
         };
-        let (cause, since) = (&condition.cause, condition.since);
         // What the last link saw is not how it is now.
-        let seen = if self.link.is_some() { "" } else { " when the last link ended" };
+        let is_now = self.link.is_some() || self.mode == Mode::Off;
+        let seen = if is_now { "" } else { " when the last link ended" };
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-        let seen = if self.mode == Mode::Off { "" } else { seen };
         writeln!(
             f,
             "objects are    {}{since}{seen}: {} ({})",
@@ -277,29 +268,13 @@ impl View {
     }
 }
 
-/// Shows a problem when its thread panics.
-pub struct Watched {
-    view: Arc<View>,
-    place: &'static str,
-    lost: &'static str,
-}
-
-impl Watched {
-    /// For a thread of this name, without which something is not done.
-    pub fn new(view: Arc<View>, place: &'static str, lost: &'static str) -> Watched {
-        Watched { view, place, lost }
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let (place, lost) = (self.place, self.lost);
-            tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
-            let problem =
-                format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
-            self.view.problem(&format!("thread {place}"), Some(problem));
-        }
+/// Runs a thread of this name, without which something is not done; a panic is shown.
+pub fn watched(view: &View, place: &str, lost: &str, work: impl FnOnce()) {
+    // Of what it worked on nothing is left.
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
+        let problem = format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
+        view.problem(&format!("thread {place}"), Some(problem));
     }
 }
 
@@ -315,14 +290,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_a_problem_and_one_that_ends_is_none() {
-        let view = Arc::new(View::default());
+        let view = View::default();
         let run = |panics: bool| {
-            let shown = Watched::new(view.clone(), "work", "actions are not carried out");
-            let thread = std::thread::spawn(move || {
-                let _shown = shown;
-                assert!(!panics, "a defect");
-            });
-            drop(thread.join());
+            watched(&view, "work", "actions are not carried out", || assert!(!panics, "a defect"));
         };
         run(false);
         assert!(view.shown().problems.is_empty());

@@ -17,8 +17,11 @@ use net::ServerUrl;
 use net::accept::Limits;
 use net::issue::{Ca, CertificateRequest};
 use serde::Serialize;
+use sync::frame::{Capabilities, Hello, VERSIONS};
+use sync::{FeedCursor, Frame, Mode, Role};
 use trust::SigningKey;
 use wire::body::{JSON, MAX_ANSWER};
+use wire::cloudevents::Origin;
 use wire::problem::PROBLEM_JSON;
 
 use crate::children::program;
@@ -105,6 +108,27 @@ pub fn reply(status: StatusCode, kind: &str, bytes: Vec<u8>) -> Reply {
         .header(header::CONTENT_TYPE, kind)
         .body(Full::new(bytes.into()))
         .unwrap()
+}
+
+/// The hello of a control plane that has no objects for the node.
+pub fn hello() -> Frame {
+    Frame::Hello(Box::new(Hello {
+        versions: VERSIONS,
+        capabilities: Capabilities::ALL,
+        role: Role::Principal,
+        mode: Mode::Managed,
+        instance: "c1".to_owned(),
+        head: FeedCursor::at("c1".parse().unwrap(), 0),
+        have: None,
+        after: None,
+    }))
+}
+
+/// The answer to a post.
+pub fn said(frames: Vec<Frame>) -> Reply {
+    let batch = wire::batch::Batch { frames, more: false };
+    let body = wire::batch::encode(&mut Origin::principal("c"), &batch).unwrap();
+    reply(StatusCode::OK, JSON, body)
 }
 
 /// The daemon as a process of its own; ended when it goes.

@@ -195,9 +195,8 @@ impl<'a> CloudEvent<'a> {
         }
         let trace = attributes.get(Attribute::Trace).filter(|text| trace_fits(text)).map(str::to_owned);
         let at = attributes.parsed(Attribute::At)?.unwrap_or_default();
-        let (seq, rev) = (attributes.number(Attribute::Seq)?, attributes.number(Attribute::Rev)?);
-        let seq = seq.ok_or(ReadFrameError::Missing("seq"))?;
-        let rev = rev.ok_or(ReadFrameError::Missing("rev"))?;
+        let seq = attributes.number(Attribute::Seq)?.ok_or(ReadFrameError::Missing("seq"))?;
+        let rev = attributes.number(Attribute::Rev)?.ok_or(ReadFrameError::Missing("rev"))?;
         let revision = attributes.number(Attribute::Upto)?.unwrap_or(rev);
         let upto = Position { revision, pass: attributes.parsed(Attribute::Pass)? };
         let op = if says_gone(name) || is_true(Attribute::Gone) {

@@ -76,14 +76,11 @@ pub fn encode_all<'a>(
 /// # Errors
 /// [`ReadFrameError`] says what is wrong.
 pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Frame, ReadFrameError> {
-    if bytes.len() > limit {
-        return Err(ReadFrameError::TooLarge { limit });
-    }
-    one(bytes)?.frame(source)
+    one(bytes, limit)?.frame(source)
 }
 
-fn one(json: &[u8]) -> Result<CloudEvent<'static>, ReadFrameError> {
-    let members: BTreeMap<Attribute, &RawValue> = parse(json)?;
+fn one(json: &[u8], limit: usize) -> Result<CloudEvent<'static>, ReadFrameError> {
+    let members: BTreeMap<Attribute, &RawValue> = read(json, limit)?;
     let mut event = CloudEvent::default();
     for (name, value) in members {
         let value = value.get();
@@ -127,7 +124,7 @@ pub(crate) fn array(events: &RawValue, source: Option<&str>) -> Result<Vec<Frame
         return Err(ReadFrameError::TooMany { what: "frames", limit: MAX_FRAMES });
     }
     let events: Vec<&RawValue> = parse(text)?;
-    events.into_iter().map(|event| one(event.get().as_bytes())?.frame(source)).collect()
+    events.into_iter().map(|event| one(event.get().as_bytes(), usize::MAX)?.frame(source)).collect()
 }
 
 /// Reads a message of at most `limit` bytes.
