@@ -89,7 +89,7 @@ pub(super) async fn fill_synced(
         wait_for(&mut tasks, 0).await?;
     }
     let release_key = founded.release_key.as_ref().ok_or("no release key")?;
-    let held = release(&*store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
+    let held = release(&store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
     let mut nodes = Vec::with_capacity(count);
     for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
