@@ -10,6 +10,7 @@ use converge::Mode;
 use model::RunReport;
 use model::log::FactBody;
 use node::{LastRun, RunOrder};
+use serde::Serialize;
 use trust::token::KeySource;
 
 use crate::clock::now;
@@ -177,21 +178,17 @@ fn joined(
     let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let membership = runtime.block_on(join::join(asked, &place.state_dir()))?;
-    if json {
-        let view = serde_json::json!({
-            "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
-        });
-        print(&format!("{view}\n"));
-    } else {
-        print(&format!(
-            "joined fleet {} as {} ({})\nnext: muster-agent{}{} daemon\n",
-            membership.trust.fleet,
-            membership.hostname,
-            membership.node_id,
-            place.state.as_ref().map_or(String::new(), |dir| format!(" --state {}", dir.display())),
-            place.root.as_ref().map_or(String::new(), |dir| format!(" --root {}", dir.display())),
-        ));
-    }
+    let view = serde_json::json!({
+        "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
+    });
+    let option = |name: &str, dir: &Option<PathBuf>| {
+        dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
+    };
+    let (state, root) = (option("state", &place.state), option("root", &place.root));
+    let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
+    show(json, &view, || {
+        format!("joined fleet {fleet} as {hostname} ({id})\nnext: muster-agent{state}{root} daemon\n")
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -202,11 +199,7 @@ struct NoToken;
 fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::open(place)?;
     let done = run_once(&machine, mode)?;
-    if json {
-        print(&format!("{}\n", serde_json::to_string(&done)?));
-    } else {
-        print(&report(&done));
-    }
+    show(json, &done, || report(&done))?;
     Ok(match (&done.counts.failed, mode) {
         (1.., _) => ExitCode::from(exit::SOME_FAILED),
         (_, Mode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
@@ -246,11 +239,7 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
 fn status(place: &MachineOptions, json: bool) -> Result<ExitCode, Failure> {
     let dir = place.state_dir();
     let view = crate::status::read(&dir)?;
-    if json {
-        print(&format!("{}\n", serde_json::to_string(&view)?));
-    } else {
-        print(&view.to_string());
-    }
+    show(json, &view, || view.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -303,6 +292,12 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
             Ok(ExitCode::from(exit::ERROR))
         }
     }
+}
+
+/// Prints a result: as JSON, or else as text.
+fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    print(&if json { serde_json::to_string(result)? + "\n" } else { text() });
+    Ok(())
 }
 
 /// What people asked for goes to stdout. A closed pipe is not an error of ours.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
 use server::api::{self, LogLevel};
-use server::{Config, LinkConfig, LogControl, Posture, Running, StartError};
+use server::{Config, LogControl, Posture, Running, StartError, StreamConfig};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -70,7 +70,7 @@ pub struct ServerArgs {
         value_parser = within(LinkSettings::PENDING_RETRIES))]
     link_pending_retries: u32,
     /// Seconds of its own silence after which the control plane pings, 5 to 120
-    #[arg(long, value_name = "SECONDS", default_value_t = LinkConfig::KEEPALIVE_SECS,
+    #[arg(long, value_name = "SECONDS", default_value_t = StreamConfig::KEEPALIVE_SECS,
         value_parser = within(LinkSettings::KEEPALIVE_SECS))]
     link_keepalive: u32,
     /// Seconds of a node's silence after which its link is given up, 150 to 3600
@@ -78,8 +78,8 @@ pub struct ServerArgs {
         value_parser = within(LinkSettings::TIMEOUT_SECS))]
     link_timeout: u32,
     /// Resyncs of the whole fleet at once, 1 to 1024
-    #[arg(long, value_name = "COUNT", default_value_t = LinkConfig::RESYNCS.default,
-        value_parser = within(LinkConfig::RESYNCS))]
+    #[arg(long, value_name = "COUNT", default_value_t = StreamConfig::RESYNCS.default,
+        value_parser = within(StreamConfig::RESYNCS))]
     resyncs: u32,
     /// What to tell a control plane that runs, instead of running one.
     #[command(subcommand)]
@@ -105,14 +105,14 @@ fn within(bounds: Bounds) -> clap::builder::RangedI64ValueParser<u32> {
 
 impl ServerArgs {
     /// What the control plane's ends of links go by.
-    fn links(&self) -> LinkConfig {
+    fn links(&self) -> StreamConfig {
         let settings = LinkSettings {
             window: self.link_window,
             pending_retries: self.link_pending_retries,
             keepalive_secs: self.link_keepalive,
             timeout_secs: self.link_timeout,
         };
-        LinkConfig { settings, resyncs: self.resyncs }
+        StreamConfig { settings, resyncs: self.resyncs }
     }
 }
 

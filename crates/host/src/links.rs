@@ -22,8 +22,19 @@ impl Host {
         ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), HostError> {
-        self.try_make_directory(path, ownership, default_mode)
-            .map_err(HostOperation::MakeDirectory.failed(path))
+        self.at(HostOperation::MakeDirectory, path, |place| {
+            if let Some(stat) = stat_at(place)? {
+                return Err(Problem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
+            }
+            let temporary = temporary_name(&place.name);
+            discard(&place.dir, &temporary);
+            mkdirat(&place.dir, &temporary, Mode::RWXU)?;
+            let made = self.finish_directory(place, &temporary, ownership, default_mode);
+            if made.is_err() {
+                discard(&place.dir, &temporary);
+            }
+            made
+        })
     }
 
     /// Makes a symbolic link, replacing a link or a regular file in one step.
@@ -31,27 +42,24 @@ impl Host {
     /// # Errors
     /// When a directory, FIFO, socket or device is there, or disk or rights fail.
     pub fn make_symlink(&self, path: &str, target: &str) -> Result<(), HostError> {
-        self.try_make_symlink(path, target).map_err(HostOperation::MakeSymlink.failed(path))
-    }
-
-    fn try_make_directory(
-        &self,
-        path: &str,
-        ownership: &PathOwnership,
-        default_mode: u32,
-    ) -> Result<(), Problem> {
-        let place = self.place(path)?;
-        if let Some(stat) = stat_at(&place)? {
-            return Err(Problem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
-        }
-        let temporary = temporary_name(&place.name);
-        discard(&place.dir, &temporary);
-        mkdirat(&place.dir, &temporary, Mode::RWXU)?;
-        let made = self.finish_directory(&place, &temporary, ownership, default_mode);
-        if made.is_err() {
+        self.at(HostOperation::MakeSymlink, path, |place| {
+            match stat_at(place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+                None | Some(FileType::Symlink | FileType::RegularFile) => {}
+                Some(FileType::Directory) => return Err(Problem::IsDirectory),
+                Some(other) => return Err(Problem::NotRegular(what(other))),
+            }
+            if target.is_empty() || target.contains('\0') {
+                return Err(Problem::BadPath("the target is empty or holds a NUL byte"));
+            }
+            let temporary = temporary_name(&place.name);
             discard(&place.dir, &temporary);
-        }
-        made
+            symlinkat(target, &place.dir, &temporary)?;
+            if let Err(errno) = renameat(&place.dir, &temporary, &place.dir, &place.name) {
+                discard(&place.dir, &temporary);
+                return Err(errno.into());
+            }
+            sync_directory(&place.dir)
+        })
     }
 
     fn finish_directory(
@@ -68,26 +76,6 @@ impl Host {
         match renameat_with(&place.dir, temporary, &place.dir, &place.name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => renameat(&place.dir, temporary, &place.dir, &place.name)?,
             other => other?,
-        }
-        sync_directory(&place.dir)
-    }
-
-    fn try_make_symlink(&self, path: &str, target: &str) -> Result<(), Problem> {
-        let place = self.place(path)?;
-        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            None | Some(FileType::Symlink | FileType::RegularFile) => {}
-            Some(FileType::Directory) => return Err(Problem::IsDirectory),
-            Some(other) => return Err(Problem::NotRegular(what(other))),
-        }
-        if target.is_empty() || target.contains('\0') {
-            return Err(Problem::BadPath("the target is empty or holds a NUL byte"));
-        }
-        let temporary = temporary_name(&place.name);
-        discard(&place.dir, &temporary);
-        symlinkat(target, &place.dir, &temporary)?;
-        if let Err(errno) = renameat(&place.dir, &temporary, &place.dir, &place.name) {
-            discard(&place.dir, &temporary);
-            return Err(errno.into());
         }
         sync_directory(&place.dir)
     }

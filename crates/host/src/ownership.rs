@@ -22,30 +22,27 @@ impl Host {
     /// When there is no file or directory, it has other names where others may have
     /// made them, or the agent may not.
     pub fn set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), HostError> {
-        self.try_set_ownership(path, ownership).map_err(HostOperation::SetOwnership.failed(path))
-    }
-
-    fn try_set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), Problem> {
-        let place = self.place(path)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
-            Errno::LOOP => Problem::NotRegular("a symlink"),
-            other => other.into(),
-        })?;
-        let stat = fstat(&fd)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => {}
-            FileType::RegularFile => {
-                // A second name may be one that someone else keeps for a file they want given away.
-                if stat.st_nlink > 1 && others_choose(self, &fstat(&place.dir)?) {
-                    return Err(Problem::HardLinks);
+        self.at(HostOperation::SetOwnership, path, |place| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
+                Errno::LOOP => Problem::NotRegular("a symlink"),
+                other => other.into(),
+            })?;
+            let stat = fstat(&fd)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {}
+                FileType::RegularFile => {
+                    // A second name may be one that someone else keeps for a file they want given away.
+                    if stat.st_nlink > 1 && others_choose(self, &fstat(&place.dir)?) {
+                        return Err(Problem::HardLinks);
+                    }
                 }
+                other => return Err(Problem::NotRegular(crate::find::what(other))),
             }
-            other => return Err(Problem::NotRegular(crate::find::what(other))),
-        }
-        self.own(&fd, &stat, ownership)?;
-        fsync(&fd)?;
-        Ok(())
+            self.own(&fd, &stat, ownership)?;
+            fsync(&fd)?;
+            Ok(())
+        })
     }
 
     /// Makes an open file owned and permitted as given. Rights are narrowed before the

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use crate::{Host, Problem};
+use crate::{Host, HostError, HostOperation, Problem};
 
 /// The longest path, in bytes, that is accepted: the kernel's own bound.
 const MAX_PATH: usize = 4095;
@@ -72,6 +72,16 @@ impl Host {
             Err(errno) if links_matter(errno) => self.walk(path, false),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Does something at a path.
+    pub(crate) fn at<T>(
+        &self,
+        operation: HostOperation,
+        path: &str,
+        act: impl FnOnce(&DirEntryRef) -> Result<T, Problem>,
+    ) -> Result<T, HostError> {
+        self.place(path).and_then(|place| act(&place)).map_err(operation.failed(path))
     }
 
     /// As [`Host::place`], and the last name is followed too, so that it is no link.

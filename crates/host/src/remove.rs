@@ -22,7 +22,13 @@ impl Host {
     /// # Errors
     /// When something else is there, or the agent may not.
     pub fn remove_file(&self, path: &str) -> Result<bool, HostError> {
-        self.try_remove_file(path).map_err(HostOperation::Remove.failed(path))
+        self.remove(path, |place, kind| match kind {
+            FileType::RegularFile | FileType::Symlink => {
+                Ok(unlinkat(&place.dir, &place.name, AtFlags::empty())?)
+            }
+            FileType::Directory => Err(Problem::IsDirectory),
+            other => Err(Problem::NotRegular(what(other))),
+        })
     }
 
     /// Removes a directory, with everything inside when `recurse`; false when there was
@@ -32,50 +38,37 @@ impl Host {
     /// When it is no directory, is not empty, holds a mount point, or holds more than
     /// 100,000 entries or 64 levels; nothing has been removed then.
     pub fn remove_directory(&self, path: &str, recurse: bool) -> Result<bool, HostError> {
-        self.try_remove_directory(path, recurse).map_err(HostOperation::Remove.failed(path))
+        self.remove(path, |place, kind| {
+            if kind != FileType::Directory {
+                return Err(Problem::NotRegular(what(kind)));
+            }
+            if recurse {
+                let name =
+                    CString::new(place.name.as_encoded_bytes()).map_err(|_| Problem::BadPath("NUL"))?;
+                let dir = enter(&place.dir, &name, path)?;
+                // Nothing is removed of what cannot be removed whole.
+                go_through(&dir, path, 0, &mut 0, false)?;
+                go_through(&dir, path, 0, &mut 0, true)?;
+            }
+            Ok(unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?)
+        })
     }
 
-    fn try_remove_file(&self, path: &str) -> Result<bool, Problem> {
-        let Some(place) = self.place_if_any(path)? else {
-            return Ok(false);
+    /// Removes what is at a path as `by` does it; false when there was nothing.
+    fn remove(
+        &self,
+        path: &str,
+        by: impl FnOnce(&DirEntryRef, FileType) -> Result<(), Problem>,
+    ) -> Result<bool, HostError> {
+        let removed = || {
+            let place = self.place(path)?;
+            let Some(stat) = stat_at(&place)? else { return Ok(false) };
+            by(&place, FileType::from_raw_mode(stat.st_mode))?;
+            sync_directory(&place.dir).map(|()| true)
         };
-        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            None => return Ok(false),
-            Some(FileType::RegularFile | FileType::Symlink) => {}
-            Some(FileType::Directory) => return Err(Problem::IsDirectory),
-            Some(other) => return Err(Problem::NotRegular(what(other))),
-        }
-        unlinkat(&place.dir, &place.name, AtFlags::empty())?;
-        sync_directory(&place.dir)?;
-        Ok(true)
-    }
-
-    fn try_remove_directory(&self, path: &str, recurse: bool) -> Result<bool, Problem> {
-        let Some(place) = self.place_if_any(path)? else {
-            return Ok(false);
-        };
-        match stat_at(&place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            None => return Ok(false),
-            Some(FileType::Directory) => {}
-            Some(other) => return Err(Problem::NotRegular(what(other))),
-        }
-        if recurse {
-            let name = CString::new(place.name.as_encoded_bytes()).map_err(|_| Problem::BadPath("NUL"))?;
-            let dir = enter(&place.dir, &name, path)?;
-            // Nothing is removed of what cannot be removed whole.
-            go_through(&dir, path, 0, &mut 0, false)?;
-            go_through(&dir, path, 0, &mut 0, true)?;
-        }
-        unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?;
-        sync_directory(&place.dir)?;
-        Ok(true)
-    }
-
-    fn place_if_any(&self, path: &str) -> Result<Option<DirEntryRef>, Problem> {
-        match self.place(path) {
-            Ok(place) => Ok(Some(place)),
-            Err(Problem::NoParent) => Ok(None),
-            Err(problem) => Err(problem),
+        match removed() {
+            Err(Problem::NoParent) => Ok(false),
+            removed => removed.map_err(HostOperation::Remove.failed(path)),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Host {
     /// others may have made them and its mode or owner would be kept; when content,
     /// validation, disk or rights fail. The old file is as it was then.
     pub fn write(&self, path: &str, write: Write<'_>) -> Result<(), HostError> {
-        self.try_write(path, write).map_err(HostOperation::Write.failed(path))
+        self.at(HostOperation::Write, path, |place| self.write_at(place, path, write))
     }
 
     /// Removes what a run that died may have left beside a path; errors do not matter.
@@ -69,17 +69,13 @@ impl Host {
         }
     }
 
-    fn try_write(&self, path: &str, write: Write<'_>) -> Result<(), Problem> {
-        let place = self.place(path)?;
-        let old = stat_at(&place)?;
-        let kept = match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
-            None | Some(FileType::Symlink) => PathOwnership::default(),
-            Some(FileType::RegularFile) => match &old {
-                Some(old) => self.kept(&place, old, &write)?,
-                None => PathOwnership::default(),
-            },
-            Some(FileType::Directory) => return Err(Problem::IsDirectory),
-            Some(other) => return Err(Problem::NotRegular(what(other))),
+    fn write_at(&self, place: &DirEntryRef, path: &str, write: Write<'_>) -> Result<(), Problem> {
+        let old = stat_at(place)?;
+        let kept = match old.map(|old| (FileType::from_raw_mode(old.st_mode), old)) {
+            None | Some((FileType::Symlink, _)) => PathOwnership::default(),
+            Some((FileType::RegularFile, old)) => self.kept(place, &old, &write)?,
+            Some((FileType::Directory, _)) => return Err(Problem::IsDirectory),
+            Some((other, _)) => return Err(Problem::NotRegular(what(other))),
         };
         let default = PathOwnership { mode: Some(write.default_mode), ..PathOwnership::default() };
         let ownership = write.ownership.or(kept).or(default);
@@ -92,7 +88,7 @@ impl Host {
             validate(&real).map_err(Problem::Invalid)?;
         }
         if write.backup && kept != PathOwnership::default() {
-            self.back_up(&place)?;
+            self.back_up(place)?;
         }
         temporary.publish(&place.name)
     }

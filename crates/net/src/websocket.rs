@@ -12,12 +12,13 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
@@ -53,7 +54,7 @@ pub struct Bounds {
 pub enum WebSocketError {
     /// The request asks for no upgrade to a WebSocket.
     #[error("the request asks for no upgrade to a WebSocket: {0}")]
-    NotAnUpgrade(&'static str),
+    NotAnUpgrade(String),
     /// The upgrade did not come about.
     #[error("the upgrade to a WebSocket did not come about")]
     Upgrade(#[source] Option<hyper::Error>),
@@ -134,16 +135,10 @@ pub fn accept<B>(
     request: &mut Request<B>,
     bounds: Bounds,
 ) -> Result<(Response<()>, Upgrade), WebSocketError> {
-    let key = asked(request.method(), request.headers()).map_err(WebSocketError::NotAnUpgrade)?;
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let accept = HeaderValue::try_from(derive_accept_key(&key)).ok();
-    headers.insert(SEC_WEBSOCKET_ACCEPT, accept.ok_or(WebSocketError::NotAnUpgrade("its key"))?);
+    let response = create_response_with_body(request, || ());
+    let mut response = response.map_err(|error| WebSocketError::NotAnUpgrade(error.to_string()))?;
     if lists(request.headers(), &SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
     let place = request.extensions().get::<Connection>().cloned().map(|connection| {
         connection.upgrade_began();
@@ -151,22 +146,6 @@ pub fn accept<B>(
     });
     let on = hyper::upgrade::on(request);
     Ok((response, Upgrade { on, place, bounds }))
-}
-
-/// The key of a request for an upgrade, or what it lacks.
-fn asked(method: &Method, headers: &HeaderMap) -> Result<Vec<u8>, &'static str> {
-    if *method != Method::GET {
-        return Err("its method is not GET");
-    }
-    if !lists(headers, &CONNECTION, "upgrade") || !lists(headers, &UPGRADE, "websocket") {
-        return Err("it has no `Upgrade: websocket`");
-    }
-    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != VERSION) {
-        return Err("its version is not 13");
-    }
-    let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).unwrap_or_default();
-    // Sixteen bytes in base64.
-    if key.len() == 24 { Ok(key.to_vec()) } else { Err("its key is not 16 bytes in base64") }
 }
 
 fn lists(headers: &HeaderMap, name: &http::HeaderName, wanted: &str) -> bool {

@@ -14,7 +14,7 @@ use crate::decl::nodes::{self, Host, NodesEntry};
 use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
 use crate::shape::Reading;
-use crate::sink::{FileSink, Found};
+use crate::sink::FileSink;
 use crate::tree::{self, FileKind, MAX_SHIPPED};
 use crate::yaml::{self, At, Kind, Node};
 
@@ -22,7 +22,7 @@ use crate::yaml::{self, At, Kind, Node};
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) bytes: Arc<[u8]>,
-    pub(crate) found: Found,
+    pub(crate) found: FileSink,
     pub(crate) uses: Uses,
     pub(crate) content: Content,
     /// Some entry matches by a pattern.
@@ -59,22 +59,13 @@ impl Parsed {
 
 /// Reads a file by what its path is for.
 pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
-    let mut sink = FileSink::new(path);
-    let (content, uses) = content(path, bytes, &mut sink);
-    let found = sink.into_found();
-    let content = match content {
-        Content::Module(mut module) => {
-            module.broken = found.hides();
-            Content::Module(module)
-        }
-        other => other,
-    };
-    let has_patterns = match &content {
-        Content::Nodes(entries) => {
-            entries.iter().any(|entry| entry.matches.iter().any(|item| !item.pattern.is_exact()))
-        }
-        _ => false,
-    };
+    let mut found = FileSink::new(path);
+    let (mut content, uses) = content(path, bytes, &mut found);
+    if let Content::Module(module) = &mut content {
+        module.broken = found.hides();
+    }
+    let has_pattern = |entry: &NodesEntry| entry.matches.iter().any(|item| !item.pattern.is_exact());
+    let has_patterns = matches!(&content, Content::Nodes(entries) if entries.iter().any(has_pattern));
     Parsed { bytes: bytes.clone(), found, uses, content, has_patterns }
 }
 

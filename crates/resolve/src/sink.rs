@@ -10,7 +10,14 @@ use crate::yaml::At;
 /// The most mistakes that one check shows.
 pub const MAX_SHOWN: usize = 200;
 
+/// Codes after which something that the file declares may be missing from what was read.
+const HIDING: [&str; 17] = [
+    "E001", "E002", "E003", "E004", "E005", "E006", "E007", "E008", "E009", "E010", "E012", "E013", "E014",
+    "E023", "E024", "E049", "E070",
+];
+
 /// Mistakes in one file, at most [`MAX_SHOWN`] of them; the rest are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileSink {
     file: Arc<str>,
     found: Vec<Diagnostic>,
@@ -22,7 +29,7 @@ pub(crate) struct Added<'s>(Option<&'s mut Diagnostic>);
 
 impl FileSink {
     pub(crate) fn new(file: &str) -> FileSink {
-        FileSink { file: file.into(), found: Vec::new(), more: 0 }
+        FileSink { file: file.into(), ..FileSink::default() }
     }
 
     /// Reports a mistake at a place of this file.
@@ -54,8 +61,13 @@ impl FileSink {
         self.found.len() + self.more
     }
 
-    pub(crate) fn into_found(self) -> Found {
-        Found { list: self.found, more: self.more }
+    /// Something that the file declares may be missing from what was read of it.
+    pub(crate) fn hides(&self) -> bool {
+        self.found.iter().any(|found| HIDING.contains(&found.code))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 }
 
@@ -95,36 +107,12 @@ impl Added<'_> {
     }
 }
 
-/// Mistakes found in one file when it was read, or in one step of a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    list: Vec<Diagnostic>,
-    more: usize,
-}
-
-/// Codes after which something that the file declares may be missing from what was read.
-const HIDING: [&str; 17] = [
-    "E001", "E002", "E003", "E004", "E005", "E006", "E007", "E008", "E009", "E010", "E012", "E013", "E014",
-    "E023", "E024", "E049", "E070",
-];
-
-impl Found {
-    /// Something that the file declares may be missing from what was read of it.
-    pub(crate) fn hides(&self) -> bool {
-        self.list.iter().any(|found| HIDING.contains(&found.code))
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-}
-
 /// Mistakes over many files. Two that say the same of one place are one.
 #[derive(Default)]
 pub(crate) struct Sink {
     files: BTreeMap<Arc<str>, FileSink>,
     general: Vec<Diagnostic>,
-    read: Vec<Found>,
+    read: Vec<FileSink>,
 }
 
 impl Sink {
@@ -141,9 +129,6 @@ impl Sink {
 
     /// The part of the sink that is one file's.
     pub(crate) fn file(&mut self, file: &str) -> &mut FileSink {
-        if !self.files.contains_key(file) {
-            self.files.insert(file.into(), FileSink::new(file));
-        }
         self.files.entry(file.into()).or_insert_with(|| FileSink::new(file))
     }
 
@@ -154,25 +139,22 @@ impl Sink {
     }
 
     /// Takes in what reading a file found.
-    pub(crate) fn take(&mut self, found: &Found) {
+    pub(crate) fn take(&mut self, found: &FileSink) {
         if !found.is_empty() {
             self.read.push(found.clone());
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.general.is_empty()
-            && self.read.is_empty()
-            && self.files.values().all(|file| file.found.is_empty())
+        self.general.is_empty() && self.read.is_empty() && self.files.values().all(FileSink::is_empty)
     }
 
     /// All of it in the order of files and lines, at most [`MAX_SHOWN`]; if there are more,
     /// a last one says how many.
     pub(crate) fn finish(self) -> Diagnostics {
-        let parts = self.files.into_values().map(FileSink::into_found).chain(self.read);
         let (mut list, mut more) = (self.general, 0);
-        for part in parts {
-            list.extend(part.list);
+        for part in self.files.into_values().chain(self.read) {
+            list.extend(part.found);
             more += part.more;
         }
         list.sort_by(|a, b| (&a.span, a.code, &a.message).cmp(&(&b.span, b.code, &b.message)));

@@ -97,7 +97,7 @@ impl Grants {
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
         let params = sections.iter().find(|section| section.kind == Kind::PARAMS);
         let Some(leaf) = params.and_then(|section| section.leaf.as_ref()) else { return Ok(None) };
-        Ok(self.json::<Params>(&leaf.stub).await?.map(|params| params.node.value()))
+        Ok(self.json::<Params>(&leaf.stub).await?.map(Params::declared))
     }
 
     async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
@@ -161,28 +161,23 @@ impl Grants {
     }
 }
 
-/// The part of a node's params that selectors read.
+/// The part of a node's params that selectors read something of.
 #[derive(Deserialize)]
 struct Params {
     #[serde(default)]
-    node: Declared,
+    node: BTreeMap<String, serde_json::Value>,
 }
 
-#[derive(Default, Deserialize)]
-struct Declared {
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    groups: Option<Vec<String>>,
-}
-
-impl Declared {
-    fn value(self) -> Value {
-        let labels = self.labels.into_iter().map(|(name, value)| (name, Value::Str(value))).collect();
-        let mut map = BTreeMap::from([("labels".to_owned(), Value::Map(labels))]);
-        if let Some(groups) = self.groups {
-            map.insert("groups".to_owned(), Value::List(groups.into_iter().map(Value::Str).collect()));
+impl Params {
+    fn declared(self) -> Value {
+        let mut declared = BTreeMap::from([("labels".to_owned(), Value::Map(BTreeMap::new()))]);
+        for (name, value) in self.node {
+            if matches!(name.as_str(), "labels" | "groups")
+                && let Ok(value) = serde_json::from_value(value)
+            {
+                declared.insert(name, value);
+            }
         }
-        Value::Map(map)
+        Value::Map(declared)
     }
 }

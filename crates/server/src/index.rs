@@ -63,7 +63,7 @@ impl Slot {
     }
 
     /// How the node opens links.
-    pub(crate) fn openings(&self) -> &Arc<StreamAdmission> {
+    pub(crate) fn stream_admission(&self) -> &Arc<StreamAdmission> {
         self.openings.get_or_init(Arc::default)
     }
 

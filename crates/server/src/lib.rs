@@ -36,4 +36,4 @@ mod work;
 pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
 pub use run::{Config, Running, StartError, start};
-pub use streams::LinkConfig;
+pub use streams::StreamConfig;

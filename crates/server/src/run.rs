@@ -21,7 +21,7 @@ use crate::metrics::listener;
 use crate::node_port::Listener;
 use crate::posture::{self, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, now};
-use crate::streams::LinkConfig;
+use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
 use crate::{node_port, operator_port, releases, streams, upkeep};
 
@@ -59,7 +59,7 @@ pub struct Config {
     /// Changes the level of logs; absent where another program decides it.
     pub log: Option<LogControl>,
     /// What the control plane's ends of links go by (SYN-3).
-    pub links: LinkConfig,
+    pub links: StreamConfig,
 }
 
 /// Why a control plane could not start.
@@ -247,7 +247,7 @@ async fn plane(
     store: Arc<Store>,
     founded: Founded,
     log: Option<LogControl>,
-    links: LinkConfig,
+    links: StreamConfig,
 ) -> Result<Arc<ControlPlane>, StartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;

@@ -19,7 +19,7 @@ use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
 use crate::sets::Sets;
-use crate::streams::{LinkConfig, Links};
+use crate::streams::{Links, StreamConfig};
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are told to come back.
@@ -69,7 +69,7 @@ impl ControlPlane {
         founded: Founded,
         log: Option<LogControl>,
         boot: String,
-        links: LinkConfig,
+        links: StreamConfig,
     ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
         ControlPlane {

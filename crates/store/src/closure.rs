@@ -73,7 +73,7 @@ pub(crate) fn limit(what: &'static str, size: u64, limit: u64) -> Result<()> {
 /// The stored form of a chunk.
 pub(crate) fn encode(chunk: &Chunk) -> Result<Vec<u8>> {
     serde_json::to_vec(chunk)
-        .map_err(|error| StoreError::Encode { operation: "encode a chunk", source: Arc::new(error) })
+        .map_err(|error| StoreError::Backend { operation: "encode a chunk", source: Arc::new(error) })
 }
 
 /// A chunk from its stored form.

@@ -59,16 +59,7 @@ pub enum StoreError {
         /// What is allowed.
         limit: u64,
     },
-    /// A value cannot be stored, or what is stored cannot be read as what it was.
-    #[error("cannot {operation}")]
-    Encode {
-        /// What was attempted.
-        operation: &'static str,
-        /// Why it failed.
-        #[source]
-        source: Arc<dyn std::error::Error + Send + Sync>,
-    },
-    /// The backend failed in a way that has no name here.
+    /// The backend failed in a way that has no name here, or a value cannot be encoded.
     #[error("the store cannot {operation}")]
     Backend {
         /// What was attempted.

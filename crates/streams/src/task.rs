@@ -1,6 +1,12 @@
 //! [`run_link`]: a link between a transport and a handler.
 //!
-//! One task runs a link. What takes time (contents, applying, permits, check-ins) are jobs
+//! ```text
+//! FrameReader --> backlog --> Link --> control, data --> groups --> FrameWriter
+//!                              ^  \--> jobs: load, apply, reincarnate, check-ins
+//!                              +------- what they came to, the feed's changes, commands, time
+//! ```
+//!
+//! One task runs a link. What takes time (contents, applying, check-ins) are jobs
 //! beside it, so that acknowledgements never wait behind data. What is to be sent waits in two
 //! queues, control before data; the link's window bounds the data. Frames are taken one by
 //! one, and only while little waits to be sent: a peer that asks without reading the answers
@@ -162,10 +168,10 @@ async fn run<S: LinkHandler>(
         {
             alarm.as_mut().reset(at);
         }
-        let read = task.backlog.is_empty() && task.wants_input();
+        let reads = task.backlog.is_empty() && task.wants_input();
         let timed = !alarm.is_elapsed();
         tokio::select! {
-            came = reader.next(), if read => task.came(came),
+            read = reader.next(), if reads => task.read(read),
             Some(done) = task.jobs.next(), if !task.jobs.is_empty() => task.done(done),
             sent = sent(&mut task.sending), if task.sending.is_some() => {
                 task.sent(sent);
@@ -210,7 +216,7 @@ struct LinkTask<S> {
     /// Nothing is loaded while so many bytes wait to be sent, nor read from a transport.
     most_queued: usize,
     /// Nothing can be sent any more; until when the other side's last words are waited for.
-    listens: Option<Instant>,
+    listens_until: Option<Instant>,
     sending: Option<Sending>,
     /// Frames that came and were not taken yet.
     backlog: VecDeque<Frame>,
@@ -226,8 +232,8 @@ struct LinkTask<S> {
     /// With what the other side went away.
     away: Option<CloseReason>,
     /// Until when the last words may be sent.
-    words: Option<Instant>,
-    gone: bool,
+    closes_by: Option<Instant>,
+    disconnected: bool,
     error: Option<TransportError>,
 }
 
@@ -242,7 +248,7 @@ impl<S: LinkHandler> LinkTask<S> {
             link,
             handler,
             most_queued,
-            listens: None,
+            listens_until: None,
             writer,
             sending: None,
             backlog: VecDeque::new(),
@@ -254,8 +260,8 @@ impl<S: LinkHandler> LinkTask<S> {
             received: 0,
             closed: None,
             away: None,
-            words: None,
-            gone: false,
+            closes_by: None,
+            disconnected: false,
             error: None,
         }
     }
@@ -263,7 +269,7 @@ impl<S: LinkHandler> LinkTask<S> {
     fn deadline(&self) -> Option<Instant> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
         let link = self.link.next_deadline().map(|at| *BEGAN + since(at));
-        link.into_iter().chain(self.words).chain(self.listens).min()
+        link.into_iter().chain(self.closes_by).chain(self.listens_until).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -275,16 +281,16 @@ impl<S: LinkHandler> LinkTask<S> {
 
     /// Nothing is left to be said, or nobody is there to hear it.
     fn is_over(&self) -> bool {
-        let said = self.listens.is_some() || self.queued == 0 && self.sending.is_none();
+        let said = self.listens_until.is_some() || self.queued == 0 && self.sending.is_none();
         let past = |until: Instant| Instant::now() >= until;
-        let late = self.words.is_some_and(past);
-        self.gone || self.listens.is_some_and(past) || (self.closed.is_some() && (said || late))
+        let late = self.closes_by.is_some_and(past);
+        self.disconnected || self.listens_until.is_some_and(past) || (self.closed.is_some() && (said || late))
     }
 
-    fn came(&mut self, came: Result<Option<Vec<Frame>>, TransportError>) {
-        match came {
+    fn read(&mut self, read: Result<Option<Vec<Frame>>, TransportError>) {
+        match read {
             Ok(Some(frames)) => self.frames(frames),
-            Ok(None) => self.gone = true,
+            Ok(None) => self.disconnected = true,
             Err(error) => match error.refusal() {
                 Some(code) => self.go_away(GoAway {
                     code: code.to_owned(),
@@ -293,7 +299,7 @@ impl<S: LinkHandler> LinkTask<S> {
                 }),
                 None => {
                     self.error = Some(error);
-                    self.gone = true;
+                    self.disconnected = true;
                 }
             },
         }
@@ -365,7 +371,7 @@ impl<S: LinkHandler> LinkTask<S> {
 
     fn closes(&mut self, why: GoAway) {
         self.closed = Some(why);
-        self.words = Some(Instant::now() + GO_AWAY_WITHIN);
+        self.closes_by = Some(Instant::now() + GO_AWAY_WITHIN);
     }
 
     fn perform(&mut self, outputs: Vec<Output>) {
@@ -439,7 +445,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(()) => self.writer = Some(writer),
             Err(error) => {
                 self.error = Some(error);
-                self.listens = Some(Instant::now() + LISTEN);
+                self.listens_until = Some(Instant::now() + LISTEN);
             }
         }
     }

@@ -293,7 +293,7 @@ impl View {
             problems.extend(file.problem.clone());
             for manifest in &file.manifests {
                 if let Some(first) = objects.get(&manifest.key) {
-                    if !file.missing.is_some() {
+                    if file.missing.is_none() {
                         problems.push(twice(path, manifest, &first.path));
                     }
                     continue;

@@ -19,7 +19,7 @@ use crate::ledger::MAX_KEPT;
 use crate::{BoundResource, LedgerEntry, ResourceId, When};
 
 /// What is to be known when an apply comes back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Applying {
     edit: Option<Edit<Fields>>,
     ahead: Option<Ahead>,
@@ -191,11 +191,7 @@ impl Run {
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
         let resource = Arc::clone(self.resource(m, slot));
-        let applying = self.modules[m].applying.take();
-        let (edit, ahead, new_entry) = match applying {
-            Some(applying) => (applying.edit, applying.ahead, applying.new_entry),
-            None => (None, None, false),
-        };
+        let Applying { edit, ahead, new_entry } = self.modules[m].applying.take().unwrap_or_default();
         match result {
             Ok(applied) if applied.changed => {
                 let ms = self.elapsed(m);

@@ -1,4 +1,11 @@
 //! [`Work`]: inputs to effects.
+//!
+//! ```text
+//! Put --> waiting (queue) --Begin--> mark --Begun--> running --Ended--> answered
+//!    \--> refused, expired: answered, never begun                  mark kept until the object is gone
+//! ```
+//!
+//! Invariant: nothing is begun that has a mark, and no mark goes before its object and its order's time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -111,23 +111,14 @@ impl Buffer {
     fn decode(&mut self, bytes: &[u8]) {
         let mut all = std::mem::take(&mut self.tail);
         all.extend_from_slice(bytes);
-        let mut rest = all.as_slice();
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(text) => {
-                    self.text.push_str(text);
-                    return;
-                }
-                Err(error) => {
-                    let (good, bad) = rest.split_at(error.valid_up_to());
-                    self.text.push_str(&String::from_utf8_lossy(good));
-                    let Some(wrong) = error.error_len() else {
-                        self.tail = bad.to_vec();
-                        return;
-                    };
-                    self.text.push(char::REPLACEMENT_CHARACTER);
-                    rest = &bad[wrong..];
-                }
+        let mut chunks = all.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.text.push_str(chunk.valid());
+            let cut_short = std::str::from_utf8(chunk.invalid()).is_err_and(|it| it.error_len().is_none());
+            if cut_short && chunks.peek().is_none() {
+                self.tail = chunk.invalid().to_vec();
+            } else if !chunk.invalid().is_empty() {
+                self.text.push(char::REPLACEMENT_CHARACTER);
             }
         }
     }

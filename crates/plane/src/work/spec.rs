@@ -213,19 +213,13 @@ pub(super) fn check_work(work: &Work) -> Result<(), SpecError> {
             let plain = argv.iter().all(|arg| !arg.contains('\0'));
             if program && plain && argv.len() <= MAX_ARGS { Ok(()) } else { Err(SpecError::Command) }
         }
-        Work::Action { args, .. } => {
-            if args.len() <= MAX_ARGS {
-                Ok(())
-            } else {
-                Err(SpecError::TooLarge)
-            }
-        }
+        Work::Action { args, .. } if args.len() > MAX_ARGS => Err(SpecError::TooLarge),
         Work::Query { what, path } => match (what.as_str(), path) {
             ("traits" | "processes" | "listeners" | "disks", None) => Ok(()),
             ("file", Some(path)) if path.starts_with('/') => Ok(()),
             _ => Err(SpecError::Query(what.chars().take(40).collect())),
         },
         // What is no object's name is no object of the node's either.
-        Work::Operation { .. } => Ok(()),
+        Work::Action { .. } | Work::Operation { .. } => Ok(()),
     }
 }

@@ -1,5 +1,12 @@
 //! [`Workflow`]: steps one after the other, with a gate between each two.
 //!
+//! ```text
+//! Planned --> Running --gate reached--> Soaking --> AwaitingApproval --> Running (next step) --> Done
+//!                |                         (each as far as the step asks for it)
+//!                +--gate not reached--> Failed --resume--> Running
+//!                +----------------------abort--> Aborting --> Aborted
+//! ```
+//!
 //! A step is begun as a task. When it ended and its gate's share is reached, the soak
 //! follows, then the approval, then the next step. Else the workflow stands still as
 //! failed, until an operator resumes or aborts it.

@@ -92,7 +92,7 @@ impl<'d> Links<'d> {
         for (module, decl) in decls {
             for (index, placed, handler) in members(decl) {
                 let from = Target { module, index, handler };
-                for (key, reference) in placed.references() {
+                for (key, reference) in &placed.references {
                     if let Some(to) = links.resolve(module, reference, sink) {
                         links.accept(Link { from, key, to, at: reference.at }, reference, sink);
                     }

@@ -16,6 +16,9 @@ const MAX_DERIVED: usize = 120;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 4096;
 
+/// The keys that refer to other resources.
+const REFERENCES: [&str; 4] = ["depends_on", "before", "notify", "subscribes"];
+
 /// A resource and the places of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
@@ -23,10 +26,8 @@ pub(crate) struct Placed {
     pub(crate) at: At,
     pub(crate) id_at: At,
     pub(crate) attributes: BTreeMap<String, At>,
-    pub(crate) depends_on: Vec<Spanned<String>>,
-    pub(crate) before: Vec<Spanned<String>>,
-    pub(crate) notify: Vec<Spanned<String>>,
-    pub(crate) subscribes: Vec<Spanned<String>>,
+    /// Every reference, with the key of [`REFERENCES`] that it stands under.
+    pub(crate) references: Vec<(&'static str, Spanned<String>)>,
     /// Uses of `changed` in `when:`; bare ones name nothing.
     pub(crate) changed: Vec<(Option<String>, At)>,
 }
@@ -63,11 +64,12 @@ pub(crate) fn read(
     name(reading, kind, &mut placed);
     limits(reading, kind, &placed, handler);
     problems(reading, kind, &placed, handler);
-    let names = |list: &[Spanned<String>]| list.iter().map(|item| item.value.clone()).collect();
-    placed.resource.depends_on = names(&placed.depends_on);
-    placed.resource.before = names(&placed.before);
-    placed.resource.notify = names(&placed.notify);
-    placed.resource.subscribes = names(&placed.subscribes);
+    let Placed { resource, references, .. } = &mut placed;
+    let lists =
+        [&mut resource.depends_on, &mut resource.before, &mut resource.notify, &mut resource.subscribes];
+    for (key, list) in REFERENCES.into_iter().zip(lists) {
+        list.extend(references.iter().filter(|(of, _)| *of == key).map(|(_, item)| item.value.clone()));
+    }
     Some(placed)
 }
 
@@ -118,10 +120,6 @@ fn common(
             }
         }
         "when" => when(reading, node, placed, params),
-        "depends_on" => placed.depends_on = reading.one_or_more(node, "depends_on"),
-        "before" => placed.before = reading.one_or_more(node, "before"),
-        "notify" => placed.notify = reading.one_or_more(node, "notify"),
-        "subscribes" => placed.subscribes = reading.one_or_more(node, "subscribes"),
         "observe" => resource.observe = reading.bool(node, "observe").unwrap_or(false),
         "sensitive" => resource.sensitive = reading.bool(node, "sensitive").unwrap_or(false),
         "ignore_failure" => resource.ignore_failure = reading.bool(node, "ignore_failure").unwrap_or(false),
@@ -133,7 +131,10 @@ fn common(
                 .error("E024", key.at, format!("`{later}` is not available in this version"))
                 .help(format!("a resource has {}", all.join(", ")));
         }
-        _ => return false,
+        other => {
+            let Some(key) = REFERENCES.into_iter().find(|key| *key == other) else { return false };
+            placed.references.extend(reading.one_or_more(node, key).into_iter().map(|item| (key, item)));
+        }
     }
     true
 }
@@ -268,16 +269,10 @@ fn limits(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handl
             .error("E087", placed.at, format!("a `{}` cannot be a handler", kind.name))
             .help(format!("a handler is {}", can.join(", ")));
     }
-    let lists = [("depends_on", &placed.depends_on), ("before", &placed.before), ("notify", &placed.notify)];
-    for (key, references) in lists {
-        if let Some(first) = references.first() {
-            reading
-                .error(
-                    "E087",
-                    first.at,
-                    format!("a handler has no `{key}`: handlers run in their own order, at the end"),
-                )
-                .help("put them in the order in which they should run");
+    for key in REFERENCES.into_iter().filter(|key| *key != "subscribes") {
+        if let Some((_, first)) = placed.references.iter().find(|(of, _)| *of == key) {
+            let message = format!("a handler has no `{key}`: handlers run in their own order, at the end");
+            reading.error("E087", first.at, message).help("put them in the order in which they should run");
         }
     }
 }
@@ -309,18 +304,5 @@ fn problems(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, han
             _ => problem.message,
         };
         reading.error(code, at, message).maybe_help(problem.help);
-    }
-}
-
-impl Placed {
-    /// Every reference, with the key that it stands under.
-    pub(crate) fn references(&self) -> impl Iterator<Item = (&'static str, &Spanned<String>)> {
-        let lists: [(&'static str, &Vec<Spanned<String>>); 4] = [
-            ("depends_on", &self.depends_on),
-            ("before", &self.before),
-            ("notify", &self.notify),
-            ("subscribes", &self.subscribes),
-        ];
-        lists.into_iter().flat_map(|(key, list)| list.iter().map(move |item| (key, item)))
     }
 }

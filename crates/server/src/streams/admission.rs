@@ -101,7 +101,7 @@ impl StreamAdmission {
             known.waiting.pop_front();
         }
         drop(known);
-        Waiting { openings: self.clone(), number, given_up }
+        Waiting { admission: self.clone(), number, given_up }
     }
 
     /// Remembers that one instance of the node's agent took the place of another.
@@ -143,7 +143,7 @@ impl StreamAdmission {
 
 /// One opening that waits; dropping it takes it out of the line.
 pub(super) struct Waiting {
-    openings: Arc<StreamAdmission>,
+    admission: Arc<StreamAdmission>,
     number: u64,
     given_up: oneshot::Receiver<()>,
 }
@@ -158,6 +158,6 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.openings.known().waiting.retain(|(number, _)| *number != self.number);
+        self.admission.known().waiting.retain(|(number, _)| *number != self.number);
     }
 }

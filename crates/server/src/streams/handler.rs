@@ -42,7 +42,7 @@ pub(super) struct PlaneLinkHandler {
     pub(super) link: Arc<NodeLink>,
     /// The incarnation of the agent whose link this one took the place of.
     replaced: Option<String>,
-    said: Mutex<Reported>,
+    reported: Mutex<Reported>,
     received: AtomicU64,
 }
 
@@ -70,8 +70,8 @@ impl PlaneLinkHandler {
     ) -> Arc<PlaneLinkHandler> {
         let (plane, sets, link) = (plane.clone(), sets.clone(), open.link.clone());
         let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-        let (said, received) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(PlaneLinkHandler { plane, caller, sets, link, replaced, said, received })
+        let (reported, received) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(PlaneLinkHandler { plane, caller, sets, link, replaced, reported, received })
     }
 
     /// Check-ins that came over the link.
@@ -82,9 +82,9 @@ impl PlaneLinkHandler {
     /// Adds to the metrics what the link counted since the last time.
     pub(super) fn count(&self, counters: &Counters) {
         let before = {
-            let mut said = self.said();
-            said.counted_at = Some(Instant::now());
-            std::mem::replace(&mut said.counted, *counters)
+            let mut reported = self.reported();
+            reported.counted_at = Some(Instant::now());
+            std::mem::replace(&mut reported.counted, *counters)
         };
         if before == *counters {
             return;
@@ -131,8 +131,8 @@ impl PlaneLinkHandler {
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Reported> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the node says of the place where its objects live, when the batch has it.
@@ -230,7 +230,7 @@ impl LinkHandler for PlaneLinkHandler {
         }
         let other = |old: &&String| self.link.instance().is_some_and(|instance| instance != *old);
         if let Some(old) = self.replaced.as_ref().filter(other) {
-            self.caller.slot.openings().replace(old);
+            self.caller.slot.stream_admission().replace(old);
         }
         self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
@@ -260,29 +260,29 @@ impl LinkHandler for PlaneLinkHandler {
                 tracing::info!(%node, frames, fetched, deleted, kept, took_ms, "a resync ended");
             }
             Note::Missing(key) => tracing::warn!(%node, %key, "an object of a feed has no content"),
-            Note::InSync => self.said().compared = Some(now()),
+            Note::InSync => self.reported().compared = Some(now()),
             Note::Applied { .. } => {}
         }
         self.measure(note);
     }
 
     fn progress(&self, link: &Link) {
-        // What is said before the node's hello is nothing that it has or said.
+        // What is said before the node's hello is nothing that it has or reported.
         if link.peer().is_none() {
             return;
         }
         let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
         self.link.hears(link.heard());
-        let mut said = self.said();
+        let mut reported = self.reported();
         let (cause, objects, acked) = {
             let sets = self.sets.sets();
-            if let Some(at) = said.compared.take() {
+            if let Some(at) = reported.compared.take() {
                 let (instance, down) =
                     (self.plane.boot().to_owned(), link.acked().map(FeedCursor::checkpoint));
                 let up = sets.replica.cursor().map(FeedCursor::checkpoint);
-                said.evidence = Some(Evidence { at, instance, down, up });
+                reported.evidence = Some(Evidence { at, instance, down, up });
             }
-            let cause = link.cause(&sets.feed, &sets.replica, said.evidence.clone());
+            let cause = link.cause(&sets.feed, &sets.replica, reported.evidence.clone());
             // What a node claims to have beyond our feed is no progress.
             let ours = |cursor: &&FeedCursor| {
                 cursor.incarnation == *sets.feed.incarnation() && cursor.revision <= sets.feed.head()
@@ -290,39 +290,39 @@ impl LinkHandler for PlaneLinkHandler {
             let acked = link.acked().filter(ours).cloned();
             (cause, sets.replica.len(), acked)
         };
-        if said.cause.as_ref() != Some(&cause) {
-            said.cause = Some(cause.clone());
+        if reported.cause.as_ref() != Some(&cause) {
+            reported.cause = Some(cause.clone());
             index.observed(&self.link, cause);
         }
         if let Some(acked) = acked
-            && said.acked.as_ref() != Some(&acked)
+            && reported.acked.as_ref() != Some(&acked)
         {
-            said.acked = Some(acked.clone());
+            reported.acked = Some(acked.clone());
             index.update(node, |summary| summary.acknowledged(acked));
         }
-        if let Some(count) = link.refused_there().filter(|count| said.rejected != Some(*count)) {
-            said.rejected = Some(count);
+        if let Some(count) = link.refused_there().filter(|count| reported.rejected != Some(*count)) {
+            reported.rejected = Some(count);
             index.update(node, |summary| summary.rejects_still(count));
         }
-        if said.objects != objects {
-            said.objects = objects;
+        if reported.objects != objects {
+            reported.objects = objects;
             index.update(node, |summary| summary.received(objects as u64));
         }
-        let due = said.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
-        drop(said);
+        let due = reported.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+        drop(reported);
         if due {
             self.count(link.counters());
         }
     }
 
     async fn reincarnate(&self) -> Result<(), Duration> {
-        if let Some(left) = self.caller.slot.openings().reincarnation_allowed_in() {
+        if let Some(left) = self.caller.slot.stream_admission().reincarnation_allowed_in() {
             let node = &self.caller.id;
             tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
             return Err(left);
         }
         match self.sets.reincarnate().await {
-            Ok(()) => self.caller.slot.openings().reincarnates(),
+            Ok(()) => self.caller.slot.stream_admission().reincarnates(),
             Err(error) => {
                 tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its incarnation anew");
             }

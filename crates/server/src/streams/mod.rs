@@ -1,8 +1,16 @@
 //! Links with nodes: what carries them (SYN-1), who may open one (SYN-13), and what lies
 //! behind them at the control plane.
 //!
-//! A node has one link at a time. Whoever opens another one takes the place of the first;
-//! unless the first lives on under another process: then two agents use one identity.
+//! ```text
+//! request --(caller known)--> StreamAdmission --> serve.rs: a link of a stream
+//!                                            +--> posted.rs: an exchange, or events pushed down
+//!                   PlaneLinkHandler: sets, store, check-ins, status, metrics --+--> Hub
+//! announce.rs: what a publish or a push changes --> links
+//! ```
+//!
+//! Invariants: a node has one link at a time; whoever opens another one takes the place of the first,
+//! unless the first lives on under another process: then two agents use one identity. How many open
+//! links and resync at once is bounded for the whole fleet ([`Links`]).
 
 mod admission;
 mod announce;
@@ -30,24 +38,25 @@ pub(crate) use standard::{health_check, health_watch, reflection};
 
 /// What the control plane's ends of links go by (SYN-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkConfig {
+pub struct StreamConfig {
     /// Bounds and waits of each link.
     pub settings: LinkSettings,
-    /// Resyncs of the whole fleet at once, within [`LinkConfig::RESYNCS`].
+    /// Resyncs of the whole fleet at once, within [`StreamConfig::RESYNCS`].
     pub resyncs: u32,
 }
 
-impl LinkConfig {
-    /// Of [`LinkConfig::resyncs`].
+impl StreamConfig {
+    /// Of [`StreamConfig::resyncs`].
     pub const RESYNCS: Bounds = Bounds { min: 1, max: 1024, default: sync::admission::MAX_RESYNCS as u32 };
     /// The control plane pings later than nodes do, whose pings make its own needless.
     pub const KEEPALIVE_SECS: u32 = 100;
 }
 
-impl Default for LinkConfig {
-    fn default() -> LinkConfig {
-        let settings = LinkSettings { keepalive_secs: LinkConfig::KEEPALIVE_SECS, ..LinkSettings::default() };
-        LinkConfig { settings, resyncs: LinkConfig::RESYNCS.default }
+impl Default for StreamConfig {
+    fn default() -> StreamConfig {
+        let settings =
+            LinkSettings { keepalive_secs: StreamConfig::KEEPALIVE_SECS, ..LinkSettings::default() };
+        StreamConfig { settings, resyncs: StreamConfig::RESYNCS.default }
     }
 }
 
@@ -66,8 +75,8 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) fn new(config: LinkConfig) -> Links {
-        let resyncs = config.resyncs.clamp(LinkConfig::RESYNCS.min, LinkConfig::RESYNCS.max);
+    pub(crate) fn new(config: StreamConfig) -> Links {
+        let resyncs = config.resyncs.clamp(StreamConfig::RESYNCS.min, StreamConfig::RESYNCS.max);
         Links {
             settings: config.settings.bounded(),
             resyncs: Mutex::new(Admission::new(resyncs as usize)),

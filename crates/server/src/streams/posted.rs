@@ -104,7 +104,7 @@ impl NodeExchange {
         };
         request.instance = (!hello.instance.is_empty()).then(|| hello.instance.clone());
         let (plane, node) = (request.plane.clone(), request.caller.id.clone());
-        let Ok(one) = request.caller.slot.openings().posting.clone().try_lock_owned() else {
+        let Ok(one) = request.caller.slot.stream_admission().posting.clone().try_lock_owned() else {
             let mut problem = Problem::new(Code::Busy, "what was posted before is still worked on");
             problem.retry_after_secs = Some(BUSY_RETRY);
             return Err(problem);

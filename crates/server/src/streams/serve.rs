@@ -33,7 +33,6 @@ use wire::{Code, Problem, grpc, sse as events};
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
-use super::rpc::stream;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
@@ -82,7 +81,7 @@ impl StreamRequest {
 
     /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
     pub(super) fn paced(&self) -> Result<(), Problem> {
-        self.plane.links.enter(self.caller.slot.openings()).map_err(|wait| {
+        self.plane.links.enter(self.caller.slot.stream_admission()).map_err(|wait| {
             let mut problem = Problem::new(Code::Busy, "too many links are being opened");
             problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
             problem
@@ -123,12 +122,12 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
-    let (pipe, response) = stream(agreed.outgoing_gzip);
+    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
+    let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
     let chunks = RequestChunks(request.into_body());
-    let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, opening.source());
-    let writer = GrpcWriter::new(pipe, opening.origin(), agreed.outgoing_gzip);
-    tokio::spawn(Box::pin(streamed(opening, Box::new(reader), Box::new(writer))));
+    let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
+    let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
+    tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
     Ok(response)
 }
 
@@ -142,13 +141,13 @@ pub(crate) fn websocket(
     let bounds = Bounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let opening = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
+    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
-                let (origin, source) = (opening.origin(), opening.source());
+                let (origin, source) = (stream.origin(), stream.source());
                 let (reader, writer) = streams::websocket::ends(socket, origin, true, MAX_UP, source);
-                streamed(opening, Box::new(reader), Box::new(writer)).await;
+                streamed(stream, Box::new(reader), Box::new(writer)).await;
             }
             Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
         }
@@ -165,15 +164,15 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut opening = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
+    let mut stream = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
-    opening.instance = head.uri.query().and_then(instance_in_query);
+    stream.instance = head.uri.query().and_then(instance_in_query);
     let (pipe, parts) = streams::body::response();
-    let writer = Box::new(SseWriter::new(pipe, opening.origin()));
+    let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
-        match register(&opening).await {
-            Ok(open) => push_down(opening, open, writer, from).await,
+        match register(&stream).await {
+            Ok(open) => push_down(stream, open, writer, from).await,
             Err(why) => refuse(writer, why).await,
         }
     }));
@@ -195,7 +194,7 @@ fn instance_in_query(query: &str) -> Option<String> {
 
 /// A link over a transport of two ways: its first frame says who speaks.
 async fn streamed(
-    mut opening: Box<StreamRequest>,
+    mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) {
@@ -209,15 +208,15 @@ async fn streamed(
         Err(_) => Err(away("no-hello", "a link begins with a hello", HELLO_RETRY)),
     };
     let begun = match first {
-        Ok(first) => Box::pin(begin(&mut opening, &first)).await.map(|begun| (begun, first)),
+        Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
         Err(why) => Err(why),
     };
     match begun {
         Ok(((open, lease), first)) => {
-            serve(opening, open, lease, LinkTransport { reader, writer }, first).await;
+            serve(request, open, lease, LinkTransport { reader, writer }, first).await;
         }
         Err(why) => {
-            tracing::info!(node = %opening.caller.id, why.code, why.message, "a link is not begun");
+            tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
         }
     }
@@ -234,15 +233,15 @@ pub(super) fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
 }
 
 /// Takes the place of the link before and waits until that one has ended.
-async fn begin(opening: &mut StreamRequest, first: &[Frame]) -> Result<(OpenLink, Lease), GoAway> {
-    opening.instance = first.iter().find_map(|frame| match frame {
+async fn begin(request: &mut StreamRequest, first: &[Frame]) -> Result<(OpenLink, Lease), GoAway> {
+    request.instance = first.iter().find_map(|frame| match frame {
         Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
         _ => None,
     });
-    let mut waiting = opening.caller.slot.openings().wait();
+    let mut waiting = request.caller.slot.stream_admission().wait();
     let begun = async {
-        let open = register(opening).await?;
-        Ok((open, lease(opening).await?))
+        let open = register(request).await?;
+        Ok((open, lease(request).await?))
     };
     tokio::select! {
         begun = begun => begun,
@@ -251,24 +250,24 @@ async fn begin(opening: &mut StreamRequest, first: &[Frame]) -> Result<(OpenLink
 }
 
 /// Judges who opens, and takes the place of the link before.
-pub(super) async fn register(opening: &StreamRequest) -> Result<OpenLink, GoAway> {
-    let openings = opening.caller.slot.openings();
-    let _one = openings.judging.lock().await;
-    if is_duplicate_agent(opening, openings).await {
+pub(super) async fn register(request: &StreamRequest) -> Result<OpenLink, GoAway> {
+    let admission = request.caller.slot.stream_admission();
+    let _one = admission.judging.lock().await;
+    if is_duplicate_agent(request, admission).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
     }
-    if opening.transport == TransportKind::Poll {
-        openings.posts(opening.instance.as_deref());
+    if request.transport == TransportKind::Poll {
+        admission.posts(request.instance.as_deref());
     }
-    let open = opening.plane.hub.open(&opening.caller.id, opening.transport, opening.instance.as_deref());
+    let open = request.plane.hub.open(&request.caller.id, request.transport, request.instance.as_deref());
     open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))
 }
 
 /// Waits until the link before has ended.
-pub(super) async fn lease(opening: &StreamRequest) -> Result<Lease, GoAway> {
-    let (plane, node) = (&opening.plane, &opening.caller.id);
-    let lease = opening.caller.slot.openings().lease.clone();
+pub(super) async fn lease(request: &StreamRequest) -> Result<Lease, GoAway> {
+    let (plane, node) = (&request.plane, &request.caller.id);
+    let lease = request.caller.slot.stream_admission().lease.clone();
     let one = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
     let one = one.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
     let sets = plane.hub.node(node).await.map_err(|error| {
@@ -279,15 +278,15 @@ pub(super) async fn lease(opening: &StreamRequest) -> Result<Lease, GoAway> {
 }
 
 async fn serve(
-    opening: Box<StreamRequest>,
+    request: Box<StreamRequest>,
     mut open: OpenLink,
     lease: Lease,
     ends: LinkTransport,
     first: Vec<Frame>,
 ) {
     let entry = open.link.clone();
-    let config = Box::pin(config(&opening, &entry)).await;
-    let StreamRequest { plane, caller, connection, transport, .. } = opening.unboxed();
+    let config = Box::pin(config(&request, &entry)).await;
+    let StreamRequest { plane, caller, connection, transport, .. } = request.unboxed();
     let node = caller.id.clone();
     let handler = PlaneLinkHandler::new(&plane, caller, &lease.sets, &open);
     plane.metrics.link_opened(transport, open.replaced.is_some());
@@ -350,9 +349,9 @@ pub(super) fn log_end(node: &model::NodeId, transport: TransportKind, ended: &En
 }
 
 /// What the link is made with: the mode and kinds of the release that the node is pointed to.
-pub(super) async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkConfig {
-    let plane = &opening.plane;
-    let policy = match objects::policy(plane, &opening.caller.slot).await {
+pub(super) async fn config(request: &StreamRequest, entry: &NodeLink) -> LinkConfig {
+    let plane = &request.plane;
+    let policy = match objects::policy(plane, &request.caller.slot).await {
         Ok(policy) => {
             entry.ruled_by(policy.clone());
             policy
@@ -368,22 +367,22 @@ pub(super) async fn config(opening: &StreamRequest, entry: &NodeLink) -> LinkCon
 /// Whether this request is of a second agent under the node's identity (IDN-10): the node's link is
 /// alive, and of another process; or this process was replaced before. A request that does not name
 /// its process is a second one's as long as the link before is alive.
-async fn is_duplicate_agent(opening: &StreamRequest, openings: &StreamAdmission) -> bool {
-    let (node, instance) = (&opening.caller.id, opening.instance.as_deref());
-    let old = opening.plane.hub.sync_index().link(node);
+async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission) -> bool {
+    let (node, instance) = (&request.caller.id, request.instance.as_deref());
+    let old = request.plane.hub.sync_index().link(node);
     if instance.is_some() && instance == old.as_ref().and_then(|old| old.instance()) {
         return false;
     }
-    let replaced =
-        (old.is_some() || openings.has_recent_post()) && instance.is_some_and(|it| openings.was_replaced(it));
+    let replaced = (old.is_some() || admission.has_recent_post())
+        && instance.is_some_and(|it| admission.was_replaced(it));
     let alive = replaced
         || match old {
             Some(old) => old.is_alive().await,
             None => false,
         };
     if alive {
-        opening.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
-        let hostname = opening.source();
+        request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
+        let hostname = request.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }
     alive

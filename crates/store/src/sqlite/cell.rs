@@ -81,7 +81,6 @@ fn named(operation: &'static str, error: Error) -> StoreError {
         (Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..), _) => {
             StoreError::Corrupt(format!("cannot {operation}: {error}"))
         }
-        (Error::ToSqlConversionFailure(_), _) => StoreError::Encode { operation, source: Arc::new(error) },
         _ => StoreError::Backend { operation, source: Arc::new(error) },
     }
 }

@@ -10,14 +10,14 @@ use crate::frame::Checkpoint;
 
 impl Link {
     /// The other side has said all.
-    pub(super) fn marked(&mut self, mark: Checkpoint, cx: &mut Cx<'_>) {
-        if mark.seq != self.inbox.seq {
-            return self.out_of_order(mark.seq, cx);
+    pub(super) fn checkpoint_received(&mut self, checkpoint: Checkpoint, cx: &mut Cx<'_>) {
+        if checkpoint.seq != self.inbox.seq {
+            return self.out_of_order(checkpoint.seq, cx);
         }
-        if self.peer_incarnation() == Some(&mark.cursor.incarnation) {
-            self.peer_head = self.peer_head.max(mark.cursor.revision);
+        if self.peer_incarnation() == Some(&checkpoint.cursor.incarnation) {
+            self.peer_head = self.peer_head.max(checkpoint.cursor.revision);
         }
-        self.inbox.mark = Some(mark);
+        self.inbox.checkpoint = Some(checkpoint);
     }
 
     /// Compares the root, once nothing is under way.
@@ -25,14 +25,14 @@ impl Link {
         if !self.inbox.is_settled() || self.resync.is_busy() {
             return;
         }
-        let Some(mark) = self.inbox.mark.take() else { return };
+        let Some(checkpoint) = self.inbox.checkpoint.take() else { return };
         self.inbox.ack_due = true;
-        if mark.cursor.revision <= self.inbox.shown && cx.replica.root() == mark.root {
+        if checkpoint.cursor.revision <= self.inbox.announced && cx.replica.root() == checkpoint.root {
             self.counters.checkpoints_equal += 1;
-            cx.replica.begin_incarnation(&mark.cursor.incarnation);
+            cx.replica.begin_incarnation(&checkpoint.cursor.incarnation);
             // A ping may have overtaken it with a later head.
-            self.inbox.verified = mark.cursor.revision >= self.peer_head;
-            self.inbox.complete_to(mark.cursor, cx.replica.cursor());
+            self.inbox.verified = checkpoint.cursor.revision >= self.peer_head;
+            self.inbox.complete_to(checkpoint.cursor, cx.replica.cursor());
             self.resync.succeeded();
             cx.note(Note::InSync);
         } else {

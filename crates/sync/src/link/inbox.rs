@@ -82,11 +82,11 @@ pub(super) struct Inbox {
     acked_cursor: Option<FeedCursor>,
     pub ack_due: bool,
     ack_at: Timestamp,
-    pub mark: Option<Checkpoint>,
+    pub checkpoint: Option<Checkpoint>,
     pub verified: bool,
     /// The highest revision that the other side said to be at, or sent, otherwise than by a
     /// checkpoint.
-    pub shown: u64,
+    pub announced: u64,
     /// Refusals noted since an instant.
     pub noted: (Timestamp, u32),
 }
@@ -205,7 +205,7 @@ impl Link {
     /// An event of the stream.
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
-        self.resync.asked_at = cx.now;
+        self.resync.requested_at = cx.now;
         self.counters.received_bytes += event.op.content_len();
         if event.seq == 0 {
             self.answered(event, cx);
@@ -223,8 +223,8 @@ impl Link {
             return;
         }
         self.peer_head = self.peer_head.max(event.rev);
-        self.inbox.shown = self.inbox.shown.max(event.rev);
-        self.inbox.mark = None;
+        self.inbox.announced = self.inbox.announced.max(event.rev);
+        self.inbox.checkpoint = None;
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;

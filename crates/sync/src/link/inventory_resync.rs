@@ -150,7 +150,7 @@ impl Link {
         }
         let number = BARRIERS + self.next_load();
         set_barrier(&mut self.resync.stage, number);
-        self.resync.asked_at = cx.now;
+        self.resync.requested_at = cx.now;
         self.resync.frames += frames.len() as u64 + 1;
         self.counters.resync_frames += frames.len() as u64;
         for frame in frames {
@@ -165,7 +165,7 @@ impl Link {
             self.counters.ignored += 1;
             return;
         };
-        self.resync.asked_at = cx.now;
+        self.resync.requested_at = cx.now;
         let key = key_of(resource);
         // What is here was compared by content before.
         if cx.replica.get(&key).is_none() && !cx.replica.rejected().contains_key(&key) {
@@ -184,7 +184,7 @@ impl Link {
             return;
         }
         inventory.barrier = None;
-        let most = self.config.limits.asked.min(MAX_REQUESTED);
+        let most = self.config.limits.requested.min(MAX_REQUESTED);
         match inventory.part {
             InventoryStep::Begin => {
                 inventory.start = Some(FeedCursor::at(incarnation.clone(), pong.head));

@@ -112,7 +112,7 @@ pub fn may_overtake(frame: &Frame) -> bool {
 pub fn outlives_exchange(frame: &Frame) -> bool {
     match frame {
         Frame::Event(event) => event.seq == 0,
-        Frame::Checkpoint(mark) => mark.seq == 0,
+        Frame::Checkpoint(checkpoint) => checkpoint.seq == 0,
         Frame::Refused(_) | Frame::ResyncResponse(_) | Frame::Interop(_) | Frame::Pong(_) => true,
         _ => false,
     }
@@ -219,7 +219,7 @@ impl Link {
         self.step_resync(cx);
         self.form_batch(cx);
         self.compare_checkpoint(cx);
-        // A mark that fits moves the cursor, or a difference begins a resync.
+        // A checkpoint that fits moves the cursor, or a difference begins a resync.
         self.step_resync(cx);
         self.form_batch(cx);
         if self.stopping.is_none() {
@@ -260,7 +260,7 @@ impl Link {
             after: after.clone(),
         })));
         self.inbox.ack_due = self.sends_before_hello();
-        self.server.shown = cx.feed.head();
+        self.server.announced = cx.feed.head();
         if let Some(cursor) = after {
             let empty = cursor.position() == Position::default();
             self.resume(Some((cursor, empty)), cx);
@@ -292,7 +292,7 @@ impl Link {
         self.resync.source_is_of(&hello.head.incarnation, cx.now);
         cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
-        (self.peer_head, self.inbox.shown) = (hello.head.revision, hello.head.revision);
+        (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
         self.peer = Some(hello);
         if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);
@@ -351,9 +351,9 @@ impl Link {
                 self.out.refused_there = self.out.refused_there.map(|count| count.max(1));
                 cx.note(Note::RefusedThere(*refused));
             }
-            Frame::Checkpoint(mark) => self.marked(mark, cx),
-            Frame::ResyncRequest(ask) => self.asked(*ask, cx),
-            Frame::ResyncResponse(tell) => self.told(*tell, cx),
+            Frame::Checkpoint(checkpoint) => self.checkpoint_received(checkpoint, cx),
+            Frame::ResyncRequest(request) => self.resync_requested(*request, cx),
+            Frame::ResyncResponse(response) => self.resync_responded(*response, cx),
             Frame::Interop(interop) => self.interop(*interop, cx),
             Frame::Ping(ping) => {
                 self.observe_peer_head(ping.head);

@@ -196,7 +196,7 @@ pub(super) struct Outbox {
     /// Contents that the shell was asked for; without a plan they are of no use any more,
     /// but the next ones are asked for only when they have come.
     load: Option<(u64, Option<Vec<Planned>>)>,
-    marked: bool,
+    checkpoint_sent: bool,
     checkpoint_sent_at: Timestamp,
     sent_since_checkpoint: bool,
     /// How many of our objects the other side could not take.
@@ -217,7 +217,7 @@ impl Outbox {
             acked: None,
             waits_since: now,
             load: None,
-            marked: false,
+            checkpoint_sent: false,
             checkpoint_sent_at: now,
             sent_since_checkpoint: false,
             refused_there: None,
@@ -227,7 +227,7 @@ impl Outbox {
     /// Sends the changes after a position from now on.
     fn go_on_after(&mut self, position: Position) {
         self.stop(Flow::Open);
-        (self.done, self.marked) = (position.revision, false);
+        (self.done, self.checkpoint_sent) = (position.revision, false);
         self.deletes_after = position.needs_deletes_after();
         self.resumes = position.pass;
     }
@@ -307,7 +307,7 @@ impl Link {
     fn send_checkpoint(&mut self, cx: &mut Cx<'_>) {
         let (seq, cursor, root) = (self.out.seq, cx.feed.cursor(), cx.feed.root());
         cx.send(Frame::Checkpoint(Checkpoint { seq, cursor, root }));
-        self.out.marked = true;
+        self.out.checkpoint_sent = true;
         self.out.checkpoint_sent_at = cx.now;
         self.out.sent_since_checkpoint = false;
     }
@@ -316,7 +316,7 @@ impl Link {
     /// a checkpoint says whether it helped.
     pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
         self.stop_serving(cx);
-        self.out.marked = false;
+        self.out.checkpoint_sent = false;
         if self.out.flow != Flow::Stuck {
             return;
         }
@@ -349,7 +349,7 @@ impl Link {
             self.out.load = Some((id, Some(planned)));
             cx.out.push(Output::Load { id, wants });
         }
-        self.mark(cx);
+        self.send_checkpoint_when_due(cx);
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) -> Vec<Planned> {
@@ -432,7 +432,7 @@ impl Link {
         cx.send(Frame::Event(Box::new(event)));
     }
 
-    fn mark(&mut self, cx: &mut Cx<'_>) {
+    fn send_checkpoint_when_due(&mut self, cx: &mut Cx<'_>) {
         let out = &self.out;
         if out.flow != Flow::Open || out.done < cx.feed.head() || out.load.is_some() {
             return;
@@ -441,7 +441,7 @@ impl Link {
         let quiet = out.sent_since_checkpoint
             && out.window.is_empty()
             && since >= self.config.limits.checkpoint_after;
-        if !out.marked || quiet || since >= self.config.limits.periodic {
+        if !out.checkpoint_sent || quiet || since >= self.config.limits.periodic {
             self.send_checkpoint(cx);
         }
     }
@@ -488,11 +488,11 @@ impl Link {
 
     pub(super) fn outbox_deadline(&self) -> Option<Timestamp> {
         let limits = &self.config.limits;
-        let mark = (self.out.flow == Flow::Open).then(|| {
+        let checkpoint = (self.out.flow == Flow::Open).then(|| {
             let quiet = self.out.sent_since_checkpoint && self.out.window.is_empty();
             self.out.checkpoint_sent_at.plus(if quiet { limits.checkpoint_after } else { limits.periodic })
         });
-        self.out.overdue_at(limits).into_iter().chain(mark).min()
+        self.out.overdue_at(limits).into_iter().chain(checkpoint).min()
     }
 }
 

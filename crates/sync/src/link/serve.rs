@@ -64,7 +64,7 @@ pub(super) struct Server {
     /// A resync is served; the last sign of it.
     served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
-    pub shown: u64,
+    pub announced: u64,
     answers: VecDeque<Answer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
@@ -92,30 +92,30 @@ impl Server {
 }
 
 impl Link {
-    /// A question of the walk about our feed.
-    pub(super) fn asked(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
+    /// A request of a trie resync about our feed.
+    pub(super) fn resync_requested(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
         self.counters.resync_frames += 1;
-        match ask {
+        match request {
             ResyncRequest::Done { from } => self.resync_done(&from, cx),
             _ if !self.both.trie_resync => self.counters.ignored += 1,
-            ask => match self.take_permit(PermitUse::Serving, cx) {
-                Ok(()) => self.serve(ask, cx),
-                Err(wait) => self.tell(ResyncResponse::Wait(wait.as_secs().max(1)), cx),
+            request => match self.take_permit(PermitUse::Serving, cx) {
+                Ok(()) => self.serve(request, cx),
+                Err(wait) => self.respond(ResyncResponse::Wait(wait.as_secs().max(1)), cx),
             },
         }
     }
 
     /// Answers a request from the set as it is now: what changes while a resync goes on comes with
     /// the changes after the cursor that it began at.
-    fn serve(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
+    fn serve(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
         self.server.served = Some(cx.now);
-        match ask {
+        match request {
             ResyncRequest::Sections => self.serve_sections(cx),
             ResyncRequest::Tops { section, paths } => {
                 // Whoever compares takes another node than was named only of a set that changed.
                 let head = cx.feed.head();
-                if head > self.server.shown {
-                    self.server.shown = head;
+                if head > self.server.announced {
+                    self.server.announced = head;
                     cx.send(Frame::Ping(Ping { head, ..Ping::default() }));
                 }
                 let trie = cx.feed.set().section(&section);
@@ -125,8 +125,8 @@ impl Link {
                     let node = TrieNode::of(&trie.at(&path));
                     (path, node)
                 });
-                let tell = ResyncResponse::Tops { section, tops: tops.collect() };
-                self.tell(tell, cx);
+                let response = ResyncResponse::Tops { section, tops: tops.collect() };
+                self.respond(response, cx);
             }
             ResyncRequest::Objects(keys) => {
                 let keys: Vec<_> = keys.into_iter().take(MAX_REQUESTED).collect();
@@ -140,7 +140,7 @@ impl Link {
 
     fn serve_sections(&mut self, cx: &mut Cx<'_>) {
         self.counters.resyncs_served += 1;
-        self.server.shown = cx.feed.head();
+        self.server.announced = cx.feed.head();
         let set = cx.feed.set();
         if set.sections().count() > MAX_SECTIONS {
             let message = format!("objects are of more than {MAX_SECTIONS} kinds and namespaces");
@@ -148,12 +148,12 @@ impl Link {
             return;
         }
         let sections = set.sections().map(|(key, trie)| (key.clone(), trie.hash())).collect();
-        self.tell(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections }, cx);
+        self.respond(ResyncResponse::Sections { cursor: cx.feed.cursor(), sections }, cx);
     }
 
-    fn tell(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
+    fn respond(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
         self.counters.resync_frames += 1;
-        cx.send(Frame::ResyncResponse(Box::new(tell)));
+        cx.send(Frame::ResyncResponse(Box::new(response)));
     }
 
     /// The resync is over.
@@ -180,7 +180,7 @@ impl Link {
                     self.want_resync(cx);
                 }
             }
-            // Who can walk has no need of it, and one at a time is enough.
+            // Who has the trie resync has no need of it, and one at a time is enough.
             Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {
                 self.counters.ignored += 1;
             }
@@ -239,7 +239,7 @@ impl Link {
                 return;
             }
             match self.server.answers.pop_front() {
-                Some(Answer::Objects(count)) => self.tell(ResyncResponse::Objects(count), cx),
+                Some(Answer::Objects(count)) => self.respond(ResyncResponse::Objects(count), cx),
                 Some(Answer::Pong(number)) => cx.send(Frame::Pong(Pong { number, head: cx.feed.head() })),
                 Some(Answer::Object { .. } | Answer::List) => {}
                 None => return,

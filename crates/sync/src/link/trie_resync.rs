@@ -1,7 +1,7 @@
 //! The requesting half of a resync: the descent of the source's trie, and when to begin one.
 //!
 //! ```text
-//!   Idle -> Wanted -> Asked -> TrieResync -> Idle
+//!   Idle -> Wanted -> Requested -> TrieResync -> Idle
 //!             ^         |          Sections, Tops*, Objects*, Done{from}
 //!             +- Wait --+
 //! ```
@@ -41,7 +41,7 @@ const MAX_CHANGED: usize = 20_000;
 struct Approval {
     at: Timestamp,
     /// A comparison that began since found no mass.
-    walked: bool,
+    compared: bool,
 }
 
 /// Where the resync of the replica stands.
@@ -53,10 +53,10 @@ pub(crate) enum Stage {
     /// One is wanted: from this instant.
     Wanted(Timestamp),
     /// The sections were asked for.
-    Asked,
+    Requested,
     /// The walk is under way.
     TrieResync(Box<TrieResync>),
-    /// The other side cannot walk: the resync of the source document.
+    /// The other side cannot resync: the resync of the source document.
     InventoryResync(Box<InventoryResync>),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Resync {
     pub failing: u64,
     pub began: Timestamp,
     /// The last sign that the source works on a request.
-    pub asked_at: Timestamp,
+    pub requested_at: Timestamp,
     pub frames: u64,
     pub fetched: usize,
 }
@@ -94,9 +94,9 @@ impl Resync {
                 Stage::InventoryResync(inventory)
             }
             Stage::TrieResync(resync) => self.set_aside(resync, now),
-            Stage::Asked | Stage::InventoryResync(_) => Stage::Wanted(now),
+            Stage::Requested | Stage::InventoryResync(_) => Stage::Wanted(now),
         };
-        self.asked_at = now;
+        self.requested_at = now;
         self
     }
 
@@ -146,7 +146,7 @@ impl Resync {
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(self.stage, Stage::Asked | Stage::TrieResync(_) | Stage::InventoryResync(_))
+        matches!(self.stage, Stage::Requested | Stage::TrieResync(_) | Stage::InventoryResync(_))
     }
 
     /// One began and is not at its end, on this link or for the next.
@@ -161,12 +161,12 @@ impl Resync {
     /// When a source that does not answer loses the link; `None` when nothing is asked of it.
     fn unanswered_at(&self, limits: &Limits) -> Option<Timestamp> {
         let waits = match &self.stage {
-            Stage::Asked => true,
-            Stage::TrieResync(walk) => walk.is_waiting(),
+            Stage::Requested => true,
+            Stage::TrieResync(resync) => resync.is_waiting(),
             Stage::InventoryResync(inventory) => inventory.is_waiting(),
             Stage::Idle | Stage::Wanted(_) => false,
         };
-        waits.then(|| self.asked_at.plus(limits.answer_within))
+        waits.then(|| self.requested_at.plus(limits.answer_within))
     }
 
     pub fn succeeded(&mut self) {
@@ -271,7 +271,7 @@ impl Link {
     /// An operator asked for it, or confirmed: at once.
     pub(super) fn resync_now(&mut self, approved: bool, cx: &mut Cx<'_>) {
         if approved {
-            self.resync.approved = Some(Approval { at: cx.now, walked: false });
+            self.resync.approved = Some(Approval { at: cx.now, compared: false });
         }
         if matches!(self.resync.stage, Stage::Idle | Stage::Wanted(_)) {
             self.resync.stage = Stage::Wanted(cx.now);
@@ -289,7 +289,7 @@ impl Link {
                 Err(wait) => self.resync.stage = Stage::Wanted(cx.now.plus(wait)),
             },
             Stage::Idle | Stage::Wanted(_) => {}
-            Stage::Asked | Stage::TrieResync(_) => self.step_trie_resync(cx),
+            Stage::Requested | Stage::TrieResync(_) => self.step_trie_resync(cx),
             Stage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
@@ -299,57 +299,59 @@ impl Link {
         self.counters.resyncs += 1;
         cx.replica.reset_evicted();
         let resync = &mut self.resync;
-        (resync.began, resync.asked_at) = (cx.now, cx.now);
-        if let Some(walk) = resync.unfinished.take()
-            && incarnation.is_none_or(|incarnation| walk.cursor.incarnation == incarnation)
+        (resync.began, resync.requested_at) = (cx.now, cx.now);
+        if let Some(unfinished) = resync.unfinished.take()
+            && incarnation.is_none_or(|incarnation| unfinished.cursor.incarnation == incarnation)
         {
-            resync.stage = Stage::TrieResync(walk);
+            resync.stage = Stage::TrieResync(unfinished);
             return self.step_trie_resync(cx);
         }
         (resync.frames, resync.fetched) = (0, 0);
         if self.both.trie_resync {
-            resync.stage = Stage::Asked;
-            self.ask(ResyncRequest::Sections, cx);
+            resync.stage = Stage::Requested;
+            self.request(ResyncRequest::Sections, cx);
         } else {
             resync.stage = Stage::InventoryResync(Box::new(InventoryResync::new()));
             self.step_inventory(cx);
         }
     }
 
-    fn ask(&mut self, ask: ResyncRequest, cx: &mut Cx<'_>) {
-        self.resync.asked_at = cx.now;
+    fn request(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
+        self.resync.requested_at = cx.now;
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
-        cx.send(Frame::ResyncRequest(Box::new(ask)));
+        cx.send(Frame::ResyncRequest(Box::new(request)));
     }
 
     /// The source answers.
-    pub(super) fn told(&mut self, tell: ResyncResponse, cx: &mut Cx<'_>) {
+    pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
         let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
-        match (&mut self.resync.stage, tell) {
-            (Stage::Asked, ResyncResponse::Sections { sections, .. }) if sections.len() > MAX_SECTIONS => {
+        match (&mut self.resync.stage, response) {
+            (Stage::Requested, ResyncResponse::Sections { sections, .. })
+                if sections.len() > MAX_SECTIONS =>
+            {
                 self.too_many(cx);
             }
-            (Stage::Asked, ResyncResponse::Sections { cursor, sections })
+            (Stage::Requested, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
-                self.inbox.shown = self.inbox.shown.max(cursor.revision);
+                self.inbox.announced = self.inbox.announced.max(cursor.revision);
                 let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
-                let walk = TrieResync { cursor, phase, resumed: false, changed };
-                self.resync.stage = Stage::TrieResync(Box::new(walk));
+                let resync = TrieResync { cursor, phase, resumed: false, changed };
+                self.resync.stage = Stage::TrieResync(Box::new(resync));
             }
-            (Stage::Asked | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
+            (Stage::Requested | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
                 let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
                 self.resync.stage = match std::mem::take(&mut self.resync.stage) {
-                    Stage::TrieResync(walk) => self.resync.set_aside(walk, at),
+                    Stage::TrieResync(resync) => self.resync.set_aside(resync, at),
                     _ => Stage::Wanted(at),
                 };
                 self.return_permit(cx);
             }
-            (Stage::TrieResync(walk), ResyncResponse::Tops { section, tops }) => {
-                let Phase::Comparing { descent, asked } = &mut walk.phase else {
+            (Stage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
+                let Phase::Comparing { descent, asked } = &mut resync.phase else {
                     self.counters.ignored += 1;
                     return;
                 };
@@ -360,7 +362,7 @@ impl Link {
                     self.counters.ignored += 1;
                     return;
                 }
-                let changed = walk.resumed || head > walk.cursor.revision;
+                let changed = resync.resumed || head > resync.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_current_at(&section, &path, node),
                     false => descent.supply_at(&section, &path, node),
@@ -369,7 +371,7 @@ impl Link {
                     self.end_descent(&error, cx);
                 }
             }
-            (Stage::TrieResync(walk), ResyncResponse::Objects(_)) => match &mut walk.phase {
+            (Stage::TrieResync(resync), ResyncResponse::Objects(_)) => match &mut resync.phase {
                 Phase::Fetching(fetching) => {
                     // What did not come by now is not at the source in a form that it can send.
                     fetching.asked.clear();
@@ -381,11 +383,11 @@ impl Link {
         }
     }
 
-    /// An event with number 0: for the walk, for the inventory resync, or back to who asked.
+    /// An event with number 0: for the resync, for the inventory resync, or back to who asked.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
-            Stage::TrieResync(walk) => {
-                let Phase::Fetching(fetching) = &mut walk.phase else { return Some(event) };
+            Stage::TrieResync(resync) => {
+                let Phase::Fetching(fetching) = &mut resync.phase else { return Some(event) };
                 if fetching.asked.remove(&event.key).is_none() {
                     return Some(event);
                 }
@@ -399,39 +401,39 @@ impl Link {
         }
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
-        self.resync.asked_at = cx.now;
+        self.resync.requested_at = cx.now;
         self.accept(event, 0, cx);
         None
     }
 
     fn step_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let drained = self.inbox.is_drained();
-        let most = self.config.limits.asked.min(MAX_REQUESTED);
+        let most = self.config.limits.requested.min(MAX_REQUESTED);
         let objects = self.config.limits.objects;
-        let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
-        if let Phase::Settling(sections) = &mut walk.phase {
+        let Stage::TrieResync(resync) = &mut self.resync.stage else { return };
+        if let Phase::Settling(sections) = &mut resync.phase {
             if !drained {
                 return;
             }
-            cx.replica.begin_incarnation(&walk.cursor.incarnation);
+            cx.replica.begin_incarnation(&resync.cursor.incarnation);
             let known = cx.replica.set().clone();
             match Descent::new(std::mem::take(sections), known, objects) {
                 Ok(descent) => {
-                    walk.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
+                    resync.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
                 }
                 Err(error) => return self.end_descent(&error, cx),
             }
         }
-        if walk.is_waiting() {
+        if resync.is_waiting() {
             return;
         }
-        if let Phase::Comparing { descent, asked } = &mut walk.phase {
+        if let Phase::Comparing { descent, asked } = &mut resync.phase {
             if let Some((section, paths)) = descent.needs_at(most) {
                 *asked = Some((section.clone(), paths.clone()));
-                return self.ask(ResyncRequest::Tops { section, paths }, cx);
+                return self.request(ResyncRequest::Tops { section, paths }, cx);
             }
             match std::mem::take(&mut **descent).finish() {
-                Ok(found) => walk.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
+                Ok(found) => resync.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
                 Err(error) => return self.end_descent(&error, cx),
             }
         }
@@ -443,8 +445,8 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         // One object may always be asked for.
         let most_bytes = self.config.limits.batch_bytes;
-        let Stage::TrieResync(walk) = &mut self.resync.stage else { return };
-        let Phase::Fetching(fetching) = &mut walk.phase else { return };
+        let Stage::TrieResync(resync) = &mut self.resync.stage else { return };
+        let Phase::Fetching(fetching) = &mut resync.phase else { return };
         if fetching.wants.is_empty() {
             return self.end_trie_resync(cx);
         }
@@ -462,7 +464,7 @@ impl Link {
         }
         fetching.answering = true;
         let keys = fetching.asked.keys().cloned().collect();
-        self.ask(ResyncRequest::Objects(keys), cx);
+        self.request(ResyncRequest::Objects(keys), cx);
     }
 
     /// The source's answers lead nowhere.
@@ -483,15 +485,15 @@ impl Link {
     }
 
     fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
-        let Stage::TrieResync(walk) = std::mem::take(&mut self.resync.stage) else { return };
+        let Stage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
         // One that came meanwhile may be of an older set; after Done comes a newer one.
-        self.inbox.mark = None;
-        if let Phase::Fetching(mut fetching) = walk.phase {
-            fetching.orphans.retain(|key| !walk.changed.contains(key));
-            self.take_orphans(fetching.orphans, walk.cursor.revision, cx);
+        self.inbox.checkpoint = None;
+        if let Phase::Fetching(mut fetching) = resync.phase {
+            fetching.orphans.retain(|key| !resync.changed.contains(key));
+            self.take_orphans(fetching.orphans, resync.cursor.revision, cx);
         }
-        self.inbox.complete_to(walk.cursor.clone(), cx.replica.cursor());
-        self.end_resync(walk.cursor, cx);
+        self.inbox.complete_to(resync.cursor.clone(), cx.replica.cursor());
+        self.end_resync(resync.cursor, cx);
     }
 
     /// Deletes orphans, or keeps them all when they are too many to go unasked.
@@ -503,11 +505,11 @@ impl Link {
         let share = usize::from(self.config.max_delete_percent);
         let mass = many >= SyncPolicy::FEW_ORPHANS && many * 100 > share * all;
         let approved = self.resync.approved.take();
-        let counts = |word: &Approval| !word.walked || cx.now.since(word.at) < APPROVED_FOR;
+        let counts = |approval: &Approval| !approval.compared || cx.now.since(approval.at) < APPROVED_FOR;
         if !mass {
             let began = self.resync.began;
             self.resync.approved =
-                approved.map(|word| Approval { walked: word.walked || began >= word.at, ..word });
+                approved.map(|one| Approval { compared: one.compared || began >= one.at, ..one });
         } else if !approved.as_ref().is_some_and(counts) {
             self.resync.kept = Some((many, all));
             // The source is told: it would take the sets for equal.
@@ -531,9 +533,9 @@ impl Link {
 
     /// The source goes on with the changes after `from`.
     pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
-        self.ask(ResyncRequest::Done { from }, cx);
+        self.request(ResyncRequest::Done { from }, cx);
         self.resync.stage = Stage::Idle;
-        // Until a mark says that it helped.
+        // Until a checkpoint says that it helped.
         self.resync.failures += 1;
         self.return_permit(cx);
     }

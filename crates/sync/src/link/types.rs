@@ -107,7 +107,7 @@ pub struct Limits {
     pub refetches: u32,
     /// The most places or objects in one question of a resync, up to
     /// [`crate::frame::MAX_REQUESTED`].
-    pub asked: usize,
+    pub requested: usize,
     /// The most answers to questions that wait to be sent.
     pub answers: usize,
     /// The most objects of the replica; others are refused.
@@ -143,7 +143,7 @@ impl Default for Limits {
             retry_first: Duration::from_secs(1),
             retry_longest: Duration::from_secs(60),
             refetches: 5,
-            asked: MAX_REQUESTED,
+            requested: MAX_REQUESTED,
             answers: 4096,
             objects: MAX_OBJECTS,
             object_bytes: MAX_BYTES,
@@ -311,9 +311,9 @@ pub struct Counters {
     pub resync_objects: u64,
     /// Orphans deleted here.
     pub orphans: u64,
-    /// Marks whose root was equal.
+    /// Checkpoints whose root was equal.
     pub checkpoints_equal: u64,
-    /// Marks whose root was different.
+    /// Checkpoints whose root was different.
     pub checkpoints_different: u64,
     /// Frames that were not understood or came out of turn.
     pub ignored: u64,

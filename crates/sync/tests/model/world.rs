@@ -256,7 +256,7 @@ impl World {
                 pending_retries: PARKED,
                 refetches: 3,
                 shown_after: 2,
-                asked: 2,
+                requested: 2,
                 ..Limits::default()
             };
             if rng.chance(20) {
