@@ -48,6 +48,8 @@ async fn posts(questions: u64, lost: usize) -> Vec<Vec<u64>> {
     let control = Control::start(&["127.0.0.1"], move |_, body| answered(&answers, &body, lost)).await;
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
+    // Before it goes by its rules it begins its own set anew.
+    node.reconciler.rules().wait_for(|rules| rules.number > 0).await.unwrap();
     let mut poster = Poster::new(session(&control), Origin::agent(&"web-1".parse().unwrap(), "l1"));
     let mut pushed = asking(1..=questions);
     for _ in 0..100 {

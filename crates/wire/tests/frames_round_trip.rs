@@ -128,6 +128,23 @@ fn canonical_json_travels_as_json() {
     }
 }
 
+/// Keys order by UTF-16 in canonical JSON, and numbers are those of a double.
+#[test]
+fn what_a_client_would_write_otherwise_travels_as_bytes() {
+    for (content, canonical) in [
+        ("{\"\u{10000}\":1,\"\u{e000}\":2}", true),
+        ("{\"\u{e000}\":1,\"\u{10000}\":2}", false),
+        (r#"{"a":9007199254740993}"#, false),
+        (r#"{"a":-0}"#, false),
+        (r#"{"a":1.0}"#, false),
+        (r#"{"a": 1}"#, false),
+    ] {
+        let value: serde_json::Value =
+            serde_json::from_slice(&json_of(&Frame::Event(Box::new(put("x", content.as_bytes()))))).unwrap();
+        assert_eq!(value.get("data").is_some(), canonical, "{content}");
+    }
+}
+
 #[test]
 fn every_name_is_read_under_both_prefixes() {
     let mut seen = std::collections::BTreeSet::new();
