@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::{Permits, Unlimited};
 use sync::frame::Hello;
-use sync::link::{Batch, Link, Note, Outcome};
+use sync::link::{Batch, Link, NotKept, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -32,7 +32,10 @@ pub trait LinkHandler: Send + Sync + 'static {
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError>;
 
     /// Applies a batch and makes it durable ([`Batch::write`]); one outcome for each item.
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome>;
+    ///
+    /// # Errors
+    /// Nothing of it is durable.
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept>;
 
     /// Where the permits for resyncs come from; asked at the control plane's end alone.
     fn permits(&self) -> &dyn Permits {

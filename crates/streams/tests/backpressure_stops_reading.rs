@@ -13,7 +13,7 @@ use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
-use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
+use sync::link::{Batch, Link, LinkConfig, NotKept, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
@@ -37,7 +37,7 @@ impl LinkHandler for Counting {
         self.under.load(wants).await
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
         self.under.apply(batch).await
     }
 

@@ -145,17 +145,9 @@ pub fn asked(seconds: u64) -> u64 {
     seconds.min(LONGEST_ASKED.as_secs())
 }
 
-/// When a node without a stream polls next; `None` while it may rely on a stream. `lost` is
-/// when the last stream ended, or the agent started; `interval` is `reconcile.interval`.
-pub fn poll_at(
-    stream: bool,
-    lost: Timestamp,
-    last_poll: Option<Timestamp>,
-    interval: Duration,
-) -> Option<Timestamp> {
-    if stream {
-        return None;
-    }
+/// When a node without a stream polls next. `lost` is when the last stream ended, or the agent
+/// started; `interval` is `reconcile.interval`.
+pub fn poll_at(lost: Timestamp, last_poll: Option<Timestamp>, interval: Duration) -> Timestamp {
     let first = lost.plus(POLL_WITHOUT_STREAM);
-    Some(last_poll.map_or(first, |at| first.max(at.plus(interval))))
+    last_poll.map_or(first, |at| first.max(at.plus(interval)))
 }

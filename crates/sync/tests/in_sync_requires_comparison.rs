@@ -199,3 +199,45 @@ fn a_source_does_not_say_in_sync_of_what_the_other_side_found_different() {
     let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
     assert_eq!(own, SetCondition::InSync);
 }
+
+/// The other side stands at the end of the feed, with another set: before it compared, the source says so.
+#[test]
+fn a_source_says_comparing_until_the_other_side_compared() {
+    let mut pair = filled(3);
+    pair.connect();
+    pair.disconnect();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.objects.pop();
+    pair.sides[AGENT].replica = sync::Replica::restore(saved);
+    pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
+    pair.connect();
+    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    assert_eq!(own, SetCondition::Comparing);
+    pair.drops = |_, _| false;
+    pair.reconnect();
+    pair.pass(2);
+    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    assert_eq!(own, SetCondition::InSync);
+}
+
+/// A write that failed moves no cursor, not even one that stands alone; it is tried again.
+#[test]
+fn a_cursor_that_was_not_kept_is_not_said() {
+    let mut pair = filled(2);
+    pair.sides[AGENT].slow = true;
+    pair.connect();
+    let failed = || Err(sync::link::NotKept("the disk is full".to_owned()));
+    for _ in 0..3 {
+        let at = pair.sides[AGENT].held.iter().position(|input| matches!(input, Input::Applied { .. }));
+        let Some(Input::Applied { id, .. }) = at.and_then(|at| pair.sides[AGENT].held.remove(at)) else {
+            panic!("a batch is tried again")
+        };
+        pair.give(AGENT, Input::Applied { id, outcomes: failed() });
+        assert_eq!(pair.sides[AGENT].replica.cursor(), None);
+        pair.pass(10);
+    }
+    pair.sides[AGENT].slow = false;
+    pair.pass(70);
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}

@@ -158,8 +158,7 @@ fn who_was_away_long_comes_back_soon_after_the_other_side_is_there_again() {
 #[test]
 fn without_a_stream_a_node_polls() {
     let (lost, interval) = (Timestamp(0), Duration::from_secs(60));
-    assert_eq!(poll_at(true, lost, None, interval), None);
-    assert_eq!(poll_at(false, lost, None, interval), Some(lost.plus(POLL_WITHOUT_STREAM)));
+    assert_eq!(poll_at(lost, None, interval), lost.plus(POLL_WITHOUT_STREAM));
     let last = lost.plus(Duration::from_secs(400));
-    assert_eq!(poll_at(false, lost, Some(last), interval), Some(last.plus(interval)));
+    assert_eq!(poll_at(lost, Some(last), interval), last.plus(interval));
 }

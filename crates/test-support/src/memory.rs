@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
 use sync::frame::{Hello, Op};
-use sync::link::{Batch, Counters, Link, Note, Outcome};
+use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -162,7 +162,7 @@ impl LinkHandler for MemoryLinkHandler {
         Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
         let mut state = self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {
@@ -176,7 +176,7 @@ impl LinkHandler for MemoryLinkHandler {
             };
             outcomes.push(Outcome::Done);
         }
-        outcomes
+        Ok(outcomes)
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {

@@ -11,7 +11,7 @@ use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello, Refused};
-use sync::link::{Batch, Counters, Link, Note, Outcome};
+use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
         self.reconciler.apply(batch, self.rules).await
     }
 
@@ -138,6 +138,8 @@ impl LinkHandler for AgentLinkHandler {
 
     fn note(&self, note: &Note) {
         match note {
+            // What comes by a resync has no time, and deletes have none.
+            Note::Applied { oldest: ..=0, .. } => {}
             Note::Applied { oldest, .. } => {
                 let late = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
                 self.context.view.set(|view| {

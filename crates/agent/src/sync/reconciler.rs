@@ -22,7 +22,7 @@ use model::condition::NodeProblem;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Stub};
 use sync::frame::Op;
-use sync::link::{Batch, Outcome};
+use sync::link::{Batch, NotKept, Outcome};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
@@ -177,10 +177,12 @@ impl ObjectReconciler {
     }
 
     /// Applies a batch that came under rules of this number, and makes it durable.
-    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Vec<Outcome> {
+    ///
+    /// # Errors
+    /// Nothing of it is durable.
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<Outcome>, NotKept> {
         let (answer, outcomes) = oneshot::channel();
-        let count = batch.items.len();
-        let later = |why: &str| vec![Outcome::Temporary(why.to_owned()); count];
+        let later = |why: &str| Err(NotKept(why.to_owned()));
         let request = BatchRequest { batch, rules: of, answer };
         match self.mailbox.0.post(|waiting| waiting.batch(request)) {
             true => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
@@ -299,12 +301,9 @@ impl Reconciler {
     }
 
     /// Applies what came, then makes it durable in one write; then actions may begin.
-    fn batch(&mut self, batch: &Batch, of: u64) -> Vec<Outcome> {
+    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<Outcome>, NotKept> {
         if self.rules.borrow().number != of {
-            return vec![
-                Outcome::Temporary("the release says otherwise by now".to_owned());
-                batch.items.len()
-            ];
+            return Err(NotKept("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
         if let Err(error) = self.context.sets.keep(batch.write(&outcomes)) {
@@ -312,13 +311,13 @@ impl Reconciler {
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
             self.problem("objects", Some(why.clone()));
-            return vec![Outcome::Temporary(why); batch.items.len()];
+            return Err(NotKept(why));
         }
         self.problem("objects", None);
         for (item, _) in batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Done) {
             self.accepted(item);
         }
-        outcomes
+        Ok(outcomes)
     }
 
     /// It is durable now.

@@ -367,8 +367,8 @@ impl Manager {
         let wanted = self.is_needed() || (keeps_open && best.is_stream());
         let first = wanted.then_some((self.reconnect.not_before(), best));
         // For want of a stream (SYN-11).
-        let poll = poll_at(false, self.lost, self.last_poll, self.policy.converge());
-        let poll = poll.filter(|_| keeps_open).map(|at| (at, TransportKind::Poll));
+        let poll = poll_at(self.lost, self.last_poll, self.policy.converge());
+        let poll = keeps_open.then_some((poll, TransportKind::Poll));
         first.into_iter().chain(poll).min_by_key(|(at, _)| *at)
     }
 

@@ -10,7 +10,7 @@ use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
 use sync::frame::Hello;
-use sync::link::{Batch, Link, Note, Outcome};
+use sync::link::{Batch, Link, NotKept, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -111,20 +111,19 @@ impl LinkHandler for DurableHandler {
         Ok(vec![None; wants.len()])
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
         let (log, write) = (self.log.clone(), batch.clone());
         let written = tokio::task::spawn_blocking(move || {
             let done = vec![Outcome::Done; write.items.len()];
             lock(&log).write(&write.write(&done)).map(|()| done)
         });
-        let temporary = |why: String| vec![Outcome::Temporary(why); batch.items.len()];
         match written.await {
             Ok(Ok(done)) => {
                 self.count(&batch);
-                done
+                Ok(done)
             }
-            Ok(Err(error)) => temporary(error.to_string()),
-            Err(error) => temporary(error.to_string()),
+            Ok(Err(error)) => Err(NotKept(error.to_string())),
+            Err(error) => Err(NotKept(error.to_string())),
         }
     }
 

@@ -11,7 +11,7 @@ use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::frame::{Hello, Op, Refused};
-use sync::link::{Batch, Counters, Link, Note, Outcome};
+use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::time::Instant;
@@ -115,34 +115,17 @@ impl PlaneLinkHandler {
         }
     }
 
-    fn measure(&self, note: &Note) {
-        match note {
-            // What comes by a resync has no time, and a cursor alone has nothing that came.
-            Note::Applied { items: 0, .. } | Note::Applied { oldest: ..=0, .. } => {}
-            Note::Applied { oldest, .. } => {
-                let millis = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
-                self.plane.metrics.propagated(Duration::from_millis(millis));
-            }
-            Note::Resynced { took, .. } => self.plane.metrics.resync_ended(*took),
-            Note::RefusedHere(Refused { code, .. }) | Note::RefusedThere(Refused { code, .. }) => {
-                self.plane.metrics.failed(code);
-            }
-            Note::Missing(_) | Note::InSync => {}
-        }
-    }
-
     fn reported(&self) -> MutexGuard<'_, Reported> {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the node says of the place where its objects live, when the batch has it.
-    fn node_reports(&self, batch: &Batch, forgets: bool) {
+    fn node_reports(&self, batch: &Batch) {
         let key = node_status_key();
         let last = batch.items.iter().rev().find(|item| item.key == key);
         let problem = match last.map(|item| &item.change) {
             Some(Op::Put { content, .. }) => NodeProblem::from_content(content),
             Some(Op::Delete { .. }) => None,
-            None if forgets => None,
             None => return,
         };
         let index = self.plane.hub.sync_index();
@@ -185,20 +168,17 @@ impl LinkHandler for PlaneLinkHandler {
         Err(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
         let (done, begun) = (vec![Outcome::Done; batch.items.len()], Instant::now());
-        let write = batch.write(&done);
-        let forgets = write.forget_theirs;
-        match self.sets.keep(write).await {
+        match self.sets.keep(batch.write(&done)).await {
             Ok(()) => {
-                self.node_reports(&batch, forgets);
+                self.node_reports(&batch);
                 self.plane.metrics.processed(begun.elapsed());
-                done
+                Ok(done)
             }
             Err(error) => {
                 tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
-                let why = "the control plane cannot store it now".to_owned();
-                vec![Outcome::Temporary(why); batch.items.len()]
+                Err(NotKept("the control plane cannot store it now".to_owned()))
             }
         }
     }
@@ -237,7 +217,7 @@ impl LinkHandler for PlaneLinkHandler {
     }
 
     fn note(&self, note: &Note) {
-        let node = &self.caller.id;
+        let (node, metrics) = (&self.caller.id, &self.plane.metrics);
         match note {
             Note::RefusedThere(Refused { key, code, message, .. }) => {
                 if self.sets.sets().feed.get(key).is_none() {
@@ -251,19 +231,26 @@ impl LinkHandler for PlaneLinkHandler {
                 if news {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
                 }
+                metrics.failed(code);
             }
             Note::RefusedHere(Refused { key, code, message, .. }) => {
                 tracing::info!(%node, %key, code, message, "an object of the node cannot be taken");
+                metrics.failed(code);
             }
             Note::Resynced { frames, fetched, deleted, kept, took } => {
                 let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(%node, frames, fetched, deleted, kept, took_ms, "a resync ended");
+                metrics.resync_ended(*took);
             }
             Note::Missing(key) => tracing::warn!(%node, %key, "an object of a feed has no content"),
             Note::InSync => self.reported().compared = Some(now()),
-            Note::Applied { .. } => {}
+            // What comes by a resync has no time, and deletes have none.
+            Note::Applied { oldest: ..=0, .. } => {}
+            Note::Applied { oldest, .. } => {
+                let millis = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
+                metrics.propagated(Duration::from_millis(millis));
+            }
         }
-        self.measure(note);
     }
 
     fn progress(&self, link: &Link) {

@@ -43,6 +43,11 @@ pub enum Outcome {
     },
 }
 
+/// Nothing of a batch is durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotKept(pub String);
+
 impl Outcome {
     /// Nothing more will be done about it.
     pub(super) fn is_settled(&self) -> bool {

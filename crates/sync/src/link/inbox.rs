@@ -87,6 +87,8 @@ pub(super) struct Inbox {
     /// The highest revision that the other side said to be at, or sent, otherwise than by a
     /// checkpoint.
     pub announced: u64,
+    /// A batch could not be kept: a cursor alone is written no sooner.
+    pub cursor_again: Option<Timestamp>,
     /// Refusals noted since an instant.
     pub noted: (Timestamp, u32),
 }
@@ -317,9 +319,11 @@ impl Link {
             reached.filter(|reached| Some(*reached) != cx.replica.cursor()).cloned()
         };
         let settled = moved(inbox.reached(&items));
-        if items.is_empty() && settled.is_none() {
+        let waits = inbox.cursor_again.is_some_and(|at| cx.now < at);
+        if items.is_empty() && (settled.is_none() || waits) {
             return;
         }
+        inbox.cursor_again = None;
         inbox.batches += 1;
         let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&[])).or(base));
         let batch = Arc::new(Batch { id: inbox.batches, items, settled, unsettled });
@@ -417,7 +421,7 @@ impl Link {
             .in_flight
             .as_ref()
             .map(|batch| batch.since.max(self.inbox.ack_at).plus(self.config.limits.ack_within / 4));
-        held.into_iter().chain(alive).min()
+        held.into_iter().chain(alive).chain(self.inbox.cursor_again).min()
     }
 }
 

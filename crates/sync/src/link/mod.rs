@@ -31,7 +31,7 @@ use crate::interop::{self, ResyncStart};
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, Outcome};
+pub use batch::{Batch, Item, NotKept, Outcome};
 pub(crate) use trie_resync::Resync;
 pub use types::{Counters, Input, Limits, LinkConfig, Note, Output, Span};
 
@@ -293,6 +293,8 @@ impl Link {
         cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
+        let has_all = |have: &Have| have.cursor == cx.feed.cursor() && have.root == cx.feed.root();
+        self.out.compared = have.as_ref().is_some_and(has_all);
         self.peer = Some(hello);
         if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);

@@ -191,6 +191,9 @@ pub(super) struct Outbox {
     window_bytes: u64,
     /// The other side's durable cursor in our feed.
     pub acked: Option<FeedCursor>,
+    /// The other side compared this feed on this link: its hello has the root, or it acknowledged
+    /// everything after a checkpoint.
+    pub compared: bool,
     /// Since when an acknowledgement is waited for; meaningless with an empty window.
     waits_since: Timestamp,
     /// Contents that the shell was asked for; without a plan they are of no use any more,
@@ -215,6 +218,7 @@ impl Outbox {
             window: VecDeque::new(),
             window_bytes: 0,
             acked: None,
+            compared: false,
             waits_since: now,
             load: None,
             checkpoint_sent: false,
@@ -459,6 +463,7 @@ impl Link {
             return;
         }
         self.out.refused_there = Some(ack.refused);
+        self.out.compared |= self.out.checkpoint_sent && ack.seq == self.out.seq;
         self.out.waits_since = cx.now;
         self.server.is_heard(cx.now);
         while self.out.window.front().is_some_and(|(first, _)| *first <= ack.seq) {

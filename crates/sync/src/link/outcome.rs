@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::{Item, Outcome};
+use super::batch::{Item, NotKept, Outcome};
 use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
 use super::types::Note;
 use super::{Cx, Link};
@@ -28,8 +28,8 @@ const NOTED: u32 = 32;
 const NOTED_IN: Duration = Duration::from_secs(10);
 
 impl Link {
-    /// A batch is durable.
-    pub(super) fn applied(&mut self, id: u64, outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
+    /// A batch is durable, or nothing of it is.
+    pub(super) fn applied(&mut self, id: u64, outcomes: Result<Vec<Outcome>, NotKept>, cx: &mut Cx<'_>) {
         match self.inbox.in_flight.take() {
             Some(in_flight) if in_flight.batch.id == id => self.settle_batch(in_flight, outcomes, cx),
             other => {
@@ -39,13 +39,27 @@ impl Link {
         }
     }
 
-    fn settle_batch(&mut self, in_flight: InFlightBatch, mut outcomes: Vec<Outcome>, cx: &mut Cx<'_>) {
+    fn settle_batch(
+        &mut self,
+        in_flight: InFlightBatch,
+        outcomes: Result<Vec<Outcome>, NotKept>,
+        cx: &mut Cx<'_>,
+    ) {
         let batch = in_flight.batch;
-        let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
-        outcomes.resize_with(batch.items.len(), unsaid);
-        if let Some(cursor) = batch.cursor(&outcomes) {
-            cx.replica.set_cursor(cursor);
-        }
+        let outcomes = match outcomes {
+            Ok(mut outcomes) => {
+                let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
+                outcomes.resize_with(batch.items.len(), unsaid);
+                if let Some(cursor) = batch.cursor(&outcomes) {
+                    cx.replica.set_cursor(cursor);
+                }
+                outcomes
+            }
+            Err(NotKept(why)) => {
+                self.inbox.cursor_again = Some(cx.now.plus(self.config.limits.retry_first));
+                vec![Outcome::Temporary(why); batch.items.len()]
+            }
+        };
         let mut oldest = i64::MAX;
         let mut done = 0;
         for (item, outcome) in batch.items.iter().zip(outcomes) {

@@ -50,7 +50,8 @@ impl Link {
                 let from = self.out.acked.as_ref().filter(|cursor| cursor.incarnation == *feed.incarnation());
                 // Counting the objects in between would cost what is behind.
                 match feed.head().saturating_sub(from.map_or(0, |cursor| cursor.revision)) {
-                    0 if self.out.is_fully_acknowledged(feed) => SetCondition::InSync,
+                    0 if self.out.is_fully_acknowledged(feed) && self.out.compared => SetCondition::InSync,
+                    0 if self.out.is_fully_acknowledged(feed) => SetCondition::Comparing,
                     behind => SetCondition::Behind(behind.max(1)),
                 }
             }

@@ -145,7 +145,8 @@ impl Resync {
     /// Objects that this side lacks or has too many, whoever is to blame.
     pub fn lacking(&self) -> u64 {
         let kept = self.kept.map_or(0, |(kept, _)| kept as u64);
-        self.failing.saturating_add(kept).saturating_add(self.differs.into())
+        // With these the difference is explained.
+        self.failing.saturating_add(kept).max(self.differs.into())
     }
 
     /// The roots are different. After a resync the source is told: it would take the sets for equal.

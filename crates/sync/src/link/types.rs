@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::batch::{Batch, Outcome};
+use super::batch::{Batch, NotKept, Outcome};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
@@ -170,12 +170,12 @@ pub enum Input {
         /// The contents.
         contents: Vec<Option<Content>>,
     },
-    /// A batch was applied, and [`Batch::write`] of these outcomes is durable.
+    /// A batch was applied, and [`Batch::write`] of these outcomes is durable; or nothing of it is.
     Applied {
         /// Which batch.
         id: u64,
         /// One for each item.
-        outcomes: Vec<Outcome>,
+        outcomes: Result<Vec<Outcome>, NotKept>,
     },
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),

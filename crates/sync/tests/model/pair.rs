@@ -193,7 +193,7 @@ impl Pair {
                         }
                         outcomes.push(outcome);
                     }
-                    side.held.push_back(Input::Applied { id: batch.id, outcomes });
+                    side.held.push_back(Input::Applied { id: batch.id, outcomes: Ok(outcomes) });
                 }
                 Output::Reincarnate => {
                     side.incarnations += 1;

@@ -530,7 +530,7 @@ impl World {
                 self.sides[at].disk.write(write);
                 self.sides[at].jobs.push_front(Job::Applied(batch.id, outcomes));
             }
-            Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes }),
+            Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes: Ok(outcomes) }),
             Job::Reincarnate => {
                 self.reincarnate(at);
                 self.give(at, Input::Reincarnated(Ok(())));
