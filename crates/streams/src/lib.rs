@@ -6,10 +6,11 @@
 //! ```text
 //! transport --> FrameReader --> LinkTask (Link) --> FrameWriter --> transport
 //!                                  ^   |
-//!                     outcomes ----+   +---> LinkHandler: load, apply, permit, check-in
+//!                     outcomes ----+   +---> LinkHandler: load, apply, permits, check-in
 //! ```
 //!
-//! Invariants: it decides nothing, the link does; frames keep their order; what is queued is
+//! Invariants: what is said and done is the link's to decide; frames keep their order, those of the
+//! control lane among themselves and before data ([`sync::link::may_overtake`]); what is queued is
 //! bounded, and above the bound the task stops reading instead of dropping.
 
 pub mod body;

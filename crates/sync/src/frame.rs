@@ -42,13 +42,14 @@ pub enum Frame {
     /// An event of the other side that will never be applied here (`error`): tells the
     /// source of truth. The event counts as acknowledged.
     Refused(Box<Refused>),
-    /// The sender has said all up to here, and its set has this root then.
+    /// The sender's feed stands here, and its set has this root.
     Checkpoint(Checkpoint),
     /// A request of the trie resync.
     ResyncRequest(Box<ResyncRequest>),
     /// Its response.
     ResyncResponse(Box<ResyncResponse>),
-    /// The resync that the source document describes, for peers without the trie resync.
+    /// The inventory resync, for peers without the trie resync; one object is asked for anew by it, and an
+    /// operator's resync passed on, with all peers.
     Interop(Box<Interop>),
     /// Is the receiver there, or ([`PingOrder::Barrier`]) has it answered all before this?
     Ping(Ping),

@@ -10,8 +10,8 @@
 //! remembered beside it, for as long as the process lives, so that roots can be compared: the set *as
 //! received* is the objects with the rejected ones laid over them.
 //!
-//! Invariants: it is changed by its link alone, after the disk; while anything is evicted, roots are not
-//! compared; a uid belongs to one object of a kind.
+//! Invariants: what is here of objects is durable; a link changes it, and the shell alone takes another one
+//! in its place; what is evicted is in no root; a uid belongs to one object of a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

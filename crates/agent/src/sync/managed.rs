@@ -105,8 +105,8 @@ impl Reconciler {
         let manifest: Option<serde_json::Value> =
             other.then(|| serde_json::from_slice(put.content).ok()).flatten();
         let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let reader = Incoming { uid: &put.stub.uid, annotation };
-        let (decision, warning) = identity::decide(local, reader, self.policy.mismatch);
+        let incoming = Incoming { uid: &put.stub.uid, annotation };
+        let (decision, warning) = identity::decide(local, incoming, self.policy.mismatch);
         if let Some(warning) = warning {
             tracing::warn!(key = %put.key, warning, "an annotation is not understood");
         }

@@ -10,7 +10,8 @@
 //!                  work                                  v daemon
 //! ```
 //!
-//! Invariants: the reconciler alone writes the sets and the backend; what it answers is durable;
+//! Invariants: the reconciler alone writes the disk and the backend; what it answers is durable, and a
+//! link changes the sets in memory after that;
 //! links and reconciler observe the release that is held ([`ReleaseTerms`]) and have no part in
 //! its adoption.
 

@@ -1,8 +1,9 @@
 //! How synchronization of a node stands, from what its summary knows and from what is around it.
 //!
 //! ```text
-//! two agents? --> link says out of sync? --> link compares? --> node rejects objects?
-//!   --> changes of objects wait? --> release synchronizes nothing? --> link in sync?
+//! two agents? --> last comparison out of sync? --> node reports a problem of its objects' place?
+//!   --> link compares? --> node rejects objects? --> changes of objects wait?
+//!   --> release synchronizes nothing? --> link in sync?
 //!   --> last comparison: with this instance of the control plane, and the node not late?
 //! ```
 //!

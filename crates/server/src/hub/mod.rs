@@ -8,9 +8,9 @@
 //! Hub::flush: what links acknowledged and compared --> store
 //! ```
 //!
-//! Invariants: a node's sets are in memory at most once, and never ahead of the store; a node has at
-//! most one link, and a newer one ends the one before; the answer to "how does it stand" loads no
-//! set.
+//! Invariants: of a node's sets one copy counts, the others are stale, and none is ahead of the store; a
+//! node has at most one link of a stream, and a newer one ends the one before; the answer to "how does
+//! it stand" loads no set.
 
 mod condition;
 mod index;

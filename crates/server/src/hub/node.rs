@@ -209,7 +209,7 @@ impl NodeSync {
     }
 
     /// Makes a batch of the replica durable. The link commits it to the replica afterwards,
-    /// and says how many objects it has with [`super::Hub::received`].
+    /// and says how many objects it has with [`super::SyncSummary::received`].
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
         run_to_completion(async move { this.write(write).await }).await

@@ -7,13 +7,14 @@
 //! replica written --> up ---------+                                   \
 //! node rejected an object --> rejected -----------------------------+--> condition (condition.rs)
 //! link opened, compared, ended --> link, concluded -----------------+
-//! operator asked --> wants --> wants_link --> stream_requested of the next check-in
+//! operator asked --> wants --+
+//! behind, unconfirmed -------+--> wants_link --> stream_requested of the next check-in
 //! ```
 //!
 //! Invariants: `concluded` is the outcome of a comparison that went to its end, or that one was
 //! broken off, and never says more than a link saw (CNV-3). What counts after a restart (`acked`,
-//! `concluded`) is marked unsaved until the store has it. Of the node's last link alone a word
-//! counts. Actions are no objects: a node that lacks only actions is not behind (SYN-6).
+//! `concluded`) is marked unsaved until the store has it. What a link
+//! says of the sets counts while it is the node's last one, or an exchange. Actions are no objects: a node that lacks only actions is not behind (SYN-6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Nothing is kept between two exchanges but what belongs to the node's pair of sets: its durable
-//! cursors, the acknowledged cursor, and in memory how far a resync came. So each may go to another
-//! control plane over the same store. One post of a node is answered at a time; one that comes again
-//! costs what its cursors say.
+//! cursors, the acknowledged cursor, and in memory how far a resync came. So the next one may be
+//! answered by the control plane after a restart. One post of a node is answered at a time; one that
+//! comes again costs what its cursors say.
 
 use std::sync::Arc;
 use std::time::Duration;

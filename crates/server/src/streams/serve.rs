@@ -6,7 +6,7 @@
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
-//! Invariant: who holds the [`Lease`] alone works on the node's sets.
+//! Invariant: who holds the [`Lease`] alone runs a link over the node's sets; operators' edits need none.
 
 use std::pin::Pin;
 use std::sync::Arc;

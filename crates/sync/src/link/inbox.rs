@@ -6,9 +6,10 @@
 //!              +----------------- failed ---------------------------------+
 //! ```
 //!
-//! Every accepted event has a *place*, a number that only rises. The cursor may move to what
-//! a place stands for once no place up to it is open. The newest event of an object replaces
-//! one that waits; what waits for a retry holds up nothing but the cursor.
+//! Every accepted event has a *place*, a number that rises; what is sent again keeps the place of what it
+//! replaces. The cursor may move to what a place stands for once no place up to it is open. The newest
+//! event of an object replaces one that waits; what waits for a retry holds up the cursor and the
+//! comparison of roots until it is released, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub(super) struct Inbox {
     pub waiting: BTreeMap<ObjectKey, Pending>,
     ready: BTreeMap<u64, ObjectKey>,
     pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
-    /// How many wait that are let go, and how many ever were.
+    /// How many wait that are released, and how many ever were.
     pub set_aside: usize,
     pub released_total: u64,
     /// Bytes of the contents of what is ready, and of what is held.
@@ -78,8 +79,6 @@ pub(super) struct Inbox {
     held_bytes: u64,
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
-    acked: u64,
-    acked_cursor: Option<FeedCursor>,
     pub ack_due: bool,
     ack_at: Timestamp,
     pub checkpoint: Option<Checkpoint>,
@@ -403,12 +402,10 @@ impl Link {
         }
         self.inbox.ack_due = false;
         self.inbox.ack_at = cx.now;
-        self.inbox.acked = self.inbox.settled_seq();
-        self.inbox.acked_cursor = cx.replica.cursor().cloned();
         self.counters.acks_sent += 1;
         cx.send(Frame::Ack(Ack {
-            seq: self.inbox.acked,
-            cursor: self.inbox.acked_cursor.clone(),
+            seq: self.inbox.settled_seq(),
+            cursor: cx.replica.cursor().cloned(),
             refused: cx.replica.refused().saturating_add(self.resync.lacking()),
         }));
     }

@@ -65,7 +65,7 @@ pub struct Link {
     spoke: Timestamp,
     pings: u64,
     stopping: Option<Timestamp>,
-    closing: Option<()>,
+    closing: bool,
     feed_incarnation: Option<Incarnation>,
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
@@ -138,7 +138,7 @@ impl Link {
             spoke: now,
             pings: 0,
             stopping: None,
-            closing: None,
+            closing: false,
             feed_incarnation: None,
             peer_head: 0,
             reincarnating: false,
@@ -189,7 +189,7 @@ impl Link {
             Input::Say(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
-                self.closing = Some(());
+                self.closing = true;
                 self.return_permit(cx);
                 let mut resync = std::mem::take(&mut self.resync);
                 if !self.inbox.is_settled() {
@@ -203,7 +203,7 @@ impl Link {
 
     /// All that follows from what is known now.
     fn go_on(&mut self, cx: &mut Cx<'_>) {
-        if self.closing.is_some() {
+        if self.closing {
             // What came is still processed to the end (SYN-14).
             self.form_batch(cx);
             return;
@@ -213,7 +213,7 @@ impl Link {
             return;
         }
         self.time(cx);
-        if self.closing.is_some() || self.reincarnating {
+        if self.closing || self.reincarnating {
             return;
         }
         self.step_resync(cx);
@@ -332,7 +332,7 @@ impl Link {
     }
 
     fn frame(&mut self, frame: Frame, cx: &mut Cx<'_>) {
-        if self.closing.is_some() {
+        if self.closing {
             return;
         }
         self.heard = cx.now;
@@ -366,7 +366,7 @@ impl Link {
                 self.ponged(pong, cx);
             }
             Frame::GoAway(away) => {
-                self.closing = Some(());
+                self.closing = true;
                 self.return_permit(cx);
                 let message = format!("{}: {}", away.code, away.message);
                 let retry_after = away.retry_after.map(backoff::asked);
@@ -402,7 +402,7 @@ impl Link {
     /// What an operator asked of the control plane's end counts at the node's, too: its replica
     /// is the other half of the two sets.
     fn pass_on(&self, asked: Frame, cx: &mut Cx<'_>) {
-        if self.config.role == Role::Principal && self.peer.is_some() && self.closing.is_none() {
+        if self.config.role == Role::Principal && self.peer.is_some() && !self.closing {
             cx.send(asked);
         }
     }
@@ -420,10 +420,10 @@ impl Link {
 
     /// Tells the other side why, and ends the link.
     fn go_away(&mut self, code: &'static str, message: &str, retry_after: Option<u64>, cx: &mut Cx<'_>) {
-        if self.closing.is_some() {
+        if self.closing {
             return;
         }
-        self.closing = Some(());
+        self.closing = true;
         self.return_permit(cx);
         cx.send(Frame::GoAway(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }));
         cx.out.push(Output::Close { code, message: message.to_owned(), retry_after, away: None });
@@ -448,7 +448,7 @@ impl Link {
         self.check_acknowledged(cx);
         self.check_resync_answered(cx);
         self.check_served(cx);
-        if self.closing.is_none() && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
+        if !self.closing && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
             self.pings += 1;
             cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head(), order: PingOrder::Any }));
         }
@@ -464,7 +464,7 @@ impl Link {
 
     /// The next instant at which [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        if self.closing.is_some() {
+        if self.closing {
             return self.inbox_deadline();
         }
         let limits = &self.config.limits;
@@ -497,7 +497,7 @@ impl Link {
 
     /// The link is over; only batches under way may still come to an end.
     pub fn is_closed(&self) -> bool {
-        self.closing.is_some()
+        self.closing
     }
 
     /// The agent's end of an exchange: its request is made before the other side's hello.

@@ -1,11 +1,13 @@
 //! The sending half of a link: events of the own feed through a bounded window.
 //!
 //! ```text
-//!            hello: can go on
-//!   Unknown ------------------> Open
-//!      |                         ^
+//!            hello, or an exchange's assumption: can go on
+//!   Unknown ------------------> Open ---------+
+//!      |                         ^            | tombstones are forgotten that are needed
 //!      | hello: cannot           | acknowledged cursor, or Done{from}
-//!      +--------------> Stuck ---+
+//!      +--------------> Stuck ---+ <----------+
+//!      | hello: ahead of the feed
+//!      +--------------> Reincarnate, and the link ends
 //! ```
 //!
 //! Changes are sent in *passes*: all that the feed changed up to some head, puts kind by kind
@@ -15,7 +17,7 @@
 //! lacks are forgotten, the flow is stuck.
 //!
 //! Invariants: events are numbered 1, 2, 3 over the whole link; at most a window of them is not
-//! acknowledged; nothing is sent twice; a peer that acknowledges nothing for
+//! acknowledged; while events flow nothing is sent twice; a peer that acknowledges nothing for
 //! [`super::Limits::ack_within`] while events are in flight loses the link.
 
 use std::collections::VecDeque;
@@ -332,7 +334,7 @@ impl Link {
 
     /// Says what may be said now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
-        if self.closing.is_some() || self.peer.is_none() && self.out.flow != Flow::Open {
+        if self.closing || self.peer.is_none() && self.out.flow != Flow::Open {
             return;
         }
         if self.out.flow == Flow::Open && self.out.deletes_after < cx.feed.compacted() {

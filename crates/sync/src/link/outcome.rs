@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! Done ----------> replica, acknowledged
-//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried
+//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried;
+//!                  without room evicted: a resync brings it again
 //! Recoverable ---> fetched anew, at most `refetches` times, then rejected
 //! Permanent -----> rejected: the source is told, the set as received has it
 //! ```
 //!
-//! Invariant: the cursor stays below what is held, until it is rejected.
+//! Invariant: the cursor stays below what is held, until it is rejected; roots are different while
+//! something is evicted.
 
 use std::time::Duration;
 
@@ -16,9 +18,10 @@ use model::ObjectKey;
 
 use super::batch::{Item, NotKept, Outcome};
 use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
+use super::inventory_resync::resource;
 use super::types::Note;
 use super::{Cx, Link};
-use crate::frame::{Frame, Interop, Op, Refused, Resource};
+use crate::frame::{Frame, Interop, Op, Refused};
 use crate::refusal;
 use crate::replica::RejectedObject;
 
@@ -194,13 +197,7 @@ impl Link {
     }
 
     fn refetch(&mut self, key: &ObjectKey, cx: &mut Cx<'_>) {
-        let resource = Resource {
-            name: key.name.to_string(),
-            namespace: key.section.namespace.to_string(),
-            uid: String::new(),
-            kind: key.section.kind.to_string(),
-            checksum: None,
-        };
+        let resource = resource(key, "", None);
         cx.send(Frame::Interop(Box::new(Interop::RequestUpdate(resource))));
     }
 

@@ -5,8 +5,8 @@
 //!                                            pongs and ends of answers keep their place in it
 //! ```
 //!
-//! Invariants: answers go in the order of the requests; one load of contents is under way; a resync that
-//! nobody goes on with ends the link.
+//! Invariants: objects, lists and pongs go in the order of their requests, what needs no content at
+//! once; one load of contents is under way; a trie resync that nobody goes on with ends the link.
 
 use std::collections::VecDeque;
 use std::time::Duration;

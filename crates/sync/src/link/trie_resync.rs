@@ -1,9 +1,11 @@
 //! The requesting half of a resync: the descent of the source's trie, and when to begin one.
 //!
 //! ```text
-//!   Idle -> Wanted -> Requested -> TrieResync -> Idle
-//!             ^         |          Sections, Tops*, Objects*, Done{from}
-//!             +- Wait --+
+//!   Idle -> Wanted -> Requested -> TrieResync -> Idle       Sections, Tops*, Objects*, Done{from}
+//!           ^  |  |       |            |
+//!           |  |  +- goes on with an unfinished one
+//!           +--|------ Wait -----------+
+//!              +-> InventoryResync -> Idle                  without the trie resync
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
@@ -287,7 +289,7 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() && !self.sends_before_hello() || self.closing.is_some() {
+        if self.peer.is_none() && !self.sends_before_hello() || self.closing {
             return;
         }
         match self.resync.stage {

@@ -242,7 +242,7 @@ pub enum Note {
     Applied {
         /// How many.
         items: usize,
-        /// Milliseconds since 1970.
+        /// Milliseconds since 1970; 0 when no item has a time, as deletes have none.
         oldest: i64,
     },
     /// The other side will never apply this object of ours.
