@@ -360,9 +360,11 @@ impl Link {
             }
             if let Op::Put { stub, .. } = &pending.item.change {
                 let kind = &pending.item.key.section.kind;
-                let twice =
-                    cx.replica.holder(kind, &stub.uid).is_some_and(|holder| *holder != pending.item.key);
-                if twice || !uids.insert((kind.clone(), stub.uid.clone())) {
+                let twice = match cx.replica.holder(kind, &stub.uid) {
+                    Some(holder) => *holder != pending.item.key,
+                    None => !uids.insert((kind.clone(), stub.uid.clone())),
+                };
+                if twice {
                     self.failed(pending, Outcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
                     continue;
                 }
