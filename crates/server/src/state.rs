@@ -47,6 +47,8 @@ pub(crate) struct ControlPlane {
     pub(crate) posture: Posture,
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
+    /// Enrollments through proxies, from the first byte of their bodies on.
+    pub(crate) proxied_enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
@@ -88,6 +90,7 @@ impl ControlPlane {
             posture: founded.posture,
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),
+            proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
             proxied: Arc::default(),
             pushes: Notify::new(),

@@ -19,6 +19,7 @@ use test_support::fleet::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use wire::body::MAX_NODE_BODY;
 use wire::headers::{CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
 use wire::route::{self, Access, ROUTES};
@@ -195,7 +196,7 @@ async fn one_node_does_not_take_all_places() {
     let waits =
         |node: &Member| node.signed(Method::POST, &format!("{}?wait=60", route::CHECKIN), body_of(&quiet()));
     let mut refusals = 0;
-    let mut waiting = tokio::task::JoinSet::new();
+    let mut waiting = JoinSet::new();
     for _ in 0..80 {
         let (mut client, request) = (client.clone(), waits(&one));
         waiting.spawn(async move { client.call(request, 1 << 20, PATIENCE).await });
@@ -210,6 +211,49 @@ async fn one_node_does_not_take_all_places() {
     }
     assert_eq!(refusals, 16, "64 are let in");
     let _: Acked = told(&call(&mut client, report(&other)).await).unwrap();
+}
+
+/// Strangers who send slowly take no place of a node, nor of hosts that join without a proxy.
+#[tokio::test]
+async fn slow_bodies_are_cut_off_soon() {
+    const BOUND: usize = 32;
+    let fleet = Fleet::start().await;
+    let tls = ProxyTls::issued(&fleet).await;
+    let begun = tokio::time::Instant::now();
+    let mut unsigned = begin(&fleet, &tls, route::REPORT).await;
+    let mut slow = JoinSet::new();
+    for _ in 0..BOUND {
+        let mut tls = begin(&fleet, &tls, route::ENROLL).await;
+        slow.spawn(async move { response(&mut tls).await });
+    }
+    // All places are taken before anything of a body came, as many as they are and no more.
+    let mut client = Client::dial(&fleet.proxy_url(), tls.dial.clone()).await.unwrap();
+    let enroll = || plain(&fleet.proxy_url(), route::ENROLL, b"{}".to_vec());
+    let busy = async || {
+        let code = problem(&call(&mut client.clone(), enroll()).await).code;
+        (code == Code::Busy.as_str()).then_some(())
+    };
+    test_support::wait::until("the places are taken", busy).await;
+    fleet.node("web-1").await.survives().await;
+    assert!(response(&mut unsigned).await.starts_with("HTTP/1.1 401"));
+    assert!(begun.elapsed() < Duration::from_secs(9), "refused after {:?}", begun.elapsed());
+    for answer in slow.join_all().await {
+        assert!(answer.contains("the body did not arrive within 10 s"), "{answer}");
+    }
+    refused(&call(&mut client, enroll()).await, Code::BadBody);
+}
+
+/// Sends the head of a request whose body never comes.
+async fn begin(fleet: &Fleet, tls: &ProxyTls, path: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(fleet.proxy_url().authority()).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(tls.dial_with(&[]));
+    let mut tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n\
+         Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    );
+    tls.write_all(head.as_bytes()).await.unwrap();
+    tls
 }
 
 /// What nginx sends: HTTP/1.1 without ALPN, one request after another on a kept connection.

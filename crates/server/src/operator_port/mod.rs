@@ -37,7 +37,7 @@ use crate::api::work::{
     WORKFLOW, WORKFLOWS,
 };
 use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
-use crate::intake::{accepts_gzip, read, read_any, unpacked};
+use crate::intake::{WITHIN, accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::objects::{apply, list, status};
 use crate::posture::random;
@@ -174,7 +174,10 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     let matched = of_method.find_map(|route| Some((route, segments(route.path, path)?)));
     let (route, segments) = matched.ok_or(Code::NotFound)?;
     let (gzip, query) = (accepts_gzip(&parts), parts.uri.query().unwrap_or("").to_owned());
-    let body = if *method == Method::POST { read(&parts, body, MAX_JSON).await? } else { Bytes::new() };
+    let body = match *method {
+        Method::POST => read(&parts, body, MAX_JSON, WITHIN).await?,
+        _ => Bytes::new(),
+    };
     let body = unpacked(&parts, body, MAX_JSON)?;
     (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
 }
