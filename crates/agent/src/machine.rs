@@ -138,7 +138,7 @@ impl Machine {
             TlsTermination::ControlPlane => {
                 tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?
             }
-            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?)?,
+            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
         };
         Ok(Session::new(member.servers.clone(), tls, member.node_id.clone(), key))
     }

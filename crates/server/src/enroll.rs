@@ -44,6 +44,10 @@ pub(crate) async fn enroll(
     if claims.fleet != plane.trust.fleet {
         return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
     }
+    // Whatever it says of its way: the proxy read it, and could have put a key of its own in.
+    if listener == Listener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
+        return Err(Code::TokenUnbound.into());
+    }
     let hostname: Hostname = claims.hostname;
     let id = key.node_id();
     let serial: [u8; 16] = random().map_err(|_| Code::Internal)?;

@@ -192,6 +192,10 @@ fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertific
     if let Some(other) = names.iter().find(|name| !is_name(name)) {
         return Err(Problem::new(Code::BadBody, format!("{other:?} is no host name and no address")));
     }
+    let own: Vec<String> = call.plane.names.iter().map(|name| one_form(name)).collect();
+    if let Some(taken) = names.iter().find(|name| own.contains(&one_form(name))) {
+        return Err(Problem::new(Code::OwnName, format!("{taken:?} is in the control plane's certificate")));
+    }
     let bad_csr = |error: IssueError| Problem::new(Code::BadCsr, error.to_string());
     let csr = CertificateRequest::read(&csr_pem).map_err(bad_csr)?;
     let (serial, now) = (random().map_err(|_| Code::Internal)?, now());
@@ -200,6 +204,11 @@ fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertific
     tracing::info!(by = call.by, proxy = name, ?names, "a certificate was issued to a proxy");
     let ca_pem = call.plane.node_ca.cert_pem().to_owned();
     Ok(api::ProxyCertificate { cert_pem, ca_pem, not_after: now.plus(PROXY_LIFE) })
+}
+
+/// A host name or address in the one form in which it is compared.
+fn one_form(name: &str) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.to_ascii_lowercase(), |address| address.to_string())
 }
 
 /// Changes what is logged from now on (OPS-4).
