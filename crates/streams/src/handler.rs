@@ -11,6 +11,11 @@ use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
+/// Contents cannot be read now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("contents of objects cannot be read now")]
+pub struct LoadError;
+
 /// The sets of a node and what happens with what comes. One link at a time has it.
 #[async_trait]
 pub trait LinkHandler: Send + Sync + 'static {
@@ -21,7 +26,10 @@ pub trait LinkHandler: Send + Sync + 'static {
 
     /// The newest contents of objects of the own feed, in their order; `None` where there is
     /// none.
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>>;
+    ///
+    /// # Errors
+    /// When they cannot be read now; the link ends, and the next one begins before them.
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError>;
 
     /// Applies a batch and makes it durable ([`Batch::write`]); one outcome for each item.
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome>;

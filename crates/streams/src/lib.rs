@@ -23,6 +23,6 @@ pub mod transport;
 pub mod websocket;
 pub mod weight;
 
-pub use handler::LinkHandler;
+pub use handler::{LinkHandler, LoadError};
 pub use task::{Ended, Exchange, LinkCommand, LinkCommands, LinkHandle, run_link};
 pub use transport::{FrameReader, FrameWriter, TransportError};

@@ -51,6 +51,8 @@ const GO_AWAY_WITHIN: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_secs(1);
 /// How long jobs under way may take to end after a link.
 const JOBS_END: Duration = Duration::from_secs(60);
+/// How soon a link may come again that ended because contents could not be read, in seconds.
+const LOAD_AGAIN: u64 = 5;
 /// How much too early the timer of a link may come.
 const EARLY: Duration = Duration::from_secs(1);
 /// One side's frames of an exchange have about so many bytes at the most.
@@ -206,6 +208,8 @@ enum Done {
     Input(Input),
     /// A frame of the handler's was worked on; what is said back.
     Received(Option<Frame>),
+    /// The link is to end.
+    GoAway(GoAway),
 }
 
 struct LinkTask<S> {
@@ -326,10 +330,17 @@ impl<S: LinkHandler> LinkTask<S> {
             && let Some((id, wants)) = self.loads.pop_front()
         {
             let handler = self.handler.clone();
-            self.job(async move {
-                let contents = if wants.is_empty() { Vec::new() } else { handler.load(wants).await };
-                Input::Loaded { id, contents }
-            });
+            self.jobs.push(Box::pin(async move {
+                let loaded = if wants.is_empty() { Ok(Vec::new()) } else { handler.load(wants).await };
+                match loaded {
+                    Ok(contents) => Done::Input(Input::Loaded { id, contents }),
+                    Err(error) => Done::GoAway(GoAway {
+                        code: "internal".to_owned(),
+                        message: error.to_string(),
+                        retry_after: Some(LOAD_AGAIN),
+                    }),
+                }
+            }));
         }
         self.backlog.len() < before
     }
@@ -337,6 +348,7 @@ impl<S: LinkHandler> LinkTask<S> {
     fn done(&mut self, done: Done) {
         match done {
             Done::Input(input) => self.take(input),
+            Done::GoAway(why) => self.go_away(why),
             Done::Received(answer) => {
                 self.received -= 1;
                 self.take(answer.map_or(Input::Tick, Input::Say));

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, orders, run_link};
-use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, TransportError};
+use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
 use sync::link::{Batch, Link, LinkConfig, Note, Outcome};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
@@ -32,7 +32,7 @@ impl LinkHandler for Counting {
         self.under.with_sets(work)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
         self.loads.fetch_add(wants.len(), Ordering::SeqCst);
         self.under.load(wants).await
     }

@@ -94,7 +94,8 @@ impl FeedCursor {
 
     /// Where it is in its incarnation.
     pub fn position(&self) -> Position {
-        Position { revision: self.revision, pass: self.pass }
+        // A pass that ends before what is complete is none: the cursor is a peer's word.
+        Position { revision: self.revision, pass: self.pass.filter(|pass| pass.to >= self.revision) }
     }
 
     /// Whether it is of the same incarnation as another one, and says more or anew.

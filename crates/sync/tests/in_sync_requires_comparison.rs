@@ -180,3 +180,22 @@ fn an_older_checkpoint_proves_nothing_newer() {
     pair.give(AGENT, Input::Frame(checkpoint));
     assert_eq!(standing(&pair, AGENT), SetCondition::Behind(2));
 }
+
+/// The source has an object whose content it lacks: cursors meet all the same, and neither side says in
+/// sync once the resync did not help.
+#[test]
+fn a_source_does_not_say_in_sync_of_what_the_other_side_found_different() {
+    let mut pair = filled(3);
+    pair.sides[PRINCIPAL].contents.remove(&key(APP, "a1"));
+    pair.connect();
+    pair.pass(5);
+    assert_eq!(pair.sides[AGENT].replica.len(), 2);
+    assert_eq!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::ResyncWithoutEffect));
+    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    assert_eq!(own, SetCondition::OutOfSync(Difference::HeldOtherwise { objects: 1 }));
+    pair.put(PRINCIPAL, &key(APP, "a1"), "u1", "y");
+    pair.pass(700);
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    assert_eq!(own, SetCondition::InSync);
+}

@@ -13,6 +13,7 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::FeedCursor;
+use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
 };
@@ -328,4 +329,21 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.pass(700);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// A place in a pass that ends before the cursor's own revision is none.
+#[test]
+fn a_pass_that_ends_before_it_began_is_no_pass() {
+    let mut pair = filled(15);
+    pair.connect();
+    pair.disconnect();
+    let order = KindOrder::of(&pair.sides[AGENT].config.kinds);
+    let pass = PassPosition { to: 5, rank: 0, revision: 0, order };
+    let cursor = FeedCursor { incarnation: "p".parse().unwrap(), revision: 10, pass: Some(pass) };
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.cursor = Some(cursor);
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.connect();
+    assert_eq!((closed(&pair, PRINCIPAL), pair.link(PRINCIPAL).counters().sent), (None, 5));
+    assert!(pair.is_equal(PRINCIPAL));
 }

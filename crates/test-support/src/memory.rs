@@ -14,7 +14,7 @@ use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
 
-use streams::LinkHandler;
+use streams::{LinkHandler, LoadError};
 
 /// Both sets, and what was seen.
 pub struct MemoryLinkHandler {
@@ -157,9 +157,9 @@ impl LinkHandler for MemoryLinkHandler {
         work(&mut state.feed, &mut state.replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
         let state = self.state();
-        wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect()
+        Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {

@@ -8,7 +8,7 @@ use model::condition::Evidence;
 use model::exchange::Answer;
 use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
-use streams::LinkHandler;
+use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello, Refused};
 use sync::link::{Batch, Counters, Link, Note, Outcome};
@@ -94,14 +94,14 @@ impl LinkHandler for AgentLinkHandler {
         self.context.sets.with(work)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
-        let (sets, count) = (self.context.sets.clone(), keys.len());
+        let sets = self.context.sets.clone();
         let read = tokio::task::spawn_blocking(move || sets.contents(Side::Ours, &keys)).await;
         let read = read.map(|read| {
             read.inspect_err(|error| tracing::warn!(error = %chain(error), "contents cannot be read"))
         });
-        read.ok().and_then(Result::ok).unwrap_or_else(|| vec![None; count])
+        read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use model::{Incarnation, ObjectKey};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
-use streams::LinkHandler;
+use streams::{LinkHandler, LoadError};
 use sync::frame::Hello;
 use sync::link::{Batch, Link, Note, Outcome};
 use sync::replica::Replica;
@@ -107,8 +107,8 @@ impl LinkHandler for DurableHandler {
         work(feed, replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
-        vec![None; wants.len()]
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
+        Ok(vec![None; wants.len()])
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {

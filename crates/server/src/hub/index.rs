@@ -224,11 +224,11 @@ impl SyncIndex {
     }
 
     /// These outcomes could not be persisted: they are taken again.
-    pub(super) fn concluded_not_saved(&self, lost: &[(NodeId, Option<SyncCondition>)]) {
+    pub(super) fn not_saved<T>(&self, lost: &[(NodeId, T)]) {
         let mut nodes = self.nodes();
         for (id, _) in lost {
             if let Some(summary) = nodes.get_mut(id) {
-                summary.concluded_not_saved();
+                summary.not_saved();
             }
         }
     }

@@ -16,7 +16,7 @@ use model::{NodeId, Timestamp};
 use streams::task::link_time;
 use streams::{LinkCommands, LinkHandle};
 use sync::Frame;
-use sync::frame::{GoAway, Ping};
+use sync::frame::{GoAway, Interop, Ping};
 use tokio::sync::Notify;
 
 use super::Hub;
@@ -196,6 +196,18 @@ pub(crate) struct OpenLink {
     /// The link that it takes the place of; it was told to go away.
     pub(crate) replaced: Option<Arc<NodeLink>>,
     pub(super) hub: Arc<Hub>,
+}
+
+impl Wants {
+    /// Those that are among what is said to the node.
+    pub(crate) fn said_in(frames: &[Frame]) -> Wants {
+        Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
+    }
+
+    /// With what the node is asked to compare everything.
+    pub(super) fn resync_frame() -> Frame {
+        Frame::Interop(Box::new(Interop::RequestResync))
+    }
 }
 
 /// What operators asked of a node's link.

@@ -213,17 +213,16 @@ impl Hub {
 
     /// Persists how far nodes said that they are, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        for acked in self.sync_index.take_acked().chunks(CHUNK) {
-            self.store.sync_acked(acked.to_vec()).await?;
+        let acked = self.sync_index.take_acked();
+        for chunk in acked.chunks(CHUNK) {
+            let kept = self.store.sync_acked(chunk.to_vec()).await;
+            kept.inspect_err(|_| self.sync_index.not_saved(&acked))?;
         }
         let concluded = self.sync_index.take_concluded();
-        let mut left = concluded.as_slice();
-        while !left.is_empty() {
-            let (now, later) = left.split_at(left.len().min(CHUNK));
+        for chunk in concluded.chunks(CHUNK) {
             // A link says it again only when it changes.
-            let kept = self.store.sync_conditions(now.to_vec()).await;
-            kept.inspect_err(|_| self.sync_index.concluded_not_saved(left))?;
-            left = later;
+            let kept = self.store.sync_conditions(chunk.to_vec()).await;
+            kept.inspect_err(|_| self.sync_index.not_saved(&concluded))?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
 use model::replication::TransportKind;
 use model::{Kind, ObjectKey, Timestamp};
 use store::SyncHead;
-use sync::{Feed, FeedCursor, Frame};
+use sync::{Feed, FeedCursor, Frame, Input};
 use tokio::time::Instant;
 
 use super::link::{LinkCommand, NodeLink, Wants};
@@ -59,6 +59,8 @@ pub(crate) struct SyncSummary {
     /// What the node says of the place where its objects live.
     node_problem: Option<NodeProblem>,
     wants: Wants,
+    /// An exchange took the wants to heart at this end.
+    wants_begun: bool,
     link: Option<Arc<NodeLink>>,
     /// A comparison is wanted: the last one was with another instance of the control plane, or
     /// was broken off.
@@ -335,6 +337,7 @@ impl SyncSummary {
         if !told {
             self.wants.resync |= wants.resync;
             self.wants.approve |= wants.approve;
+            self.wants_begun = false;
             // A stream down brings a post, which is told.
             if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
                 stream.tell(LinkCommand::Say(Box::new(Frame::StateUpdated)));
@@ -343,9 +346,15 @@ impl SyncSummary {
         told
     }
 
-    /// What operators asked for, and nobody passed on yet.
-    pub(crate) fn wants(&self) -> Wants {
-        self.wants
+    /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it
+    /// is said to the node until an answer with it went out.
+    pub(crate) fn wants_of_exchange(&mut self) -> Vec<Input> {
+        let Wants { resync, approve } = self.wants;
+        let first = !std::mem::replace(&mut self.wants_begun, resync || approve);
+        let wants =
+            [(resync, Input::Resync, Wants::resync_frame()), (approve, Input::Approve, Frame::Approve)];
+        let wants = wants.into_iter().filter(|(wanted, ..)| *wanted);
+        wants.map(|(_, begin, say)| if first { begin } else { Input::Say(say) }).collect()
     }
 
     /// These wants were passed on to the node.
@@ -364,9 +373,9 @@ impl SyncSummary {
         std::mem::take(&mut self.concluded_unsaved).then(|| self.concluded.clone())
     }
 
-    /// The store did not take what the last comparison came to.
-    pub(super) fn concluded_not_saved(&mut self) {
-        self.concluded_unsaved = true;
+    /// The store did not take how far the node is, or what the last comparison came to.
+    pub(super) fn not_saved(&mut self) {
+        (self.acked_unsaved, self.concluded_unsaved) = (self.acked.is_some(), true);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_key};
 use model::{ObjectKey, Timestamp};
-use streams::LinkHandler;
+use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::frame::{Hello, Op, Refused};
@@ -173,16 +173,16 @@ impl LinkHandler for PlaneLinkHandler {
         work(&mut sets.feed, &mut sets.replica)
     }
 
-    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Vec<Option<Content>> {
+    async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
         for _ in 0..LOADS {
             match self.sets.contents_to_send(&keys).await {
-                Ok(contents) => return contents,
+                Ok(contents) => return Ok(contents),
                 Err(error) => tracing::warn!(node = %self.caller.id, %error, "contents cannot be read"),
             }
             tokio::time::sleep(LOAD_AGAIN).await;
         }
-        vec![None; keys.len()]
+        Err(LoadError)
     }
 
     async fn apply(&self, batch: Arc<Batch>) -> Vec<Outcome> {

@@ -56,22 +56,20 @@ pub(crate) async fn events(
     let mut origin = request.origin();
     // It goes to its end also when the one who posted hangs up.
     let answered = tokio::spawn(async move {
-        let mut exchange = match NodeExchange::begin(request, &frames).await? {
+        let wants = request.plane.hub.sync_index().update(&request.caller.id, SyncSummary::wants_of_exchange);
+        let mut exchange = match NodeExchange::begin(request, &frames, wants).await? {
             Ok(exchange) => exchange,
-            Err(why) => {
-                return Ok((Batch { frames: vec![Frame::GoAway(why)], more: false }, Wants::default()));
-            }
+            Err(why) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         let said = exchange.say(frames).await;
-        let wants = exchange.passed_on();
         exchange.end().await;
-        Ok::<_, Problem>((said, wants))
+        Ok::<_, Problem>(said)
     });
-    let (said, wants) = answered.await.map_err(|_| Code::Internal)??;
-    // Who hung up meanwhile is told with the next post.
-    plane.hub.sync_index().passed_on(&node, wants);
+    let said = answered.await.map_err(|_| Code::Internal)??;
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    // Who hung up meanwhile is told with the next post.
+    plane.hub.sync_index().passed_on(&node, Wants::said_in(&said.frames));
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
     Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
@@ -83,14 +81,12 @@ pub(super) struct NodeExchange {
     handler: Arc<PlaneLinkHandler>,
     open: OpenLink,
     began: Instant,
-    /// What operators asked of the node, which its frames pass on.
-    wants: Wants,
     _one: OwnedMutexGuard<()>,
     _lease: Lease,
 }
 
 impl NodeExchange {
-    /// Begins with frames whose first is a hello.
+    /// Begins with frames whose first is a hello. `wants` is what operators ask of the link.
     ///
     /// # Errors
     /// Another post of the node is worked on, or there is no hello. The go-away says why the node
@@ -98,6 +94,7 @@ impl NodeExchange {
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
         frames: &[Frame],
+        wants: Vec<Input>,
     ) -> Result<Result<NodeExchange, GoAway>, Problem> {
         let Some(Frame::Hello(hello)) = frames.first() else {
             return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
@@ -123,13 +120,10 @@ impl NodeExchange {
         plane.hub.remember(&lease.sets);
         let config = Box::pin(config(&request, &open.link)).await;
         let handler = PlaneLinkHandler::new(&plane, request.caller.clone(), &lease.sets, &open);
-        let wants = plane.hub.sync_index().read(&node, SyncSummary::wants);
-        let asked = [(wants.resync, Input::Resync), (wants.approve, Input::Approve)];
-        let asked = asked.into_iter().filter_map(|(wanted, input)| wanted.then_some(input));
-        let exchange = Exchange::open(config, None, handler.clone(), asked);
+        let exchange = Exchange::open(config, None, handler.clone(), wants);
         plane.metrics.link_opened(TransportKind::Poll, open.replaced.is_some());
         let began = Instant::now();
-        Ok(Ok(NodeExchange { exchange, handler, open, began, wants, _one: one, _lease: lease }))
+        Ok(Ok(NodeExchange { exchange, handler, open, began, _one: one, _lease: lease }))
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
@@ -142,11 +136,6 @@ impl NodeExchange {
             let why = away(Code::Busy.as_str(), "what was posted takes too long", BUSY_RETRY);
             Batch { frames: vec![Frame::GoAway(why)], more: false }
         })
-    }
-
-    /// What operators asked of the node and is among what is said to it.
-    fn passed_on(&self) -> Wants {
-        if self.exchange.is_closed() { Wants::default() } else { self.wants }
     }
 
     /// The link that it is, as everybody else sees it.

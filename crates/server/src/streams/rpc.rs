@@ -109,7 +109,7 @@ async fn pushed(
         return Err(PushError::WentAway("no-hello".to_owned(), message));
     }
     let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
-    let mut exchange = NodeExchange::begin(opening, &first).await?.map_err(went_away)?;
+    let mut exchange = NodeExchange::begin(opening, &first, Vec::new()).await?.map_err(went_away)?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     let Pushed { received, highest, processed } = pushed?;

@@ -38,6 +38,7 @@ impl Link {
         } else {
             self.counters.checkpoints_different += 1;
             self.inbox.verified = false;
+            self.resync.differed();
             self.want_resync(cx);
         }
     }

@@ -77,6 +77,11 @@ impl Server {
         self.served = self.served.map(|_| now);
     }
 
+    /// The other side resyncs.
+    pub fn is_serving(&self) -> bool {
+        self.served.is_some() || self.list.is_some()
+    }
+
     pub fn is_full(&self, most: usize) -> bool {
         self.answers.len() >= most
     }

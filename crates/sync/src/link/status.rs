@@ -42,6 +42,7 @@ impl Link {
         match self.out.flow {
             Flow::Unknown => SetCondition::Connecting,
             Flow::Stuck => SetCondition::Comparing,
+            Flow::Open if self.server.is_serving() => SetCondition::Comparing,
             Flow::Open => {
                 if let Some(objects) = self.out.refused_there.filter(|objects| *objects > 0) {
                     return SetCondition::OutOfSync(Difference::HeldOtherwise { objects });

@@ -75,6 +75,8 @@ pub(crate) struct Resync {
     pub kept: Option<(usize, usize)>,
     /// Objects that failed for now on a link before: until the sets are equal, they are not here.
     pub failing: u64,
+    /// A resync ended, and the roots were different all the same.
+    differs: bool,
     pub began: Timestamp,
     /// The last sign that the source works on a request.
     pub requested_at: Timestamp,
@@ -142,7 +144,13 @@ impl Resync {
 
     /// Objects that this side lacks or has too many, whoever is to blame.
     pub fn lacking(&self) -> u64 {
-        self.failing.saturating_add(self.kept.map_or(0, |(kept, _)| kept as u64))
+        let kept = self.kept.map_or(0, |(kept, _)| kept as u64);
+        self.failing.saturating_add(kept).saturating_add(self.differs.into())
+    }
+
+    /// The roots are different. After a resync the source is told: it would take the sets for equal.
+    pub fn differed(&mut self) {
+        self.differs |= self.failures > 0;
     }
 
     pub fn is_busy(&self) -> bool {
@@ -170,9 +178,7 @@ impl Resync {
     }
 
     pub fn succeeded(&mut self) {
-        self.failures = 0;
-        self.kept = None;
-        self.failing = 0;
+        (self.failures, self.failing, self.kept, self.differs) = (0, 0, None, false);
         if matches!(self.stage, Stage::Wanted(_)) {
             self.stage = Stage::Idle;
         }
