@@ -10,6 +10,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
+use net::identity::Role;
 use trust::PublicKey;
 use trust::token::{self, Claims, TokenError};
 use wire::Problem;
@@ -141,7 +142,8 @@ async fn enroll(
     message: &EnrollRequest,
 ) -> Result<(EnrollAnswer, Vec<ServerUrl>), JoinError> {
     let servers: Vec<ServerUrl> = claims.servers.iter().filter_map(|url| url.parse().ok()).collect();
-    let tls = net::tls::client_pinned(claims.ca).map_err(|error| JoinError::Request(error.to_string()))?;
+    let tls = net::tls::client_pinned(claims.ca, claims.tls_termination)
+        .map_err(|error| JoinError::Request(error.to_string()))?;
     let mut last = JoinError::NoServer;
     for url in &servers {
         let mut client = match Client::dial(url, tls.clone()).await {
@@ -178,6 +180,11 @@ fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), 
     }
     if net::tls::digest(&answer.ca_pem).ok() != Some(claims.ca) {
         return Err(JoinError::NotAsPromised("another CA"));
+    }
+    let certificate = net::tls::certificates(&answer.cert_pem).ok().and_then(|all| all.into_iter().next());
+    match certificate.and_then(|der| net::identity::read(&der).ok()).map(|peer| peer.role) {
+        Some(Role::Node { key: certified, .. }) if *certified == *key => {}
+        _ => return Err(JoinError::NotAsPromised("a certificate that is not this key's")),
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use trust::token::TlsTermination;
 
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
-use crate::session::Session;
+use crate::session::{Session, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
 /// Where the state is, unless an option names another directory.
@@ -138,9 +138,10 @@ impl Machine {
             TlsTermination::ControlPlane => {
                 tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?
             }
-            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?)?,
+            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
         };
-        Ok(Session::new(member.servers.clone(), tls, member.node_id.clone(), key))
+        let signer = Signer::new(member.node_id.clone(), key, member.tls_termination);
+        Ok(Session::new(member.servers.clone(), tls, signer))
     }
 
     /// What the node's step starts from, with a seed for its waits.

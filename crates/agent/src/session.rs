@@ -27,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trust::SigningKey;
 use trust::seen::Seen;
+use trust::token::TlsTermination;
 use wire::body::{self, BodyError, GZIP, JSON, MAX_ANSWER};
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
@@ -39,6 +40,9 @@ use crate::clock::now;
 
 /// How long an answer may take, a long poll's wait apart.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How far a proxy may say that this host's clock is off: nobody signs what it says, and it could keep
+/// what is signed for a time to come, to deliver it then (IDN-4).
+pub const MAX_PROXIED_OFFSET: Duration = Duration::from_secs(300);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +56,16 @@ pub enum CallError {
     /// Its answer makes no sense.
     #[error("the control plane's answer cannot be read")]
     Answer(#[from] BodyError),
+    /// By what comes through a proxy this host's clock is off by more than is believed (IDN-4).
+    #[error(
+        "the proxy says that this host's clock differs by {offset_secs} s from the control plane's, and \
+         beyond {} s that is not believed: set this host's clock; if it is right, see what the proxy does",
+        MAX_PROXIED_OFFSET.as_secs()
+    )]
+    ClockOff {
+        /// What the control plane's clock would be ahead of ours, in seconds.
+        offset_secs: i64,
+    },
     /// A request could not be put together.
     #[error("the request cannot be made")]
     Request(#[from] http::Error),
@@ -61,6 +75,7 @@ pub enum CallError {
 pub struct Signer {
     node: NodeId,
     key: Arc<SigningKey>,
+    tls_termination: TlsTermination,
     clock: Mutex<Clock>,
 }
 
@@ -78,9 +93,9 @@ struct Clock {
 }
 
 impl Signer {
-    /// Signs for a node.
-    pub fn new(node: NodeId, key: Arc<SigningKey>) -> Signer {
-        Signer { node, key, clock: Mutex::default() }
+    /// Signs for a node, whose TLS sessions end there.
+    pub fn new(node: NodeId, key: Arc<SigningKey>, tls_termination: TlsTermination) -> Signer {
+        Signer { node, key, tls_termination, clock: Mutex::default() }
     }
 
     fn clock(&self) -> MutexGuard<'_, Clock> {
@@ -133,12 +148,29 @@ impl Signer {
         self.learn_time(problem) || self.learn_number(problem)
     }
 
+    /// What the control plane's clock is ahead of ours by a refusal for skew, in milliseconds; the error
+    /// holds one that a proxy may not make this node believe.
+    fn offset(&self, problem: &Problem) -> Option<Result<i64, i64>> {
+        let time = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str())?;
+        let offset = time.0.saturating_sub(now().0);
+        let is_far = u128::from(offset.unsigned_abs()) > MAX_PROXIED_OFFSET.as_millis();
+        Some(if is_far && !self.tls_termination.is_control_plane() { Err(offset) } else { Ok(offset) })
+    }
+
     /// Takes the control plane's time out of a refusal for skew.
     fn learn_time(&self, problem: &Problem) -> bool {
-        let Some(time) = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str()) else {
-            return false;
+        let offset = match self.offset(problem) {
+            Some(Ok(offset)) => offset,
+            Some(Err(offset)) => {
+                tracing::warn!(
+                    offset_secs = offset / 1000,
+                    believed_secs = MAX_PROXIED_OFFSET.as_secs(),
+                    "the proxy says that this host's clock is off by more than is believed; set the clock"
+                );
+                return false;
+            }
+            None => return false,
         };
-        let offset = time.0.saturating_sub(now().0);
         let mut clock = self.clock();
         (clock.offset, clock.by_time) = (offset, true);
         drop(clock);
@@ -221,9 +253,8 @@ impl<'a> Call<'a> {
 
 impl Session {
     /// A session of a node with one or more control planes, tried in order.
-    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, node: NodeId, key: Arc<SigningKey>) -> Session {
-        let signer = Arc::new(Signer::new(node, key));
-        Session::sharing(urls, 0, tls, signer)
+    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, signer: Signer) -> Session {
+        Session::sharing(urls, 0, tls, Arc::new(signer))
     }
 
     fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> Session {
@@ -325,7 +356,10 @@ impl Session {
             let Some(problem) = refusal(&response) else { return Ok(response) };
             refused += 1;
             if refused > most_refusals(&problem) || !self.signer.learn(&problem) {
-                return Err(CallError::Refused(Box::new(problem)));
+                return Err(match self.signer.offset(&problem) {
+                    Some(Err(offset)) => CallError::ClockOff { offset_secs: offset / 1000 },
+                    _ => CallError::Refused(Box::new(problem)),
+                });
             }
         }
     }
@@ -476,7 +510,7 @@ mod tests {
     #[test]
     fn numbers_of_requests_under_way_lie_beside_each_other() {
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Signer::new(key.public().node_id(), key);
+        let signer = Signer::new(key.public().node_id(), key, TlsTermination::ControlPlane);
         let first = signer.begin();
         let (_, alone) = signer.next(1);
         let second = signer.begin();

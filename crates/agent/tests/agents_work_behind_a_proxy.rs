@@ -4,10 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use agent::join::{JoinError, JoinRequest, join};
 use model::replication::{Mode, TransportPolicy};
-use test_support::agent_pair::{Pair, item, says};
+use net::client::ClientError;
+use test_support::agent_pair::{NODE, Pair, item, says};
+use test_support::fleet::proxy::Forwarder;
+use test_support::fleet::{Fleet, new_key};
 use test_support::wait::until;
-use trust::token::TlsTermination;
+use trust::token::{self, Claims, TlsTermination};
 
 const FOLDER: &str = "/srv/manifests";
 
@@ -33,6 +37,35 @@ async fn down(transport: TransportPolicy, transport_kind: &str) {
     let text = String::from_utf8(pair.agent(&["status"]).stdout).unwrap();
     assert!(text.contains("ends at a proxy"), "{text}");
     assert!(daemon.end().await.success());
+}
+
+/// A proxy's certificate is under the CA of the fleet, and yet not the control plane's.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_tls_is_whom_the_token_names() {
+    let fleet = Fleet::start().await;
+    let proxy = Forwarder::start(&fleet).await;
+    for (servers, tls_termination, says) in [
+        (&proxy.url, TlsTermination::ControlPlane, "the server shows a proxy's certificate"),
+        (&fleet.url(), TlsTermination::Proxy, "the server shows no proxy's certificate"),
+    ] {
+        let temp = tempfile::tempdir().unwrap();
+        let claims = Claims {
+            servers: vec![servers.to_string()],
+            tls_termination,
+            expected_pubkey_fingerprint: Some(new_key().public().fingerprint()),
+            ..fleet.claims(NODE)
+        };
+        let asked = JoinRequest {
+            token: token::mint(&claims, &fleet.root_key()).unwrap(),
+            token_file: None,
+            hostname: None,
+            root: Some("/nowhere".into()),
+            allow_exec: false,
+        };
+        let error = join(asked, &temp.path().join("state")).await.unwrap_err();
+        let JoinError::Reach(ClientError::Handshake { source, .. }) = &error else { panic!("{error:?}") };
+        assert!(source.to_string().contains(says), "{source}");
+    }
 }
 
 async fn up(transport: TransportPolicy) {

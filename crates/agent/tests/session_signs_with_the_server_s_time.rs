@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::session::{CallError, Session};
+use agent::session::{CallError, MAX_PROXIED_OFFSET, Session, Signer};
 use http::request::Parts;
 use model::Timestamp;
 use model::exchange::{Acked, Report};
@@ -15,6 +15,7 @@ use model::time::SLACK;
 use net::client::ClientError;
 use net::tls::ClientKey;
 use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
+use trust::token::TlsTermination;
 use wire::signature::{self, SignatureError};
 use wire::{Code, Problem, route};
 
@@ -52,10 +53,14 @@ impl Server {
 }
 
 fn session(control: &Control) -> Session {
+    session_through(control, TlsTermination::ControlPlane)
+}
+
+fn session_through(control: &Control, tls_termination: TlsTermination) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
-    Session::new(vec![control.url()], tls, key.public().node_id(), key)
+    Session::new(vec![control.url()], tls, Signer::new(key.public().node_id(), key, tls_termination))
 }
 
 async fn report(session: &Session) -> Result<Acked, CallError> {
@@ -88,6 +93,33 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
             "{ahead} ms: {accepted:?} not below {moment}"
         );
     }
+}
+
+/// A proxy could keep what is signed for a time to come, and deliver it then.
+#[tokio::test]
+async fn a_proxy_moves_the_time_by_minutes_alone() {
+    let bound = i64::try_from(MAX_PROXIED_OFFSET.as_millis()).unwrap();
+    for ahead in [3_600_000, -3_600_000, bound + 10_000] {
+        let server = Server::default();
+        *server.ahead_ms.lock().unwrap() = ahead;
+        let seen = server.clone();
+        let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+        let session = session_through(&control, TlsTermination::Proxy);
+        for _ in 0..2 {
+            let error = report(&session).await.unwrap_err();
+            let CallError::ClockOff { offset_secs } = error else { panic!("{error:?}") };
+            assert!((offset_secs * 1000 - ahead).abs() < 5_000, "{offset_secs} s of {ahead} ms");
+            assert!(error.to_string().contains("set this host's clock"), "{error}");
+            let moved = (session.server_time().0 - now().0).abs();
+            assert!(moved < 5_000, "it goes by its own clock, moved by {moved} ms");
+        }
+        assert_eq!(*server.refused.lock().unwrap(), 2, "nothing was signed for another time");
+    }
+    let server = Server::default();
+    *server.ahead_ms.lock().unwrap() = bound - 10_000;
+    let seen = server.clone();
+    let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+    report(&session_through(&control, TlsTermination::Proxy)).await.unwrap();
 }
 
 /// An agent that starts anew with a clock that was set back goes on from the number that the
@@ -158,7 +190,8 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let id = key.public().node_id();
-    let session = Session::new(vec![nobody, control.url()], tls, id, key);
+    let signer = Signer::new(id, key, TlsTermination::ControlPlane);
+    let session = Session::new(vec![nobody, control.url()], tls, signer);
     let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {

@@ -153,6 +153,24 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
         EnrollAnswer { trust: TrustDocument { release, ..answer.trust }, ..answer }
     });
     let other_node: Twist = Arc::new(|answer| EnrollAnswer { node_id: key(67).public().node_id(), ..answer });
+    let certificate_of = |other: trust::SigningKey| {
+        let hostname = "web-1".parse().unwrap();
+        let csr = CertificateRequest::read(&net::issue::node_request(&other, &hostname).unwrap()).unwrap();
+        let id = csr.key().node_id();
+        Ca::generate("x", now()).unwrap().0.issue_node(&csr, &id, &hostname, [1; 16], now()).unwrap()
+    };
+    let other_key = certificate_of(key(68));
+    let ca_pem = Arc::new(Mutex::new(String::new()));
+    let promised = ca_pem.clone();
+    let other_certificate: Twist = Arc::new(move |answer| {
+        let ca_pem = promised.lock().unwrap().clone();
+        EnrollAnswer { cert_pem: other_key.clone(), ca_pem, ..answer }
+    });
+    let promised = ca_pem.clone();
+    let no_certificate: Twist = Arc::new(move |answer| {
+        let ca_pem = promised.lock().unwrap().clone();
+        EnrollAnswer { cert_pem: String::new(), ca_pem, ..answer }
+    });
     let other_ca: Twist = Arc::new(|answer| answer);
     let no_ca: Twist = Arc::new(|answer| EnrollAnswer { ca_pem: String::new(), ..answer });
     for (twist, says) in [
@@ -160,9 +178,12 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
         (other_node, "an id that is not this key's"),
         (other_ca, "another CA"),
         (no_ca, "another CA"),
+        (other_certificate, "a certificate that is not this key's"),
+        (no_certificate, "a certificate that is not this key's"),
     ] {
         let enrolls = Enrolls::default();
         let control = enrolls.start(move |answer| json(&twist(answer))).await;
+        *ca_pem.lock().unwrap() = control.ca().cert_pem().to_owned();
         let host = Host::new(&token(control.ca().digest(), &[&control.url()]));
         let error = host.join().await.unwrap_err();
         assert!(matches!(&error, JoinError::NotAsPromised(what) if *what == says), "{says}: {error:?}");

@@ -96,7 +96,8 @@ impl UserError for CallError {
     fn hint(&self) -> Option<String> {
         match self {
             CallError::Unreachable(ClientError::Handshake { .. }) => Some(
-                "the credentials are of another control plane; use the operator.json that this one wrote"
+                "the credentials are of another control plane, or a proxy answers; use the operator.json that \
+                 this one wrote, and its operator port itself"
                     .to_owned(),
             ),
             CallError::Unreachable(_) => {

@@ -1,6 +1,7 @@
 //! `muster proxy`: certificates of proxies that end the TLS sessions of nodes (IDN-4).
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -66,6 +67,8 @@ enum IssueProxyError {
     Read { path: PathBuf, source: io::Error },
     #[error("the key {} cannot be used", path.display())]
     Key { path: PathBuf, source: IssueError },
+    #[error("others can read the private key {}", path.display())]
+    Open { path: PathBuf },
     #[error("cannot write into {}", dir.display())]
     Write { dir: PathBuf, source: SpoolError },
 }
@@ -75,6 +78,11 @@ impl UserError for IssueProxyError {
         match self {
             IssueProxyError::Key { .. } => Some(
                 "it must be an ed25519 or ecdsa-p256 key in PKCS#8; move it away to have one made".to_owned(),
+            ),
+            IssueProxyError::Open { .. } => Some(
+                "who read it can be the proxy: move it away to have another made, or chmod it to 600, or 640 \
+                 with a group of the proxy's own"
+                    .to_owned(),
             ),
             IssueProxyError::Write { .. } => Some("choose another directory with --out".to_owned()),
             IssueProxyError::Name(_) | IssueProxyError::Read { .. } => None,
@@ -128,6 +136,10 @@ fn request(name: &str, path: &Path) -> Result<String, IssueProxyError> {
     if !path.exists() {
         write(path, issue::new_key().map_err(unusable)?.as_bytes(), 0o600)?;
     }
+    let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    if mode & 0o007 != 0 {
+        return Err(IssueProxyError::Open { path: path.to_owned() });
+    }
     issue::proxy_request(&Zeroizing::new(read(path)?), name).map_err(unusable)
 }
 
@@ -149,7 +161,31 @@ fn show(view: &IssuedView, name: &str) -> String {
     out.push_str(&format!("CA           {}\n", view.ca.display()));
     let url = format!("https://{name}:443");
     out.push_str(&format!(
-        "next: reload the proxy; tokens for its hosts: muster token mint HOSTNAME --proxy {url}\n"
+        "next: reload the proxy; tokens for its hosts: muster token mint HOSTNAME --proxy {url} --fingerprint SHA256:...\n"
     ));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs::{Permissions, set_permissions};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_all_can_read_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("proxy.key");
+        request("proxy", &path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "as it is made");
+        for (mode, is_refused) in [(0o600, false), (0o640, false), (0o644, true), (0o606, true)] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            match request("proxy", &path) {
+                Err(IssueProxyError::Open { .. }) => assert!(is_refused, "{mode:o}"),
+                other => assert!(other.is_ok() && !is_refused, "{mode:o}: {other:?}"),
+            }
+        }
+    }
 }

@@ -22,14 +22,16 @@ use crate::screen::{Screen, aside};
 
 const AFTER: &str = "\
 Only the token goes to standard output. It enrolls one host once. Without --fingerprint any
-key may use it, so it lives for one hour at most; with one, for 30 days.
+key may use it, so it lives for one hour at most; with one, for 30 days. With --proxy it
+must name the key: the proxy reads it, and could else enroll a key of its own.
 
 Examples:
   muster token mint web-1.example.com
   muster token mint web-1.example.com --fingerprint SHA256:... --valid 7d
   ssh web-1 muster-agent join --token \"$(muster token mint web-1.example.com)\"
   muster token mint web-1.example.com --root-key /media/key/root.key --enroll enroll.json
-  muster token mint web-1.example.com --proxy https://control.example.com:443";
+  muster token mint web-1.example.com --proxy https://control.example.com:443 \\
+    --fingerprint \"$(ssh web-1 muster-agent fingerprint)\"";
 
 /// Arguments of `muster token`.
 #[derive(Args, Debug)]
@@ -62,7 +64,7 @@ struct MintArgs {
     #[arg(long, conflicts_with = "ssh_host_key")]
     ssh_host_ecdsa_key: bool,
     /// The host reaches the control plane through a proxy that ends TLS, at this URL (`muster proxy
-    /// issue` makes its certificate); may be given more than once
+    /// issue` makes its certificate); needs --fingerprint; may be given more than once
     #[arg(long = "proxy", value_name = "URL")]
     proxies: Vec<ServerUrl>,
     /// The control plane's directory
@@ -107,6 +109,10 @@ impl UserError for MintError {
             }
             MintError::Mint(TokenError::TooLong) => {
                 "name the key with --fingerprint, or ask for at most one hour".to_owned()
+            }
+            MintError::Mint(TokenError::Unbound) => {
+                "name the key with --fingerprint: `muster-agent fingerprint` prints it on that host"
+                    .to_owned()
             }
             MintError::NoServer => "start it with --name NAME".to_owned(),
             _ => return None,

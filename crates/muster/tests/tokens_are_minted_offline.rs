@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use test_support::programs::repo::{Control, code, err, muster, out};
-use trust::token::{self, KeySource};
+use trust::token::{self, KeySource, TlsTermination};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_alone_is_on_standard_output_and_holds() {
@@ -48,6 +48,28 @@ async fn a_token_without_a_key_lives_for_an_hour_at_most() {
     assert_eq!(code(&mint(&["--valid", "7d", "--fingerprint", &bound]).await), 0);
     assert_eq!(code(&mint(&["--fingerprint", "SHA256:short"]).await), 1);
     assert_eq!(code(&mint(&["--valid", "soon"]).await), 1);
+}
+
+/// IDN-4: a proxy reads the token on its way, and could enroll a key of its own with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_for_the_way_through_a_proxy_names_a_key() {
+    let control = Control::start().await;
+    let mint = async |arguments: &[&str]| {
+        let mut all = vec!["token", "mint", "web-1.test", "--data", "data", "--proxy", "https://p.test:443"];
+        all.extend(arguments);
+        muster(control.dir.path(), &all).await
+    };
+    let unbound = mint(&[]).await;
+    assert_eq!((code(&unbound), out(&unbound)), (1, String::new()));
+    assert!(err(&unbound).contains("must name the key"), "{}", err(&unbound));
+    assert!(err(&unbound).contains("`muster-agent fingerprint` prints it"), "{}", err(&unbound));
+    let key = trust::SigningKey::from_seed(&[3; 32]).public();
+    let bound = mint(&["--fingerprint", &key.fingerprint()]).await;
+    assert_eq!(code(&bound), 0, "{}", err(&bound));
+    let claims = token::peek(out(&bound).trim()).unwrap();
+    assert_eq!(claims.tls_termination, TlsTermination::Proxy);
+    assert_eq!(claims.expected_pubkey_fingerprint, Some(key.fingerprint()));
+    assert_eq!(claims.servers, ["https://p.test:443"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use trust::SigningKey;
+use trust::token::TlsTermination;
+
+use crate::identity::{self, CertifiedPeer, Role};
 
 /// HTTP/2, the application protocol of everything but WebSockets.
 const H2: &[u8] = b"h2";
@@ -138,14 +141,13 @@ pub enum ClientKey<'a> {
     Pem(&'a str),
 }
 
-/// A client's configuration with a certificate: believes servers under this CA.
+/// A client's configuration with a certificate: believes servers under this CA, and no proxy (IDN-4).
 ///
 /// # Errors
 /// When certificate and key do not go together.
 pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<ClientConfig>, TlsError> {
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(ca_pem)?, provider())
-        .build()
-        .map_err(TlsError::Verifier)?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(ca_pem)?, provider());
+    let ca = KnownCa::Certificate(verifier.build().map_err(TlsError::Verifier)?);
     let key = match key {
         ClientKey::Node(key) => {
             PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(crate::issue::pkcs8(key).to_vec()))
@@ -155,23 +157,25 @@ pub fn client(ca_pem: &str, cert_pem: &str, key: ClientKey<'_>) -> Result<Arc<Cl
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Configure)?
-        .with_webpki_verifier(verifier)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier { ca, ends_at: TlsTermination::ControlPlane }))
         .with_client_auth_cert(certificates(cert_pem)?, key)
         .map_err(TlsError::Configure)?;
     Ok(finish(config))
 }
 
 /// A client's configuration without a certificate, before a node has one (ENR-1) and where a proxy
-/// ends TLS (IDN-4): believes only servers under the CA with this digest, which a token names.
+/// ends TLS (IDN-4): believes only servers under the CA with this digest, which a token names, and of
+/// them only the control plane or only a proxy.
 ///
 /// # Errors
 /// When the library refuses.
-pub fn client_pinned(ca: Digest) -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client_pinned(ca: Digest, ends_at: TlsTermination) -> Result<Arc<ClientConfig>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Configure)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned { ca }))
+        .with_custom_certificate_verifier(Arc::new(Verifier { ca: KnownCa::Digest(ca), ends_at }))
         .with_no_client_auth();
     Ok(finish(config))
 }
@@ -182,13 +186,45 @@ fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Verifies as usual, under the one CA of the chain that has the pinned digest.
+/// By what a client knows the CA.
 #[derive(Debug)]
-struct Pinned {
-    ca: Digest,
+enum KnownCa {
+    Certificate(Arc<WebPkiServerVerifier>),
+    /// The digest of one that the server's chain holds.
+    Digest(Digest),
 }
 
-impl ServerCertVerifier for Pinned {
+impl KnownCa {
+    fn verifier(&self, chain: &[CertificateDer<'_>]) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+        let digest = match self {
+            KnownCa::Certificate(verifier) => return Ok(verifier.clone()),
+            KnownCa::Digest(digest) => digest,
+        };
+        let ca = chain.iter().find(|cert| Digest::of(cert) == *digest).ok_or_else(|| {
+            refused(
+                "the server does not show the CA that the token names; it is not this fleet's control plane",
+            )
+        })?;
+        let mut store = RootCertStore::empty();
+        store.add(ca.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build();
+        verifier.map_err(|error| refused(&error.to_string()))
+    }
+}
+
+fn refused(why: &str) -> rustls::Error {
+    rustls::Error::General(why.to_owned())
+}
+
+/// Verifies as usual, under the one CA, and that the certificate is of whom the client means to reach:
+/// proxies' certificates are under the same CA, and must not stand in for the control plane's (IDN-4).
+#[derive(Debug)]
+struct Verifier {
+    ca: KnownCa,
+    ends_at: TlsTermination,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -197,19 +233,20 @@ impl ServerCertVerifier for Pinned {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let refused = || {
-            rustls::Error::General(
-                "the server does not show the CA that the token names; it is not this fleet's control plane"
-                    .to_owned(),
-            )
-        };
-        let ca = intermediates.iter().find(|cert| Digest::of(cert) == self.ca).ok_or_else(refused)?;
-        let mut store = RootCertStore::empty();
-        store.add(ca.clone().into_owned())?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
-            .build()
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
-        verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
+        let verifier = self.ca.verifier(intermediates)?;
+        let verified = verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)?;
+        let is_proxy = matches!(identity::read(end_entity), Ok(CertifiedPeer { role: Role::Proxy(_), .. }));
+        match (self.ends_at, is_proxy) {
+            (TlsTermination::ControlPlane, true) => Err(refused(
+                "the server shows a proxy's certificate, not the control plane's: reach the control plane \
+                 itself, or join with a token of `muster token mint --proxy`",
+            )),
+            (TlsTermination::Proxy, false) => Err(refused(
+                "the server shows no proxy's certificate, but the token says that a proxy ends TLS: have the \
+                 proxy show that of `muster proxy issue`, or join with a token without --proxy",
+            )),
+            _ => Ok(verified),
+        }
     }
 
     fn verify_tls12_signature(
@@ -218,7 +255,7 @@ impl ServerCertVerifier for Pinned {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 is not spoken here".to_owned()))
+        Err(refused("TLS 1.2 is not spoken here"))
     }
 
     fn verify_tls13_signature(

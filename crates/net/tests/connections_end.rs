@@ -54,7 +54,9 @@ impl Server {
 
     /// A connection that came through its handshake, for which there must be room.
     async fn connect(&self) -> TlsStream<TcpStream> {
-        let connector = tokio_rustls::TlsConnector::from(tls::client_pinned(self.ca.digest()).unwrap());
+        let connector = tokio_rustls::TlsConnector::from(
+            tls::client_pinned(self.ca.digest(), Default::default()).unwrap(),
+        );
         let stream = TcpStream::connect(self.at).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         tokio::time::timeout(PATIENCE, connector.connect(name, stream)).await.expect("there is room").unwrap()

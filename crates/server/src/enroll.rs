@@ -1,5 +1,9 @@
 //! Enrollment: a token and a signed request against a certificate (ENR-2).
 
+use std::time::Duration;
+
+use http::request::Parts;
+use hyper::body::Incoming;
 use model::Hostname;
 use net::issue::CertificateRequest;
 use plane::NodeState;
@@ -9,15 +13,29 @@ use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
 
 use crate::answer::{Reply, json, store_problem};
+use crate::intake::{read, unpacked};
+use crate::node_port::Listener;
 use crate::posture::random;
 use crate::state::{ControlPlane, now};
 
 /// The longest enrollment body, in bytes.
-pub(crate) const MAX_BODY: usize = 32 * 1024;
+const MAX_BODY: usize = 32 * 1024;
+/// How long one may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, Problem> {
+/// Reads the request and carries it out. Behind a proxy strangers share a connection, and what they
+/// keep of it is bounded before they are read; at the node port each has a connection of his own.
+pub(crate) async fn enroll(
+    plane: &ControlPlane,
+    listener: Listener,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<Reply, Problem> {
+    let place = (listener == Listener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
+    let Ok(_place) = place.transpose() else { return Err(Code::Busy.into()) };
+    let body = read(parts, body, MAX_BODY, BODY_WITHIN).await?;
     let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
-    let request: EnrollRequest = body::decode(bytes)?;
+    let request: EnrollRequest = body::decode(&unpacked(parts, body, MAX_BODY)?)?;
     let bad_csr = |error: &dyn std::fmt::Display| Problem::new(Code::BadCsr, error.to_string());
     let csr = CertificateRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
     let key = *csr.key();
@@ -25,6 +43,10 @@ pub(crate) async fn enroll(plane: &ControlPlane, bytes: &[u8]) -> Result<Reply, 
     let claims = token::verify(&request.token, &plane.trust.root, &request.hostname, &key, now)?;
     if claims.fleet != plane.trust.fleet {
         return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
+    }
+    // Whatever it says of its way: the proxy read it, and could have put a key of its own in.
+    if listener == Listener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
+        return Err(Code::TokenUnbound.into());
     }
     let hostname: Hostname = claims.hostname;
     let id = key.node_id();

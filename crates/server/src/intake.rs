@@ -10,9 +10,7 @@ use wire::body::{self, BodyError, JSON};
 use wire::{Code, Problem};
 
 /// How long a JSON body may take to arrive; an agent waits no longer for its answer.
-const WITHIN: Duration = Duration::from_secs(60);
-/// How long the body of a request that is refused may take to go by.
-const DISCARDED_WITHIN: Duration = Duration::from_secs(15);
+pub(crate) const WITHIN: Duration = Duration::from_secs(60);
 
 /// Whether the answer may be compressed.
 pub(crate) fn accepts_gzip(parts: &http::request::Parts) -> bool {
@@ -20,18 +18,19 @@ pub(crate) fn accepts_gzip(parts: &http::request::Parts) -> bool {
     accepted.is_some_and(|codings| codings.contains(body::GZIP))
 }
 
-/// Reads a body as sent, within its bound, and checks its declared type.
+/// Reads a body as sent, within its bounds, and checks its declared type.
 pub(crate) async fn read(
     parts: &http::request::Parts,
     body: Incoming,
     limit: usize,
+    within: Duration,
 ) -> Result<Bytes, Problem> {
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let base = kind.map(|kind| kind.split(';').next().unwrap_or("").trim());
     if parts.method == http::Method::POST && base != Some(JSON) {
         return Err(Code::MediaType.into());
     }
-    read_any(body, limit, WITHIN).await
+    read_any(body, limit, within).await
 }
 
 /// Reads a body of any type, within its bound of bytes and time.
@@ -53,9 +52,9 @@ where
     }
 }
 
-/// Lets the body of a request that is refused go by, as far as it may be long, and keeps nothing of it:
+/// Lets the body of a request that is refused go by, as far as it may be long and take, and keeps nothing of it:
 /// a sender that is cut off in the middle, a proxy say, may not read why.
-pub(crate) async fn discard(mut body: Incoming, limit: usize) {
+pub(crate) async fn discard(mut body: Incoming, limit: usize, within: Duration) {
     let all = async {
         let mut left = limit;
         while let Some(Ok(frame)) = body.frame().await {
@@ -64,7 +63,7 @@ pub(crate) async fn discard(mut body: Incoming, limit: usize) {
         }
     };
     // Late is as good as cut off.
-    let _ = tokio::time::timeout(DISCARDED_WITHIN, all).await;
+    let _ = tokio::time::timeout(within, all).await;
 }
 
 /// Undoes a body's content coding, within its bound.

@@ -21,7 +21,7 @@ use wire::{Code, Problem, grpc};
 
 use crate::answer::{Reply, json, refuse};
 use crate::api::operation::segments;
-use crate::intake::{accepts_gzip, discard, read, unpacked};
+use crate::intake::{WITHIN, accepts_gzip, discard, read, unpacked};
 use crate::state::ControlPlane;
 use crate::streams;
 
@@ -39,6 +39,17 @@ pub(crate) enum Listener {
     Nodes,
     /// Those of proxies that end the TLS sessions of nodes.
     Proxies,
+}
+
+impl Listener {
+    /// How long the body of a request that is refused may take to go by. Behind a proxy strangers
+    /// could keep the places of nodes on a shared connection with it.
+    fn discards_within(self) -> Duration {
+        match self {
+            Listener::Nodes => Duration::from_secs(15),
+            Listener::Proxies => Duration::from_secs(2),
+        }
+    }
 }
 
 /// A request matched against the route table.
@@ -114,9 +125,7 @@ async fn answer(
     match matched.route.access {
         Access::Open => {
             let (parts, body) = request.into_parts();
-            let body = read(&parts, body, crate::enroll::MAX_BODY).await?;
-            let body = unpacked(&parts, body, crate::enroll::MAX_BODY)?;
-            crate::enroll::enroll(plane, &body).await
+            crate::enroll::enroll(plane, listener, &parts, body).await
         }
         Access::Certificate => {
             Caller::by_session(plane, &connection)?;
@@ -134,7 +143,7 @@ async fn answer(
             }
         }
         Access::Stream => open(plane, connection, request, &matched).await,
-        Access::Node => exchange(plane, connection, request, &matched).await,
+        Access::Node => exchange(plane, listener, connection, request, &matched).await,
     }
 }
 
@@ -189,6 +198,7 @@ async fn open(
 /// Requests with a body, signed as a whole.
 async fn exchange(
     plane: &Arc<ControlPlane>,
+    listener: Listener,
     connection: Connection,
     request: Request<Incoming>,
     matched: &Matched,
@@ -198,11 +208,11 @@ async fn exchange(
     let signed = match SignedRequest::verify(plane, &connection, &parts, matched) {
         Ok(signed) => signed,
         Err(problem) => {
-            discard(body, limit).await;
+            discard(body, limit, listener.discards_within()).await;
             return Err(problem);
         }
     };
-    let body = read(&parts, body, limit).await?;
+    let body = read(&parts, body, limit, WITHIN).await?;
     signed.holds(&body)?;
     let (caller, packed) = (&signed.caller, body.len());
     let body = unpacked(&parts, body, limit)?;

@@ -166,12 +166,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
-    let plane = plane(store, founded, config.log, config.links).await?;
-    let mut names = config.names;
-    names.push(operator_host);
+    let names = own_names(config.names, operator_host);
+    let plane = plane(store, founded, names, config.log, config.links).await?;
     let scrapers = listen_if(config.metrics_address).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    let tls = server_tls(&plane, &names, &operator_ca)?.map(watch::Sender::new);
+    let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
     let limits = Limits { connections: config.connections, ..Limits::default() };
@@ -188,7 +187,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
-        tokio::spawn(reissue(plane.clone(), names, operator_ca, tls, stop.subscribe())),
+        tokio::spawn(reissue(plane.clone(), operator_ca, tls, stop.subscribe())),
     ];
     if let Some((listener, _)) = proxies {
         tasks.push(tokio::spawn(accept::serve(
@@ -226,6 +225,17 @@ fn own_address(listener: SocketAddr) -> String {
     }
 }
 
+/// The names of the control plane's certificate: those it is told, and those of this machine.
+fn own_names(mut names: Vec<String>, operator_host: String) -> Vec<String> {
+    names.push(operator_host);
+    for own in ["localhost", "127.0.0.1", "::1"] {
+        if !names.iter().any(|name| name == own) {
+            names.push(own.to_owned());
+        }
+    }
+    names
+}
+
 /// Opens the database; the other is done when it is closed.
 async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, Closed), StartError> {
     let path = config.dir.join(DATABASE);
@@ -246,12 +256,13 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, C
 async fn plane(
     store: Arc<Store>,
     founded: Founded,
+    names: Vec<String>,
     log: Option<LogControl>,
     links: StreamConfig,
 ) -> Result<Arc<ControlPlane>, StartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
-    let plane = ControlPlane::new(store, founded, log, boot, links);
+    let plane = ControlPlane::new(store, founded, names, log, boot, links);
     let unread = |source| StartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;
@@ -287,16 +298,10 @@ type Tls = Arc<ServerConfig>;
 
 /// Makes the control plane's certificate and from it the configurations of the ports: for nodes, for
 /// proxies, for operators.
-fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Result<[Tls; 3], StartError> {
-    let mut names = names.to_vec();
-    for own in ["localhost", "127.0.0.1", "::1"] {
-        if !names.iter().any(|name| name == own) {
-            names.push(own.to_owned());
-        }
-    }
+fn server_tls(plane: &ControlPlane, operator_ca: &str) -> Result<[Tls; 3], StartError> {
     let serial = posture::random()?;
-    let issued = plane.node_ca.issue_server(&names, serial, now());
-    let own = issued.map_err(|source| StartError::Certificate { names, source })?;
+    let issued = plane.node_ca.issue_server(&plane.names, serial, now());
+    let own = issued.map_err(|source| StartError::Certificate { names: plane.names.clone(), source })?;
     let ca = plane.node_ca.cert_pem();
     let config = |client_ca: &str, auth| {
         tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(StartError::Tls)
@@ -309,7 +314,6 @@ fn server_tls(plane: &ControlPlane, names: &[String], operator_ca: &str) -> Resu
 /// Makes the certificate anew while the control plane runs; new connections get it.
 async fn reissue(
     plane: Arc<ControlPlane>,
-    names: Vec<String>,
     operator_ca: String,
     tls: [watch::Sender<Tls>; 3],
     mut shutdown: watch::Receiver<bool>,
@@ -319,7 +323,7 @@ async fn reissue(
             () = tokio::time::sleep(REISSUE_EVERY) => {}
             () = stopped(&mut shutdown) => return,
         }
-        match server_tls(&plane, &names, &operator_ca) {
+        match server_tls(&plane, &operator_ca) {
             Ok(renewed) => tls.iter().zip(renewed).for_each(|(tls, renewed)| {
                 tls.send_replace(renewed);
             }),

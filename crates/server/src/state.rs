@@ -43,10 +43,14 @@ pub(crate) struct ControlPlane {
     pub(crate) heads: watch::Sender<Arc<Heads>>,
     pub(crate) trust: TrustDocument,
     pub(crate) node_ca: Ca,
+    /// The host names and addresses in its own certificate, by which nobody else is certified.
+    pub(crate) names: Vec<String>,
     pub(crate) release_key: Option<SigningKey>,
     pub(crate) posture: Posture,
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
+    /// Enrollments through proxies, from the first byte of their bodies on.
+    pub(crate) proxied_enrollments: Semaphore,
     pub(crate) blobs: Semaphore,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
@@ -67,6 +71,7 @@ impl ControlPlane {
     pub(crate) fn new(
         store: Arc<Store>,
         founded: Founded,
+        names: Vec<String>,
         log: Option<LogControl>,
         boot: String,
         links: StreamConfig,
@@ -84,10 +89,12 @@ impl ControlPlane {
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: founded.trust,
             node_ca: founded.node_ca,
+            names,
             release_key: founded.release_key,
             posture: founded.posture,
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),
+            proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
             proxied: Arc::default(),
             pushes: Notify::new(),

@@ -19,6 +19,8 @@ use test_support::fleet::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use trust::token::{self, TlsTermination};
 use wire::body::MAX_NODE_BODY;
 use wire::headers::{CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
 use wire::route::{self, Access, ROUTES};
@@ -172,7 +174,7 @@ async fn a_proxy_s_certificate_is_for_the_proxies_port_alone() {
     let mut client = Client::dial(&fleet.proxy_url(), node.tls.clone()).await.unwrap();
     refused(&call(&mut client, report(&node)).await, Code::CertificateRequired);
     // No session at all: a proxy at the operator port, nobody at the proxies'.
-    let anonymous = net::tls::client_pinned(fleet.enroll_info().ca).unwrap();
+    let anonymous = fleet.without_certificate(TlsTermination::ControlPlane);
     for (url, tls) in [(fleet.operator_url(), tls.dial), (fleet.proxy_url(), anonymous)] {
         let error = match Client::dial(&url, tls).await {
             Err(error) => error,
@@ -195,7 +197,7 @@ async fn one_node_does_not_take_all_places() {
     let waits =
         |node: &Member| node.signed(Method::POST, &format!("{}?wait=60", route::CHECKIN), body_of(&quiet()));
     let mut refusals = 0;
-    let mut waiting = tokio::task::JoinSet::new();
+    let mut waiting = JoinSet::new();
     for _ in 0..80 {
         let (mut client, request) = (client.clone(), waits(&one));
         waiting.spawn(async move { client.call(request, 1 << 20, PATIENCE).await });
@@ -210,6 +212,97 @@ async fn one_node_does_not_take_all_places() {
     }
     assert_eq!(refusals, 16, "64 are let in");
     let _: Acked = told(&call(&mut client, report(&other)).await).unwrap();
+}
+
+/// ENR-2: it reads tokens on their way. One that names no key would enroll a key of its own.
+#[tokio::test]
+async fn a_proxy_enrolls_no_key_of_its_own() {
+    let fleet = Fleet::start().await;
+    let proxy = Forwarder::start(&fleet).await;
+    let (own, others) = (new_key(), new_key());
+    let csr = |key| net::issue::node_request(key, &"web-1".parse().unwrap()).unwrap();
+    let unbound = fleet.token("web-1");
+    let refusal = fleet.enroll_at(&proxy.url, &unbound, "web-1", &csr(&own)).await.unwrap_err();
+    assert_eq!(refusal.code, Code::TokenUnbound.as_str());
+    assert!(refusal.help.unwrap().contains("muster-agent fingerprint"));
+    let bound = proxy.token(&fleet, "web-1", others.public().fingerprint());
+    let refusal = fleet.enroll_at(&proxy.url, &bound, "web-1", &csr(&own)).await.unwrap_err();
+    assert_eq!(refusal.code, Code::TokenOtherKey.as_str());
+    fleet.enroll_at(&proxy.url, &bound, "web-1", &csr(&others)).await.unwrap();
+    // A token that says of itself that it goes through a proxy, and names no key, is not even minted.
+    let claims = token::Claims { tls_termination: TlsTermination::Proxy, ..fleet.claims("web-2") };
+    assert_eq!(token::mint(&claims, &fleet.root_key()), Err(token::TokenError::Unbound));
+}
+
+/// Its certificate is under the CA that nodes and operators believe, and counts only for nodes that were
+/// told of a proxy.
+#[tokio::test]
+async fn nobody_else_takes_a_proxy_for_the_control_plane() {
+    let fleet = Fleet::start().await;
+    let proxy = Forwarder::start(&fleet).await;
+    let node = fleet.node("web-1").await;
+    let credentials: server::Credentials =
+        server::posture::read_json(&fleet.dir.path().join("operator.json")).unwrap();
+    let server::Credentials { ca_pem, cert_pem, key_pem, .. } = credentials;
+    let operator = net::tls::client(&ca_pem, &cert_pem, net::tls::ClientKey::Pem(&key_pem)).unwrap();
+    let joining = fleet.without_certificate(TlsTermination::ControlPlane);
+    let behind = fleet.without_certificate(TlsTermination::Proxy);
+    Client::dial(&proxy.url, behind.clone()).await.unwrap();
+    let (to_proxy, to_server) = ("shows a proxy's certificate", "shows no proxy's certificate");
+    for (url, tls, says) in [
+        (&proxy.url, node.tls.clone(), to_proxy),
+        (&proxy.url, operator, to_proxy),
+        (&proxy.url, joining, to_proxy),
+        (&fleet.url(), behind, to_server),
+    ] {
+        let Err(ClientError::Handshake { source, .. }) = Client::dial(url, tls).await else {
+            panic!("there should be no session with {url}");
+        };
+        assert!(source.to_string().contains(says), "{source}");
+    }
+}
+
+/// Strangers who send slowly take no place of a node, nor of hosts that join without a proxy.
+#[tokio::test]
+async fn slow_bodies_are_cut_off_soon() {
+    const BOUND: usize = 32;
+    let fleet = Fleet::start().await;
+    let tls = ProxyTls::issued(&fleet).await;
+    let begun = tokio::time::Instant::now();
+    let mut unsigned = begin(&fleet, &tls, route::REPORT).await;
+    let mut slow = JoinSet::new();
+    for _ in 0..BOUND {
+        let mut tls = begin(&fleet, &tls, route::ENROLL).await;
+        slow.spawn(async move { response(&mut tls).await });
+    }
+    // All places are taken before anything of a body came, as many as they are and no more.
+    let mut client = Client::dial(&fleet.proxy_url(), tls.dial.clone()).await.unwrap();
+    let enroll = || plain(&fleet.proxy_url(), route::ENROLL, b"{}".to_vec());
+    let busy = async || {
+        let code = problem(&call(&mut client.clone(), enroll()).await).code;
+        (code == Code::Busy.as_str()).then_some(())
+    };
+    test_support::wait::until("the places are taken", busy).await;
+    fleet.node("web-1").await.survives().await;
+    assert!(response(&mut unsigned).await.starts_with("HTTP/1.1 401"));
+    assert!(begun.elapsed() < Duration::from_secs(9), "refused after {:?}", begun.elapsed());
+    for answer in slow.join_all().await {
+        assert!(answer.contains("the body did not arrive within 10 s"), "{answer}");
+    }
+    refused(&call(&mut client, enroll()).await, Code::BadBody);
+}
+
+/// Sends the head of a request whose body never comes.
+async fn begin(fleet: &Fleet, tls: &ProxyTls, path: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(fleet.proxy_url().authority()).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(tls.dial_with(&[]));
+    let mut tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n\
+         Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    );
+    tls.write_all(head.as_bytes()).await.unwrap();
+    tls
 }
 
 /// What nginx sends: HTTP/1.1 without ALPN, one request after another on a kept connection.
@@ -280,6 +373,11 @@ async fn only_sound_requests_get_a_certificate() {
         let asked = serde_json::json!({"names": names, "csrPem": csr});
         let refusal = operator.post::<_, serde_json::Value>("/v1/proxies", &asked).await;
         refuses(refusal, Code::BadBody);
+    }
+    // In the control plane's own certificate, however they are written.
+    for own in ["127.0.0.1", "localhost", "::1", "0:0:0:0:0:0:0:1"] {
+        let asked = serde_json::json!({"names": ["ok", own], "csrPem": csr});
+        refuses(operator.post::<_, serde_json::Value>("/v1/proxies", &asked).await, Code::OwnName);
     }
     let asked = serde_json::json!({"names": ["ok"], "csrPem": csr.replace("MI", "MA")});
     refuses(operator.post::<_, serde_json::Value>("/v1/proxies", &asked).await, Code::BadCsr);

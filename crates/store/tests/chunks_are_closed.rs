@@ -69,7 +69,7 @@ async fn churn(store: Arc<Store>) {
             let (store, trees, clock) = (Arc::clone(&store), Arc::clone(&trees), Arc::clone(&clock));
             tokio::spawn(async move {
                 for _ in 0..ROUNDS {
-                    upload(&*store, &trees[n], &clock).await;
+                    upload(&store, &trees[n], &clock).await;
                 }
             })
         })
@@ -79,12 +79,12 @@ async fn churn(store: Arc<Store>) {
     while !uploads.iter().all(tokio::task::JoinHandle::is_finished) {
         let now = clock.fetch_add(DAY / 12, Ordering::Relaxed);
         gone += store.prune(at(now), retention).await.unwrap().chunks;
-        assert_closed(&*store, &trees).await;
+        assert_closed(&store, &trees).await;
     }
     for upload in uploads {
         upload.await.unwrap();
     }
-    assert_closed(&*store, &trees).await;
+    assert_closed(&store, &trees).await;
     let now = clock.load(Ordering::Relaxed);
     gone += store.prune(at(now + 9 * DAY), retention).await.unwrap().chunks;
     assert!(gone > 0, "no garbage was ever taken away: this test shows nothing");

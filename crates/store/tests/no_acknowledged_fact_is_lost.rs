@@ -34,7 +34,7 @@ async fn load(directory: &Path) {
     for n in 0..NODES {
         let store = Arc::clone(&store);
         tasks.push(tokio::spawn(async move {
-            let node = enrolled(&*store, n).await;
+            let node = enrolled(&store, n).await;
             for first in (1..).step_by(3) {
                 let facts = vec![run(first, 1, false), started(first + 1), run(first + 2, 0, false)];
                 let accepted = store.append_facts(&node, &incarnation("one"), facts, at(1)).await.unwrap();
@@ -110,7 +110,7 @@ async fn closing_the_store_runs_what_waits() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("muster.db");
     let store = Arc::new(Store::open(&path).unwrap());
-    let node = enrolled(&*store, 1).await;
+    let node = enrolled(&store, 1).await;
     let mut tasks = Vec::new();
     for seq in 1..=100 {
         let (store, node) = (Arc::clone(&store), node.clone());

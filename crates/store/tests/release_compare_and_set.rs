@@ -23,7 +23,7 @@ async fn publishers_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let tree = tree(2, "a");
-    put(&*store, &tree, at(0)).await;
+    put(&store, &tree, at(0)).await;
     let publishers: Vec<_> = (0..PUBLISHERS)
         .map(|publisher| {
             let (store, root) = (Arc::clone(&store), tree.root);

@@ -107,7 +107,7 @@ impl Node {
         let options = host::Options { allow_exec: true, ..host::Options::default() };
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Arc::new(Signer::new(key.public().node_id(), key));
+        let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));
         let sets = Arc::new(Sets::open(durable.clone()).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
@@ -192,7 +192,7 @@ pub fn session(control: &Control) -> Arc<Session> {
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
     let id = own.public().node_id();
-    Arc::new(Session::new(vec![control.url()], tls, id, own))
+    Arc::new(Session::new(vec![control.url()], tls, Signer::new(id, own, Default::default())))
 }
 
 /// Both ends of a link under way.

@@ -116,7 +116,11 @@ impl Pair {
         pair.publish(says).await;
         let token = match &pair.proxy {
             None => pair.fleet.token(NODE),
-            Some(proxy) => proxy.token(&pair.fleet, NODE),
+            Some(proxy) => {
+                let printed = tokio::task::block_in_place(|| pair.agent(&["fingerprint"]));
+                let fingerprint = String::from_utf8(printed.stdout).unwrap().trim().to_owned();
+                proxy.token(&pair.fleet, NODE, fingerprint)
+            }
         };
         let joined = tokio::task::block_in_place(|| pair.agent(&["join", "--token", &token]));
         assert!(joined.status.success(), "{joined:?}");

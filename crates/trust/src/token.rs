@@ -29,7 +29,7 @@ pub struct Claims {
     pub fleet: FleetId,
     /// The hostname that may enroll.
     pub hostname: Hostname,
-    /// The fingerprint of the key that may enroll; absent only in a short-lived token.
+    /// The fingerprint of the key that may enroll; absent only in a short-lived token that no proxy reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_pubkey_fingerprint: Option<String>,
     /// Which key the agent should use as the machine's.
@@ -120,6 +120,9 @@ pub enum TokenError {
     /// It is for another key.
     #[error("the token is for another key than the one that asks")]
     OtherKey,
+    /// It names no key, and a proxy reads it on its way: that could enroll a key of its own.
+    #[error("a token for the way through a proxy that ends TLS must name the key that may enroll")]
+    Unbound,
     /// Its life is longer than tokens of its sort may have.
     #[error(
         "a token may live for at most {} days, and for at most {} s if it names no key",
@@ -132,9 +135,10 @@ pub enum TokenError {
 /// Signs claims. The text form is one line: prefix, claims, signature.
 ///
 /// # Errors
-/// When the claims have no canonical form, or break the bounds on a token's life.
+/// When the claims have no canonical form, break the bounds on a token's life, or name no key where a
+/// proxy reads the token.
 pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
-    check_life(claims)?;
+    check_bounds(claims)?;
     let bytes = canonical::to_bytes(claims).map_err(|_| TokenError::NotAToken)?;
     let signature = root.sign(&message(TYPE, &bytes));
     let (claims, signature) = (BASE64URL_NOPAD.encode(&bytes), BASE64URL_NOPAD.encode(&signature));
@@ -167,7 +171,7 @@ pub fn verify(
     if rejected || !root.keys().any(|root| root.verifies(&message, &signature)) {
         return Err(TokenError::Forged);
     }
-    check_life(&claims)?;
+    check_bounds(&claims)?;
     if claims.issued_at > now.plus(SLACK) {
         return Err(TokenError::FutureDated(claims.issued_at));
     }
@@ -183,9 +187,13 @@ pub fn verify(
     }
 }
 
-fn check_life(claims: &Claims) -> Result<(), TokenError> {
+fn check_bounds(claims: &Claims) -> Result<(), TokenError> {
+    let bound = claims.expected_pubkey_fingerprint.is_some();
+    if !bound && !claims.tls_termination.is_control_plane() {
+        return Err(TokenError::Unbound);
+    }
     let life = claims.expires_at.since(claims.issued_at);
-    let limit = if claims.expected_pubkey_fingerprint.is_some() { MAX_LIFE } else { MAX_UNBOUND_LIFE };
+    let limit = if bound { MAX_LIFE } else { MAX_UNBOUND_LIFE };
     if life > limit { Err(TokenError::TooLong) } else { Ok(()) }
 }
 

@@ -67,7 +67,7 @@ codes! {
     CertificateRequired "certificate_required" 401 "This route needs a node's certificate"
         "Join first: `muster-agent join --token TOKEN`."
     BehindProxy "behind_proxy" 403 "This is not served through a proxy that ends TLS"
-        "A stream of two ways, and what nobody signs, counts by the node's own TLS session, which the proxy ends. Through it go signed requests, polls and server-sent events: join with a token of `muster token mint HOSTNAME --proxy URL`, or reach the control plane's node port itself."
+        "A stream of two ways, and what nobody signs, counts by the node's own TLS session, which the proxy ends. Through it go signed requests, polls and server-sent events: join with a token of `muster token mint HOSTNAME --proxy URL --fingerprint SHA256:...`, or reach the control plane's node port itself."
     UnknownNode "unknown_node" 401 "The certificate is of a node that is not enrolled"
         "The node was removed, or the control plane's database is another one. Mint a token and join again."
     OtherNode "other_node" 403 "The request is for another node than the certificate"
@@ -87,7 +87,9 @@ codes! {
     TokenOtherHost "token_other_host" 403 "The token is for another hostname"
         "Mint a token for this hostname, or join with `--hostname` as the token says."
     TokenOtherKey "token_other_key" 403 "The token is for another key"
-        "Mint a token with the fingerprint that `muster-agent fingerprint` prints, or with none."
+        "Mint a token with the fingerprint that `muster-agent fingerprint` prints, or, where no proxy ends TLS, with none."
+    TokenUnbound "token_unbound" 403 "The token names no key, and a proxy read it on its way"
+        "Whoever reads such a token can enroll a key of his own. Mint one that names the host's key, which `muster-agent fingerprint` prints there: `muster token mint HOSTNAME --proxy URL --fingerprint SHA256:...`."
     TokenUsed "token_used" 409 "The token was used"
         "Each token enrolls one node once. Mint a new one."
     HostnameTaken "hostname_taken" 409 "An active node has this hostname"
@@ -96,6 +98,8 @@ codes! {
         "Two machines hold one key, or the node was enrolled under another name. Remove the state directory of the copy, then join."
     BadCsr "bad_csr" 400 "The certificate request cannot be used"
         "It must be signed by the key that it is for, ed25519 or ecdsa-p256."
+    OwnName "own_name" 422 "The name is the control plane's own"
+        "Whoever has a certificate for it could stand in for the control plane. Name the proxy otherwise: the host name or address by which nodes reach the proxy, and that alone."
     NotReady "not_ready" 503 "The control plane has not loaded its signed artifacts"
         "It answers again in a few seconds; the agent retries by itself. Before the first `muster publish` there is nothing to load."
     Busy "busy" 503 "The control plane has more work than it can hold"
@@ -229,6 +233,7 @@ impl From<trust::token::TokenError> for Problem {
             E::Expired(_) | E::FutureDated(_) => Code::TokenExpired,
             E::OtherHost { .. } => Code::TokenOtherHost,
             E::OtherKey => Code::TokenOtherKey,
+            E::Unbound => Code::TokenUnbound,
         };
         Problem::new(code, error.to_string())
     }

@@ -45,7 +45,9 @@ fn codes_never_change_their_meaning() {
         ("token_expired", 401),
         ("token_other_host", 403),
         ("token_other_key", 403),
+        ("token_unbound", 403),
         ("token_used", 409),
+        ("own_name", 422),
         ("not_ready", 503),
         ("busy", 503),
     ] {

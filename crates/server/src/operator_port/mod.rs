@@ -37,7 +37,7 @@ use crate::api::work::{
     WORKFLOW, WORKFLOWS,
 };
 use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
-use crate::intake::{accepts_gzip, read, read_any, unpacked};
+use crate::intake::{WITHIN, accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::objects::{apply, list, status};
 use crate::posture::random;
@@ -174,7 +174,10 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     let matched = of_method.find_map(|route| Some((route, segments(route.path, path)?)));
     let (route, segments) = matched.ok_or(Code::NotFound)?;
     let (gzip, query) = (accepts_gzip(&parts), parts.uri.query().unwrap_or("").to_owned());
-    let body = if *method == Method::POST { read(&parts, body, MAX_JSON).await? } else { Bytes::new() };
+    let body = match *method {
+        Method::POST => read(&parts, body, MAX_JSON, WITHIN).await?,
+        _ => Bytes::new(),
+    };
     let body = unpacked(&parts, body, MAX_JSON)?;
     (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
 }
@@ -189,6 +192,10 @@ fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertific
     if let Some(other) = names.iter().find(|name| !is_name(name)) {
         return Err(Problem::new(Code::BadBody, format!("{other:?} is no host name and no address")));
     }
+    let own: Vec<String> = call.plane.names.iter().map(|name| one_form(name)).collect();
+    if let Some(taken) = names.iter().find(|name| own.contains(&one_form(name))) {
+        return Err(Problem::new(Code::OwnName, format!("{taken:?} is in the control plane's certificate")));
+    }
     let bad_csr = |error: IssueError| Problem::new(Code::BadCsr, error.to_string());
     let csr = CertificateRequest::read(&csr_pem).map_err(bad_csr)?;
     let (serial, now) = (random().map_err(|_| Code::Internal)?, now());
@@ -197,6 +204,11 @@ fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertific
     tracing::info!(by = call.by, proxy = name, ?names, "a certificate was issued to a proxy");
     let ca_pem = call.plane.node_ca.cert_pem().to_owned();
     Ok(api::ProxyCertificate { cert_pem, ca_pem, not_after: now.plus(PROXY_LIFE) })
+}
+
+/// A host name or address in the one form in which it is compared.
+fn one_form(name: &str) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.to_ascii_lowercase(), |address| address.to_string())
 }
 
 /// Changes what is logged from now on (OPS-4).

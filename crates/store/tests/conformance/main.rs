@@ -29,37 +29,37 @@ async fn sqlite() {
 
 /// Runs every check, each on a store of its own.
 async fn all(make: impl Fn() -> Box<Store>) {
-    founded_once(&*make()).await;
-    nodes::a_token_is_burned_with_the_node(&*make()).await;
-    nodes::a_lost_reply_is_no_loss(&*make()).await;
-    nodes::a_hostname_and_a_key_are_held_by_one(&*make()).await;
-    nodes::a_node_may_enroll_again_with_a_new_token(&*make()).await;
-    nodes::removed_nodes_keep_their_history(&*make()).await;
-    nodes::contacts_are_kept(&*make()).await;
-    nodes::traits_and_pushes_are_kept(&*make()).await;
-    facts::facts_are_accepted_once(&*make()).await;
-    facts::runs_make_streaks(&*make()).await;
-    facts::lists_are_newest_first_and_paged(&*make()).await;
-    facts::history_is_pruned(&*make()).await;
-    sync::sets_are_kept(&*make()).await;
-    sync::a_side_is_forgotten_whole(&*make()).await;
-    sync::an_unsound_write_changes_nothing(&*make()).await;
-    sync::heads_say_how_far_each_is(&*make()).await;
-    sync::objects_are_listed_in_pages(&*make()).await;
-    sync::a_removed_node_leaves_no_objects(&*make()).await;
-    tasks::tasks_are_kept(&*make()).await;
-    tasks::targets_are_kept(&*make()).await;
-    tasks::finished_tasks_are_pruned(&*make()).await;
-    tasks::facts_of_actions_are_found(&*make()).await;
-    chunks::contents_are_served_in_ranges(&*make()).await;
-    chunks::chunks_are_closed(&*make()).await;
-    chunks::bad_chunks_are_refused(&*make()).await;
-    chunks::trees_are_read_back(&*make()).await;
-    releases::releases_are_committed_in_order(&*make()).await;
-    releases::channels_point_to_their_newest_release(&*make()).await;
-    releases::what_no_release_reaches_is_pruned(&*make()).await;
-    releases::blobs_are_below_what_names_them(&*make()).await;
-    releases::an_upload_in_progress_is_safe(&*make()).await;
+    founded_once(&make()).await;
+    nodes::a_token_is_burned_with_the_node(&make()).await;
+    nodes::a_lost_reply_is_no_loss(&make()).await;
+    nodes::a_hostname_and_a_key_are_held_by_one(&make()).await;
+    nodes::a_node_may_enroll_again_with_a_new_token(&make()).await;
+    nodes::removed_nodes_keep_their_history(&make()).await;
+    nodes::contacts_are_kept(&make()).await;
+    nodes::traits_and_pushes_are_kept(&make()).await;
+    facts::facts_are_accepted_once(&make()).await;
+    facts::runs_make_streaks(&make()).await;
+    facts::lists_are_newest_first_and_paged(&make()).await;
+    facts::history_is_pruned(&make()).await;
+    sync::sets_are_kept(&make()).await;
+    sync::a_side_is_forgotten_whole(&make()).await;
+    sync::an_unsound_write_changes_nothing(&make()).await;
+    sync::heads_say_how_far_each_is(&make()).await;
+    sync::objects_are_listed_in_pages(&make()).await;
+    sync::a_removed_node_leaves_no_objects(&make()).await;
+    tasks::tasks_are_kept(&make()).await;
+    tasks::targets_are_kept(&make()).await;
+    tasks::finished_tasks_are_pruned(&make()).await;
+    tasks::facts_of_actions_are_found(&make()).await;
+    chunks::contents_are_served_in_ranges(&make()).await;
+    chunks::chunks_are_closed(&make()).await;
+    chunks::bad_chunks_are_refused(&make()).await;
+    chunks::trees_are_read_back(&make()).await;
+    releases::releases_are_committed_in_order(&make()).await;
+    releases::channels_point_to_their_newest_release(&make()).await;
+    releases::what_no_release_reaches_is_pruned(&make()).await;
+    releases::blobs_are_below_what_names_them(&make()).await;
+    releases::an_upload_in_progress_is_safe(&make()).await;
 }
 
 async fn founded_once(store: &Store) {

@@ -27,7 +27,7 @@ use serde::de::DeserializeOwned;
 use server::{Config, Credentials, EnrollInfo, Running, posture};
 use tempfile::TempDir;
 use trust::seen::Seen;
-use trust::token::{Claims, KeySource};
+use trust::token::{Claims, KeySource, TlsTermination};
 use trust::{SigningKey, token};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::headers::{CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
@@ -197,7 +197,8 @@ impl Fleet {
         self.enroll_at(&self.url(), token, hostname, csr_pem).await
     }
 
-    async fn enroll_at(
+    /// Asks for one at the control plane's URL, or at a proxy's.
+    pub async fn enroll_at(
         &self,
         url: &ServerUrl,
         token: &str,
@@ -205,20 +206,21 @@ impl Fleet {
         csr_pem: &str,
     ) -> Result<EnrollAnswer, Problem> {
         let (token, hostname) = (token.to_owned(), hostname.to_owned());
+        let ends_at = if *url == self.url() { TlsTermination::ControlPlane } else { TlsTermination::Proxy };
         let message = EnrollRequest { token, hostname, csr_pem: csr_pem.to_owned() };
         let request = plain(url, route::ENROLL, body::encode(&message).unwrap());
-        let mut client = Client::dial(url, self.without_certificate()).await.unwrap();
+        let mut client = Client::dial(url, self.without_certificate(ends_at)).await.unwrap();
         told(&call(&mut client, request).await)
     }
 
     /// A connection without a certificate.
     pub async fn anonymous(&self) -> Client {
-        Client::dial(&self.url(), self.without_certificate()).await.unwrap()
+        Client::dial(&self.url(), self.without_certificate(TlsTermination::ControlPlane)).await.unwrap()
     }
 
     /// What a client without a certificate goes by.
-    fn without_certificate(&self) -> Arc<ClientConfig> {
-        net::tls::client_pinned(self.enroll_info().ca).unwrap()
+    pub fn without_certificate(&self, ends_at: TlsTermination) -> Arc<ClientConfig> {
+        net::tls::client_pinned(self.enroll_info().ca, ends_at).unwrap()
     }
 
     /// A connection of the operator.

@@ -17,6 +17,9 @@ use trust::token::{self, TlsTermination};
 
 use super::{Fleet, Member, new_key};
 
+/// Where the proxy is: on loopback too, and not at an address of the control plane.
+pub const HOST: &str = "127.0.0.2";
+
 /// What a proxy goes by at its two sides.
 pub struct ProxyTls {
     /// Towards nodes.
@@ -26,11 +29,11 @@ pub struct ProxyTls {
 }
 
 impl ProxyTls {
-    /// A proxy at 127.0.0.1 with a certificate that an operator asked for.
+    /// A proxy at [`HOST`] with a certificate that an operator asked for.
     pub async fn issued(fleet: &Fleet) -> ProxyTls {
         let key = issue::new_key().unwrap();
-        let csr_pem = issue::proxy_request(&key, "127.0.0.1").unwrap();
-        let asked = IssueProxy { names: vec!["127.0.0.1".to_owned()], csr_pem };
+        let csr_pem = issue::proxy_request(&key, HOST).unwrap();
+        let asked = IssueProxy { names: vec![HOST.to_owned()], csr_pem };
         let issued: ProxyCertificate = fleet.operator().await.post("/v1/proxies", &asked).await.unwrap();
         let chain = format!("{}{}", issued.cert_pem, issued.ca_pem);
         let dial = tls::client(&issued.ca_pem, &chain, ClientKey::Pem(&key)).unwrap();
@@ -63,7 +66,7 @@ impl Forwarder {
     /// Starts one in front of a fleet's control plane.
     pub async fn start(fleet: &Fleet) -> Forwarder {
         let tls = Arc::new(ProxyTls::issued(fleet).await);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind((HOST, 0)).await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
         let there = fleet.proxy_url().authority();
         let task = tokio::spawn(async move {
@@ -76,19 +79,22 @@ impl Forwarder {
         Forwarder { url, task }
     }
 
-    /// A token for a host that reaches the control plane through this proxy.
-    pub fn token(&self, fleet: &Fleet, hostname: &str) -> String {
+    /// A token for a host whose key has this fingerprint, and that reaches the control plane through
+    /// this proxy.
+    pub fn token(&self, fleet: &Fleet, hostname: &str, fingerprint: String) -> String {
         let mut claims = fleet.claims(hostname);
+        claims.expected_pubkey_fingerprint = Some(fingerprint);
         (claims.servers, claims.tls_termination) = (vec![self.url.to_string()], TlsTermination::Proxy);
         token::mint(&claims, &fleet.root_key()).unwrap()
     }
 
     /// Enrolls a new node through the proxy, which goes on to use it.
     pub async fn node(&self, fleet: &Fleet, hostname: &str) -> Member {
-        let (key, token) = (new_key(), self.token(fleet, hostname));
+        let key = new_key();
+        let token = self.token(fleet, hostname, key.public().fingerprint());
         let csr_pem = issue::node_request(&key, &hostname.parse().unwrap()).unwrap();
         let answer = fleet.enroll_at(&self.url, &token, hostname, &csr_pem).await.unwrap();
-        let (tls, url) = (fleet.without_certificate(), self.url.clone());
+        let (tls, url) = (fleet.without_certificate(TlsTermination::Proxy), self.url.clone());
         Member { tls, url, ..fleet.member(hostname, key, &answer) }
     }
 }
