@@ -115,7 +115,7 @@ async fn answer(
     if connection.is_proxy() != (listener == Listener::Proxies) {
         return Err(Problem::new(
             Code::CertificateRequired,
-            "a proxy's certificate is for the proxies' port",
+            "nodes connect to the node port, and proxies with their certificate to the proxies' port",
         ));
     }
     // From nodes HTTP/1.1 is there for one thing.

@@ -10,6 +10,8 @@ use model::replication::Mode;
 use serde_json::json;
 use server::api::objects::{Results, SyncsView};
 use streams::{Exchange, LinkHandler};
+use sync::Frame;
+use sync::frame::{Interop, ResyncRequest};
 use test_support::fleet::link::{Poller, config, handler, item, post, publish_mode};
 use test_support::fleet::{Fleet, Member, now};
 
@@ -88,7 +90,7 @@ async fn a_poll_whose_answer_is_lost_costs_what_was_on_its_way() {
     for _ in 0..5 {
         // What was posted arrives; its answer does not.
         let after = Some(sync::FeedCursor::at("n1".parse().unwrap(), 0));
-        let mut exchange = Exchange::open(config(Mode::Autonomous, "one"), after, handler.clone(), []);
+        let mut exchange = Exchange::open(config(Mode::Autonomous, "one"), after, handler.clone());
         post(&node, exchange.say(Vec::new()).await.frames).await.unwrap();
         sent += exchange.end().await.counters.sent;
     }
@@ -112,4 +114,26 @@ async fn a_resync_both_ways_goes_on_from_poll_to_poll() {
     second.put_all((100..3100).map(own), now().0);
     let polls = Poller::new(config(Mode::Autonomous, "one"), &second).all(&node).await;
     assert_eq!(state(&fleet, &node).await, (SyncState::InSync, 3000), "{polls} polls");
+}
+
+/// A post that is refused takes nothing of what an operator asked for: the next one does it at both ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_asks_for_outlives_a_refused_post() {
+    let (fleet, node) = fleet(Mode::Autonomous).await;
+    let handler = handler("n1");
+    handler.put(item("i0"), "u0", Bytes::from_static(b"one"), now().0);
+    let mut poller = Poller::new(config(Mode::Autonomous, "one"), &handler);
+    poller.all(&node).await;
+    let asked = json!({"nodes": ["edge-1"]});
+    let _: server::api::objects::Resynced = fleet.operator().await.post("/v1/resyncs", &asked).await.unwrap();
+    let refused = post(&node, vec![Frame::StateUpdated]).await.unwrap_err();
+    assert_eq!(refused.code, "bad_body", "a post begins with a hello");
+
+    let hello = Exchange::open(config(Mode::Autonomous, "one"), None, handler.clone()).say(Vec::new()).await;
+    let said = post(&node, hello.frames.clone()).await.unwrap().frames;
+    assert!(said.contains(&Frame::Interop(Box::new(Interop::RequestResync))), "the node is asked");
+    let request = Frame::ResyncRequest(Box::new(ResyncRequest::Sections));
+    assert!(said.contains(&request), "and the control plane resyncs itself");
+    let said = post(&node, hello.frames).await.unwrap().frames;
+    assert!(!said.contains(&Frame::Interop(Box::new(Interop::RequestResync))), "once");
 }

@@ -285,7 +285,7 @@ impl Changes {
                     let put = Put::of(Side::Ours, key, stub, (rev, *born), content);
                     changes.put(Side::Ours, key, rev, true, &Record::Put(put), &content.bytes)?;
                 }
-                (State::Gone { uid }, _) => {
+                (State::Deleted { uid }, _) => {
                     let gone = Tombstone { name: Name::of(key), rev, uid: (&**uid).into() };
                     changes.put(Side::Ours, key, rev, false, &Record::Gone(gone), &[])?;
                 }

@@ -94,31 +94,31 @@ pub fn run_link<S: LinkHandler>(
 /// ```
 pub struct Exchange<S: LinkHandler> {
     task: Box<LinkTask<S>>,
-    /// What is asked for once the other side said hello.
-    asked: Vec<Input>,
+    /// What the link is to do once the other side said hello.
+    requests: Vec<Input>,
 }
 
 impl<S: LinkHandler> Exchange<S> {
-    /// Opens the link; `after` as in [`Span::Exchange`]; `asked` is what operators want of it.
-    pub fn open(
-        mut config: LinkConfig,
-        after: Option<FeedCursor>,
-        handler: Arc<S>,
-        asked: impl IntoIterator<Item = Input>,
-    ) -> Exchange<S> {
+    /// Opens the link; `after` as in [`Span::Exchange`].
+    pub fn open(mut config: LinkConfig, after: Option<FeedCursor>, handler: Arc<S>) -> Exchange<S> {
         config.limits = config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES);
         config.span = Span::Exchange { after };
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
         task.take(Input::Open);
-        Exchange { task, asked: asked.into_iter().collect() }
+        Exchange { task, requests: Vec::new() }
+    }
+
+    /// Gives the link an input with the frames that it works on next, behind the other side's hello.
+    pub fn request(&mut self, input: Input) {
+        self.requests.push(input);
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
     pub async fn say(&mut self, frames: Vec<Frame>) -> Batch {
         let task = &mut self.task;
         task.frames(frames);
-        self.asked.drain(..).for_each(|input| task.take(input));
+        self.requests.drain(..).for_each(|input| task.take(input));
         while let Some(done) = task.jobs.next().await {
             task.done(done);
             task.work();

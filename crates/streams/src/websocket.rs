@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use net::websocket::{Received, Receiver, Sender, WebSocket, WebSocketError};
 use sync::Frame;
-use sync::frame::GoAway;
+use sync::frame::{CloseReason, GoAway};
 use wire::cloudevents::{Origin, json};
 
 use crate::transport::{self, FrameReader, FrameWriter, TransportError};
@@ -59,7 +59,7 @@ fn broke(error: WebSocketError) -> TransportError {
 /// The close of a socket whose link ended with this go-away.
 fn close_of(away: &GoAway) -> (u16, String) {
     let code = match away.code.as_str() {
-        "shutdown" => GOING_AWAY,
+        CloseReason::SHUTDOWN => GOING_AWAY,
         transport::UNREADABLE => UNREADABLE,
         transport::TOO_LARGE => TOO_BIG,
         "internal" => FAILURE,

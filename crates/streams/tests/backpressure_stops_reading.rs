@@ -194,7 +194,7 @@ async fn an_exchange_ends_with_what_it_brought() {
     }
     let mut frames = vec![hello("a")];
     frames.extend(vec![check_in(); 10]);
-    let mut exchange = Exchange::open(config(), None, handler.clone(), []);
+    let mut exchange = Exchange::open(config(), None, handler.clone());
     let waiting = tokio::spawn(async move {
         let said = exchange.say(frames).await;
         (said, exchange.end().await)

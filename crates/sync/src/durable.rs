@@ -113,7 +113,7 @@ impl Write {
             }
             let whole = match (&change.state, content) {
                 (State::Live { stub, .. }, Some(content)) => content.bytes.len() as u64 == stub.size,
-                (State::Gone { .. }, None) => true,
+                (State::Deleted { .. }, None) => true,
                 _ => false,
             };
             if !whole {

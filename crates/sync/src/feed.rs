@@ -48,7 +48,7 @@ pub enum State {
         born: u64,
     },
     /// It is gone; the uid of the incarnation that ended.
-    Gone {
+    Deleted {
         /// Its uid.
         uid: Arc<str>,
     },
@@ -59,7 +59,7 @@ impl State {
     pub fn stub(&self) -> Option<&Stub> {
         match self {
             State::Live { stub, .. } => Some(stub),
-            State::Gone { .. } => None,
+            State::Deleted { .. } => None,
         }
     }
 
@@ -516,7 +516,7 @@ impl Planner<'_> {
         match self.now(key) {
             Some(State::Live { stub, .. }) => {
                 let uid = stub.uid.clone();
-                Some(self.change(key, State::Gone { uid }))
+                Some(self.change(key, State::Deleted { uid }))
             }
             _ => None,
         }

@@ -30,14 +30,14 @@ fn a_change_is_planned_only_where_something_changes() {
     assert_eq!(feed.plan_remove(&key(1)), None);
     let born = |change: Option<Change>| match change.unwrap().state {
         State::Live { born, .. } => born,
-        State::Gone { .. } => 0,
+        State::Deleted { .. } => 0,
     };
     assert_eq!(born(put(&mut feed, 1, "a", 1)), 1);
     assert_eq!(put(&mut feed, 1, "a", 1), None, "equal");
     assert_eq!(born(put(&mut feed, 1, "a", 2)), 1, "the same object");
     assert_eq!(born(put(&mut feed, 1, "b", 2)), 3, "another uid is another object");
     let gone = feed.plan_remove(&key(1)).unwrap();
-    assert_eq!(gone.state, State::Gone { uid: "b".into() });
+    assert_eq!(gone.state, State::Deleted { uid: "b".into() });
     assert!(feed.commit(Change { rev: 9, ..gone.clone() }).is_err(), "it must follow");
     feed.commit(gone).unwrap();
     assert_eq!(born(put(&mut feed, 1, "b", 2)), 5, "back again is born again");

@@ -83,7 +83,7 @@ impl Poster {
         handler: &Arc<AgentLinkHandler>,
         pushed: Vec<Frame>,
     ) -> Exchanged {
-        let mut exchange = Exchange::open(config, after, handler.clone(), []);
+        let mut exchange = Exchange::open(config, after, handler.clone());
         let had_left = !self.left.is_empty();
         let came = match pushed.is_empty() {
             true => {

@@ -42,7 +42,7 @@ impl State {
     pub(crate) fn poll(&mut self, now: u64) {
         let root = disk::open_folder(&self.path);
         let look = match &root {
-            Err(why) => Look::Gone(why.clone()),
+            Err(why) => Look::Unusable(why.clone()),
             Ok(root) => self.look(root),
         };
         let due = self.view.observe(look, now);
@@ -70,7 +70,7 @@ impl State {
                 self.swept = true;
                 Look::Here(tree)
             }
-            Err(errno) => Look::Gone(format!("it cannot be looked into: {errno}")),
+            Err(errno) => Look::Unusable(format!("it cannot be looked into: {errno}")),
         }
     }
 
@@ -266,7 +266,7 @@ impl State {
             let message = format!("the folder {} is not there: {why}", self.path.display());
             BackendError::temporary("folder-gone", message)
         };
-        if let Presence::Gone(why) = self.view.presence() {
+        if let Presence::Unusable(why) = self.view.presence() {
             return Err(gone(why));
         }
         let root = disk::open_folder(&self.path).map_err(|why| gone(&why))?;

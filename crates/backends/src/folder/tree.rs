@@ -35,7 +35,7 @@ pub(crate) struct Identity {
 #[derive(Clone, Debug)]
 pub(crate) enum Look {
     /// There is no folder to look into.
-    Gone(String),
+    Unusable(String),
     /// There is one.
     Here(Tree),
 }

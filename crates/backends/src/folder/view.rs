@@ -40,7 +40,7 @@ pub(crate) enum Presence {
     /// It is.
     Here,
     /// It is not, and why.
-    Gone(String),
+    Unusable(String),
 }
 
 /// See the module.
@@ -112,12 +112,12 @@ impl View {
     pub(crate) fn observe(&mut self, look: Look, now: u64) -> Vec<Due> {
         let tree = match look {
             Look::Here(tree) => tree,
-            Look::Gone(why) => {
+            Look::Unusable(why) => {
                 self.gone(why);
                 return Vec::new();
             }
         };
-        let away = matches!(self.presence, Presence::Gone(_));
+        let away = matches!(self.presence, Presence::Unusable(_));
         let other = away || self.id.is_some_and(|id| id != tree.id);
         if other && tree.files.is_empty() && !self.files.is_empty() {
             self.gone("an empty one stands in its place".to_owned());
@@ -159,7 +159,7 @@ impl View {
 
     fn gone(&mut self, why: String) {
         self.stale = true;
-        self.presence = Presence::Gone(why);
+        self.presence = Presence::Unusable(why);
         for file in self.files.values_mut() {
             file.missing = None;
         }
@@ -322,7 +322,7 @@ impl View {
     }
 
     fn gone_problem(&self) -> Option<Problem> {
-        let Presence::Gone(why) = &self.presence else { return None };
+        let Presence::Unusable(why) = &self.presence else { return None };
         let message = format!(
             "the folder is not there: {why}; make or mount it, or start the agent anew if it is meant to be empty. Nothing is deleted meanwhile"
         );

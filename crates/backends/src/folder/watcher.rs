@@ -127,7 +127,7 @@ impl Watcher {
     fn until_next(&self, state: &State) -> u64 {
         if state.view.unsettled() {
             SETTLE / 2
-        } else if matches!(state.view.presence(), Presence::Gone(_)) {
+        } else if matches!(state.view.presence(), Presence::Unusable(_)) {
             RESCAN_GONE
         } else if self.blind.load(Ordering::Relaxed) || shared(&state.path) {
             RESCAN_BLIND

@@ -40,7 +40,7 @@ pub(crate) struct Base {
 
 /// Which modules a node gets: by roles, by name, without the excluded ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wanted {
+pub(crate) struct ModuleSelection {
     pub(crate) roles: Vec<String>,
     pub(crate) modules: Vec<String>,
     pub(crate) exclude: BTreeSet<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct BaseKey {
-    wanted: Wanted,
+    wanted: ModuleSelection,
     environment: Option<String>,
     groups: Arc<[usize]>,
 }
@@ -56,7 +56,7 @@ struct BaseKey {
 /// What has been worked out already in one pass over many nodes.
 #[derive(Default)]
 pub(crate) struct Memo {
-    sets: BTreeMap<Wanted, Option<Arc<ModuleSet>>>,
+    sets: BTreeMap<ModuleSelection, Option<Arc<ModuleSet>>>,
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
     channels: BTreeMap<String, Arc<str>>,
@@ -86,7 +86,7 @@ impl Memo {
     pub(crate) fn modules(
         &mut self,
         context: &Context,
-        wanted: &Wanted,
+        wanted: &ModuleSelection,
         blame: (&str, At),
         sink: &mut Sink,
     ) -> Option<Arc<ModuleSet>> {
@@ -104,7 +104,7 @@ impl Memo {
     pub(crate) fn base(
         &mut self,
         context: &Context,
-        wanted: &Wanted,
+        wanted: &ModuleSelection,
         declared: &Declared,
         blame: (&str, At),
         sink: &mut Sink,
@@ -212,7 +212,12 @@ impl Closure<'_> {
     }
 }
 
-fn module_set(context: &Context, wanted: &Wanted, blame: (&str, At), sink: &mut Sink) -> Option<ModuleSet> {
+fn module_set(
+    context: &Context,
+    wanted: &ModuleSelection,
+    blame: (&str, At),
+    sink: &mut Sink,
+) -> Option<ModuleSet> {
     let exclude = &wanted.exclude;
     let mut closure = Closure { context, exclude, order: Vec::new(), members: BTreeSet::new(), needed: None };
     let roles = wanted.roles.iter().filter_map(|role| context.roles.get(role));

@@ -8,7 +8,7 @@ use lang::Value;
 use model::canonical;
 
 use super::NodeSpec;
-use super::base::{Base, Memo, Wanted, names};
+use super::base::{Base, Memo, ModuleSelection, names};
 use super::entry::{ReadConditional, ReadEntry, ReadHost, ReadOverride, lay, report_useless};
 use super::grants::Holding;
 use crate::check::context::Context;
@@ -102,7 +102,7 @@ fn wanted(
     host: Option<&ReadHost<'_>>,
     chosen: Option<&ReadOverride<'_>>,
     declared: &Declared,
-) -> Wanted {
+) -> ModuleSelection {
     let mut modules: Vec<String> = names(&entry.decl.facts.modules).collect();
     let mut exclude = BTreeSet::new();
     if let Some(chosen) = chosen {
@@ -116,7 +116,7 @@ fn wanted(
         modules.extend(added);
         exclude.extend(names(&host.decl.exclude));
     }
-    Wanted { roles: declared.roles.clone(), modules, exclude }
+    ModuleSelection { roles: declared.roles.clone(), modules, exclude }
 }
 
 fn host_layer(base: &Base, host: &ReadHost<'_>, sink: &mut Sink) -> BTreeMap<String, Value> {

@@ -20,7 +20,7 @@ use model::replication::TransportKind;
 use streams::task::Ended;
 use streams::task::SLOW;
 use streams::{Exchange, FrameWriter, LinkCommand};
-use sync::frame::{GoAway, Ping};
+use sync::frame::{CloseReason, GoAway, Ping};
 use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::OwnedMutexGuard;
@@ -56,11 +56,11 @@ pub(crate) async fn events(
     let mut origin = request.origin();
     // It goes to its end also when the one who posted hangs up.
     let answered = tokio::spawn(async move {
-        let wants = request.plane.hub.sync_index().update(&request.caller.id, SyncSummary::wants_of_exchange);
-        let mut exchange = match NodeExchange::begin(request, &frames, wants).await? {
+        let mut exchange = match NodeExchange::begin(request, &frames).await? {
             Ok(exchange) => exchange,
             Err(why) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
         };
+        exchange.take_wants();
         let said = exchange.say(frames).await;
         exchange.end().await;
         Ok::<_, Problem>(said)
@@ -86,7 +86,7 @@ pub(super) struct NodeExchange {
 }
 
 impl NodeExchange {
-    /// Begins with frames whose first is a hello. `wants` is what operators ask of the link.
+    /// Begins with frames whose first is a hello.
     ///
     /// # Errors
     /// Another post of the node is worked on, or there is no hello. The go-away says why the node
@@ -94,7 +94,6 @@ impl NodeExchange {
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
         frames: &[Frame],
-        wants: Vec<Input>,
     ) -> Result<Result<NodeExchange, GoAway>, Problem> {
         let Some(Frame::Hello(hello)) = frames.first() else {
             return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
@@ -120,10 +119,17 @@ impl NodeExchange {
         plane.hub.remember(&lease.sets);
         let config = Box::pin(config(&request, &open.link)).await;
         let handler = PlaneLinkHandler::new(&plane, request.caller.clone(), &lease.sets, &open);
-        let exchange = Exchange::open(config, None, handler.clone(), wants);
+        let exchange = Exchange::open(config, None, handler.clone());
         plane.metrics.link_opened(TransportKind::Poll, open.replaced.is_some());
         let began = Instant::now();
         Ok(Ok(NodeExchange { exchange, handler, open, began, _one: one, _lease: lease }))
+    }
+
+    /// Does what operators asked of the node's link, and says it to the node.
+    fn take_wants(&mut self) {
+        let (index, node) = (self.handler.plane.hub.sync_index(), &self.handler.caller.id);
+        let wants = index.update(node, SyncSummary::wants_of_exchange);
+        wants.into_iter().for_each(|input| self.exchange.request(input));
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
@@ -178,7 +184,7 @@ pub(super) async fn push_down(
         let frames = pushed(&request, lease, &open, from.take(), std::mem::take(&mut said)).await;
         let sent = tokio::select! {
             sent = tokio::time::timeout(SLOW, writer.send(frames)) => matches!(sent, Ok(Ok(()))),
-            () = connection.closing() => break away("shutdown", "the connection is to end", BUSY_RETRY),
+            () = connection.closing() => break away(CloseReason::SHUTDOWN, "the connection is to end", BUSY_RETRY),
             why = link.ending() => break why,
         };
         if !sent {
@@ -193,7 +199,7 @@ pub(super) async fn push_down(
                 },
                 () = tokio::time::sleep_until(due) => {}
                 () = connection.closing() => {
-                    break 'open away("shutdown", "the connection is to end", BUSY_RETRY);
+                    break 'open away(CloseReason::SHUTDOWN, "the connection is to end", BUSY_RETRY);
                 }
                 why = link.ending() => break 'open why,
             }
@@ -219,8 +225,8 @@ async fn pushed(
     let handler = PlaneLinkHandler::new(plane, request.caller.clone(), &lease.sets, open);
     let config = config(request, &open.link).await;
     handler.sets.answered();
-    let mut exchange =
-        Exchange::open(config, from.or(acked), handler.clone(), said.into_iter().map(Input::Say));
+    let mut exchange = Exchange::open(config, from.or(acked), handler.clone());
+    said.into_iter().for_each(|frame| exchange.request(Input::Say(frame)));
     let mut frames = exchange.say(Vec::new()).await.frames;
     let ended = exchange.end().await;
     handler.count(&ended.counters);

@@ -12,7 +12,7 @@ use streams::body::ResponsePipe;
 use streams::grpc::{GrpcReader, Messages, RequestChunks};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
-use sync::frame::GoAway;
+use sync::frame::{CloseReason, GoAway};
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, Status};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
@@ -109,7 +109,7 @@ async fn pushed(
         return Err(PushError::WentAway("no-hello".to_owned(), message));
     }
     let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
-    let mut exchange = NodeExchange::begin(opening, &first, Vec::new()).await?.map_err(went_away)?;
+    let mut exchange = NodeExchange::begin(opening, &first).await?.map_err(went_away)?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     let Pushed { received, highest, processed } = pushed?;
@@ -158,7 +158,7 @@ async fn all_pushed(
             why = link.ending() => return Err(went_away(why)),
             () = connection.closing() => {
                 let message = "the connection is to end".to_owned();
-                return Err(PushError::WentAway("shutdown".to_owned(), message));
+                return Err(PushError::WentAway(CloseReason::SHUTDOWN.to_owned(), message));
             }
         };
         match more {

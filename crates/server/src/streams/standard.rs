@@ -8,6 +8,7 @@ use hyper::body::Incoming as Body;
 use net::accept::Connection;
 use streams::body::ResponsePipe;
 use streams::grpc::{Messages, RequestChunks};
+use sync::frame::CloseReason;
 use wire::grpc::{self, Status, StatusCode};
 use wire::standard::{Descriptors, Serving, health_response, read_health_request};
 use wire::{Code, Problem};
@@ -57,7 +58,7 @@ pub(crate) async fn health_watch(
         while said.is_ok() && !pipe.is_closed() {
             tokio::select! {
                 () = connection.closing() => {
-                    let status = Status::of_go_away("shutdown", "the connection is to end");
+                    let status = Status::of_go_away(CloseReason::SHUTDOWN, "the connection is to end");
                     return pipe.end(Some(status.headers())).await;
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}

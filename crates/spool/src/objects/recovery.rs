@@ -64,7 +64,7 @@ impl Replay {
             }
             Record::Gone(gone) => {
                 let entry = IndexEntry { at, live: false, rev: gone.rev };
-                self.put(Side::Ours, gone.name.key(), entry, State::Gone { uid: (&*gone.uid).into() });
+                self.put(Side::Ours, gone.name.key(), entry, State::Deleted { uid: (&*gone.uid).into() });
             }
             Record::Taken(name) => {
                 let key = name.key();
@@ -90,7 +90,7 @@ impl ObjectLog {
             match (side, state) {
                 (Side::Ours, state) => objects.ours.push(Change { rev, key, state }),
                 (Side::Theirs, State::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
-                (Side::Theirs, State::Gone { .. }) => {}
+                (Side::Theirs, State::Deleted { .. }) => {}
             }
         }
         objects

@@ -42,7 +42,7 @@ pub fn put(rev: u64, name: &str, text: &str) -> (Change, Option<Content>) {
 }
 
 pub fn gone(rev: u64, name: &str) -> (Change, Option<Content>) {
-    (Change { rev, key: ours(name), state: State::Gone { uid: "u".into() } }, None)
+    (Change { rev, key: ours(name), state: State::Deleted { uid: "u".into() } }, None)
 }
 
 pub fn their(rev: u64, name: &str, text: &str) -> (ObjectKey, Option<(Stub, u64, Content)>) {

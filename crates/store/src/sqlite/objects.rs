@@ -45,7 +45,7 @@ pub(super) fn load(db: &Connection, node: &NodeId) -> Result<Saved> {
             let rev = uint(row.get(3)?);
             let uid = row.get_ref(5)?.as_str()?.into();
             if row.get(8)? {
-                changes.push(Change { rev, key, state: State::Gone { uid } });
+                changes.push(Change { rev, key, state: State::Deleted { uid } });
                 continue;
             }
             let stub = Stub { uid, digest: Digest(row.get::<_, Bytes32>(6)?.0), size: uint(row.get(7)?) };

@@ -263,7 +263,7 @@ impl<'db> Pen<'db> {
                 (State::Live { stub, born }, Some(content)) => {
                     self.put(OURS, &change.key, stub, change.rev, *born, content)?;
                 }
-                (State::Gone { uid }, _) => self.bury(&change.key, uid, change.rev)?,
+                (State::Deleted { uid }, _) => self.bury(&change.key, uid, change.rev)?,
                 // The check of the write lets no such change through.
                 (State::Live { .. }, None) => {}
             }

@@ -33,7 +33,7 @@ fn live(rev: u64, born: u64, name: &str, text: &str) -> (Change, Option<Content>
 }
 
 fn gone(rev: u64, name: &str) -> (Change, Option<Content>) {
-    (Change { rev, key: key("Job", "a", name), state: State::Gone { uid: "u".into() } }, None)
+    (Change { rev, key: key("Job", "a", name), state: State::Deleted { uid: "u".into() } }, None)
 }
 
 fn put(name: &str, rev: u64, text: &str) -> (ObjectKey, Option<(Stub, u64, Content)>) {
@@ -275,7 +275,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
             let state = State::Live { stub: stub("u", name), born: rev };
             ours.push((Change { rev, key: key(kind, &format!("ns-{n}"), name), state }, Some(content(name))));
         }
-        let ended = State::Gone { uid: "u".into() };
+        let ended = State::Deleted { uid: "u".into() };
         ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
         let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
         let write = Write { found: Some(incarnation("f")), ours, theirs, ..Write::default() };

@@ -169,7 +169,7 @@ impl Planned {
                 (Op::Put { stub, content: content.bytes, created }, content.trace, content.at)
             }
             (State::Live { .. }, None) => return Loaded::Missing(key),
-            (State::Gone { uid }, _) => (Op::Delete { uid }, None, 0),
+            (State::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
         };
         Loaded::Event(Event { seq: 0, rev, upto, key, op, trace, at })
     }

@@ -222,7 +222,7 @@ impl Link {
             while let Some(Answer::Object { key, uid }) = self.server.answers.front() {
                 let (rev, state) = match cx.feed.get(key) {
                     Some((rev, state)) => (rev, state.clone()),
-                    None => (cx.feed.head(), State::Gone { uid: uid.as_str().into() }),
+                    None => (cx.feed.head(), State::Deleted { uid: uid.as_str().into() }),
                 };
                 let size = state.size();
                 let limits = &self.config.limits;

@@ -1,7 +1,7 @@
 //! The requesting half of a resync: the descent of the source's trie, and when to begin one.
 //!
 //! ```text
-//!   Idle -> Wanted -> Requested -> TrieResync -> Idle       Sections, Tops*, Objects*, Done{from}
+//!   Idle -> Scheduled -> Requested -> TrieResync -> Idle    Sections, Tops*, Objects*, Done{from}
 //!           ^  |  |       |            |
 //!           |  |  +- goes on with an unfinished one
 //!           +--|------ Wait -----------+
@@ -52,8 +52,8 @@ pub(crate) enum Stage {
     /// None is wanted.
     #[default]
     Idle,
-    /// One is wanted: from this instant.
-    Wanted(Timestamp),
+    /// One begins at this instant.
+    Scheduled(Timestamp),
     /// The sections were asked for.
     Requested,
     /// The walk is under way.
@@ -92,13 +92,13 @@ impl Resync {
     pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
         self.stage = match std::mem::take(&mut self.stage) {
             Stage::Idle => Stage::Idle,
-            Stage::Wanted(at) => Stage::Wanted(at),
+            Stage::Scheduled(at) => Stage::Scheduled(at),
             Stage::InventoryResync(mut inventory) if *span != Span::Transport => {
                 inventory.carried_over();
                 Stage::InventoryResync(inventory)
             }
             Stage::TrieResync(resync) => self.set_aside(resync, now),
-            Stage::Requested | Stage::InventoryResync(_) => Stage::Wanted(now),
+            Stage::Requested | Stage::InventoryResync(_) => Stage::Scheduled(now),
         };
         self.requested_at = now;
         self
@@ -109,7 +109,7 @@ impl Resync {
         resync.unanswered();
         resync.resumed = true;
         self.unfinished = Some(resync);
-        Stage::Wanted(at)
+        Stage::Scheduled(at)
     }
 
     /// The source is in this incarnation: a comparison with another one's set is of no use.
@@ -117,7 +117,7 @@ impl Resync {
         if let Stage::TrieResync(resync) = &self.stage
             && resync.cursor.incarnation != *incarnation
         {
-            self.stage = Stage::Wanted(now);
+            self.stage = Stage::Scheduled(now);
         }
     }
 
@@ -140,7 +140,7 @@ impl Resync {
     pub fn compare_anew(&mut self, now: Timestamp) {
         self.unfinished = None;
         if matches!(self.stage, Stage::TrieResync(_)) {
-            self.stage = Stage::Wanted(now);
+            self.stage = Stage::Scheduled(now);
         }
     }
 
@@ -175,14 +175,14 @@ impl Resync {
             Stage::Requested => true,
             Stage::TrieResync(resync) => resync.is_waiting(),
             Stage::InventoryResync(inventory) => inventory.is_waiting(),
-            Stage::Idle | Stage::Wanted(_) => false,
+            Stage::Idle | Stage::Scheduled(_) => false,
         };
         waits.then(|| self.requested_at.plus(limits.answer_within))
     }
 
     pub fn succeeded(&mut self) {
         (self.failures, self.failing, self.kept, self.differs) = (0, 0, None, false);
-        if matches!(self.stage, Stage::Wanted(_)) {
+        if matches!(self.stage, Stage::Scheduled(_)) {
             self.stage = Stage::Idle;
         }
     }
@@ -274,7 +274,7 @@ impl Link {
         } else {
             wait
         };
-        self.resync.stage = Stage::Wanted(cx.now.plus(wait));
+        self.resync.stage = Stage::Scheduled(cx.now.plus(wait));
     }
 
     /// An operator asked for it, or confirmed: at once.
@@ -282,8 +282,8 @@ impl Link {
         if approved {
             self.resync.approved = Some(Approval { at: cx.now, compared: false });
         }
-        if matches!(self.resync.stage, Stage::Idle | Stage::Wanted(_)) {
-            self.resync.stage = Stage::Wanted(cx.now);
+        if matches!(self.resync.stage, Stage::Idle | Stage::Scheduled(_)) {
+            self.resync.stage = Stage::Scheduled(cx.now);
         }
     }
 
@@ -293,11 +293,11 @@ impl Link {
             return;
         }
         match self.resync.stage {
-            Stage::Wanted(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
+            Stage::Scheduled(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
                 Ok(()) => self.begin_resync(cx),
-                Err(wait) => self.resync.stage = Stage::Wanted(cx.now.plus(wait)),
+                Err(wait) => self.resync.stage = Stage::Scheduled(cx.now.plus(wait)),
             },
-            Stage::Idle | Stage::Wanted(_) => {}
+            Stage::Idle | Stage::Scheduled(_) => {}
             Stage::Requested | Stage::TrieResync(_) => self.step_trie_resync(cx),
             Stage::InventoryResync(_) => self.step_inventory(cx),
         }
@@ -355,7 +355,7 @@ impl Link {
                 let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
                 self.resync.stage = match std::mem::take(&mut self.resync.stage) {
                     Stage::TrieResync(resync) => self.resync.set_aside(resync, at),
-                    _ => Stage::Wanted(at),
+                    _ => Stage::Scheduled(at),
                 };
                 self.return_permit(cx);
             }
@@ -551,7 +551,7 @@ impl Link {
 
     pub(super) fn resync_deadline(&self) -> Option<Timestamp> {
         match self.resync.stage {
-            Stage::Wanted(at) if self.peer.is_some() => Some(at),
+            Stage::Scheduled(at) if self.peer.is_some() => Some(at),
             _ => self.resync.unanswered_at(&self.config.limits),
         }
     }

@@ -189,7 +189,7 @@ impl Poller {
 
     /// One request and its answer; whether there is more.
     pub async fn poll(&mut self, member: &Member) -> Result<bool, Box<wire::Problem>> {
-        let mut exchange = Exchange::open(self.config.clone(), self.after.clone(), self.handler.clone(), []);
+        let mut exchange = Exchange::open(self.config.clone(), self.after.clone(), self.handler.clone());
         let mut frames = exchange.say(Vec::new()).await.frames;
         frames.splice(1..1, self.left.drain(..));
         let answer = post(member, frames).await;
