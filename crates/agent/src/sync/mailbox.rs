@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::replication::SyncPolicy;
-use sync::link::{Batch, NotKept, Outcome};
+use sync::link::{Batch, ItemOutcome, NotKept};
 use tokio::sync::oneshot;
 
 use super::operations::Operation;
@@ -31,7 +31,7 @@ pub(super) struct BatchRequest {
     pub(super) batch: Arc<Batch>,
     /// The number of the rules that its link was opened under.
     pub(super) rules: u64,
-    pub(super) answer: oneshot::Sender<Result<Vec<Outcome>, NotKept>>,
+    pub(super) answer: oneshot::Sender<Result<Vec<ItemOutcome>, NotKept>>,
 }
 
 /// What was posted and not taken.
