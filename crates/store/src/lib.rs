@@ -21,7 +21,7 @@ pub mod sqlite;
 mod tasks;
 
 pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
-pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
