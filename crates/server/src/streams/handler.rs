@@ -214,7 +214,7 @@ impl LinkHandler for PlaneLinkHandler {
     }
 
     fn progress(&self, link: &Link) {
-        // What is said before the node's hello is nothing that it has or reported.
+        // Before its hello the node has reported nothing.
         if link.peer().is_none() {
             return;
         }
