@@ -147,7 +147,7 @@ pub(super) async fn push_down(
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let every = Duration::from_secs(request.plane.links.settings.keepalive_secs.into());
+    let every = Duration::from_secs(request.plane.admission.settings.keepalive_secs.into());
     let mut said = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
@@ -195,8 +195,8 @@ async fn pushed(
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
     let mut frames = exchange.say(Vec::new()).await.frames;
-    handler.ended(&exchange.end().await);
-    let head_of = sets.sets().feed.head();
-    frames.push(Frame::Ping(Ping { head: head_of, ..Ping::default() }));
+    handler.count(&exchange.end().await.counters);
+    let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };
+    frames.push(Frame::Ping(ping));
     Ok((frames, sets, head))
 }

@@ -79,7 +79,7 @@ impl StreamRequest {
 
     /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
     pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.links.enter(self.caller.slot.stream_admission());
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
         entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
     }
 
@@ -327,7 +327,8 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
             None
         }
     };
-    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings);
+    let config =
+        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
