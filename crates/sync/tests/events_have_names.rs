@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::{Digest, ObjectKey, Stub};
 use sync::events::{self, may_say, name_of};
 use sync::frame::{Ack, Event, Interop, Op, Ping, Pong};
-use sync::interop::{ResyncStart, first_word, inventory_checksum};
+use sync::interop::inventory_checksum;
 use sync::{Frame, Mode, Role};
 
 fn event(kind: &str, op: &str) -> Frame {
@@ -81,19 +81,4 @@ fn the_inventory_checksum_is_over_sorted_kind_name_uid() {
     let checksum = inventory_checksum(keys.iter().zip(["2", "1"]));
     assert_eq!(checksum, Digest::of(b"A/a/1B/b/2"), "sorted, joined, without the namespace");
     assert_eq!(inventory_checksum(std::iter::empty()), Digest::of(b""));
-}
-
-#[test]
-fn who_speaks_first_after_a_restart() {
-    use Role::{Agent, Principal};
-    let cases = [
-        (Mode::Managed, Principal, Some(ResyncStart::AskPeerToBegin)),
-        (Mode::Managed, Agent, Some(ResyncStart::Begin)),
-        (Mode::Autonomous, Agent, Some(ResyncStart::AskPeerToBegin)),
-        (Mode::Autonomous, Principal, Some(ResyncStart::Begin)),
-        (Mode::Off, Agent, None),
-    ];
-    for (mode, restarted, expected) in cases {
-        assert_eq!(first_word(mode, restarted), expected, "{mode:?} {restarted:?}");
-    }
 }
