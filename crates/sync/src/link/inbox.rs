@@ -15,17 +15,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cursor::{FeedCursor, Position};
-use model::set::MAX_SECTIONS;
-use model::{ObjectKey, SectionKey, Timestamp};
+use model::{ObjectKey, Timestamp};
 
 use super::batch::{Batch, Item, ItemOutcome};
-use super::types::{Limits, Output};
+use super::types::Output;
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
-use crate::object::MAX_CONTENT;
 use crate::refusal;
-use crate::replica::{RejectedObject, Replica};
+use crate::replica::RejectedObject;
 
 /// Why something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,7 +301,7 @@ impl Link {
         let limits = self.config.limits;
         let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();
-        let mut room = Room::of(cx.replica, &limits);
+        let mut room = cx.replica.index().room();
         while let Some(first) = self.inbox.first_due(cx.now) {
             let (key, next) = (first.item.key.clone(), first.item.change.content_len());
             if !items.is_empty() && (items.len() >= limits.batch_events || bytes + next > limits.batch_bytes)
@@ -317,32 +315,43 @@ impl Link {
                 self.failed(pending, why, cx);
                 continue;
             }
-            if self.is_already_applied(&pending.item, cx) {
-                self.counters.duplicates += 1;
-                self.inbox.ack_due = true;
-                continue;
-            }
-            if let Op::Delete { uid } = &pending.item.change
-                && let Some((here, rev)) = cx.replica.get(&pending.item.key)
-                && !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev)
-            {
-                let message = format!("the object here has uid {}, and is not older", here.uid);
-                self.give_up(pending, refusal::UID_MISMATCH, message, cx);
-                continue;
-            }
-            if let Op::Put { stub, .. } = &pending.item.change {
-                let kind = &pending.item.key.section.kind;
-                let twice = match cx.replica.holder(kind, &stub.uid) {
-                    Some(holder) => *holder != pending.item.key,
-                    None => !uids.insert((kind.clone(), stub.uid.clone())),
-                };
-                if twice {
-                    self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+            let here = cx.replica.get(&key).map(|(stub, rev)| (stub.clone(), rev));
+            match (&pending.item.change, here) {
+                // The replica is like that already; what is only remembered is put right.
+                (Op::Put { stub, .. }, Some((here, _)))
+                    if here.uid == stub.uid && here.digest == stub.digest =>
+                {
+                    cx.replica.put(key, here, pending.item.rev);
+                    self.duplicate();
                     continue;
                 }
-                if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {
-                    self.give_up(pending, refusal::TOO_MANY, full, cx);
+                (Op::Delete { .. }, None) => {
+                    cx.replica.remove(&key);
+                    self.duplicate();
                     continue;
+                }
+                (Op::Delete { uid }, Some((here, rev))) => {
+                    if !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev) {
+                        let message = format!("the object here has uid {}, and is not older", here.uid);
+                        self.give_up(pending, refusal::UID_MISMATCH, message, cx);
+                        continue;
+                    }
+                }
+                (Op::Put { stub, .. }, here) => {
+                    let kind = &key.section.kind;
+                    let twice = match cx.replica.holder(kind, &stub.uid) {
+                        Some(holder) => *holder != key,
+                        None => !uids.insert((kind.clone(), stub.uid.clone())),
+                    };
+                    if twice {
+                        self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+                        continue;
+                    }
+                    let sizes = (here.map(|(stub, _)| stub.size), stub.size);
+                    if let Err(full) = room.put(cx.replica.index(), &key.section, sizes, limits.totals()) {
+                        self.give_up(pending, refusal::TOO_MANY, full.to_string(), cx);
+                        continue;
+                    }
                 }
             }
             bytes += next;
@@ -351,20 +360,9 @@ impl Link {
         items
     }
 
-    /// The replica is like that already; what is only remembered is put right.
-    fn is_already_applied(&self, item: &Item, cx: &mut Cx<'_>) -> bool {
-        let here = cx.replica.get(&item.key).map(|(stub, _)| stub);
-        match (&item.change, here) {
-            (Op::Put { stub, .. }, Some(here)) if here.uid == stub.uid && here.digest == stub.digest => {
-                cx.replica.put(item.key.clone(), stub.clone(), item.rev);
-                true
-            }
-            (Op::Delete { .. }, None) => {
-                cx.replica.remove(&item.key);
-                true
-            }
-            _ => false,
-        }
+    fn duplicate(&mut self) {
+        self.counters.duplicates += 1;
+        self.inbox.ack_due = true;
     }
 
     /// Says what is durable, once for all that happened.
@@ -392,53 +390,5 @@ impl Link {
             None => inbox.order.first_key_value().map(|(&(due, _), _)| due),
         };
         next.into_iter().chain(inbox.cursor_again).min()
-    }
-}
-
-/// What a batch may still add to the replica.
-#[derive(Debug, Default)]
-struct Room {
-    /// The replica is so full that each item has to be looked at.
-    tight: bool,
-    objects: usize,
-    added: u64,
-    freed: u64,
-    sections: BTreeSet<SectionKey>,
-}
-
-impl Room {
-    fn of(replica: &Replica, limits: &Limits) -> Room {
-        let bytes = limits.batch_bytes.max(MAX_CONTENT as u64);
-        let tight = replica.len().saturating_add(limits.batch_events) >= limits.objects
-            || replica.bytes().saturating_add(bytes) >= limits.object_bytes;
-        Room { tight, ..Room::default() }
-    }
-
-    /// Takes room for an item that puts; why there is none.
-    fn take(&mut self, replica: &Replica, limits: &Limits, key: &ObjectKey, size: u64) -> Option<String> {
-        let begins = !replica.has_section(&key.section) && !self.sections.contains(&key.section);
-        if begins && replica.sections() + self.sections.len() >= MAX_SECTIONS {
-            return Some(format!("a replica has at most {MAX_SECTIONS} kinds and namespaces"));
-        }
-        if self.tight {
-            let old = replica.get(key).map(|(stub, _)| stub.size);
-            let objects = self.objects + usize::from(old.is_none());
-            let (added, freed) =
-                (self.added.saturating_add(size), self.freed.saturating_add(old.unwrap_or(0)));
-            if replica.len() + objects > limits.objects {
-                return Some(format!("a replica has at most {} objects", limits.objects));
-            }
-            // An object that does not grow is taken, also where there is too much already.
-            let bytes = replica.bytes().saturating_add(added).saturating_sub(freed);
-            if bytes > limits.object_bytes && old.is_none_or(|old| old < size) {
-                let most = limits.object_bytes;
-                return Some(format!("the objects of a replica hold at most {most} bytes together"));
-            }
-            (self.objects, self.added, self.freed) = (objects, added, freed);
-        }
-        if begins {
-            self.sections.insert(key.section.clone());
-        }
-        None
     }
 }

@@ -390,7 +390,7 @@ impl Link {
                 continue;
             };
             let Some((_, state)) = cx.feed.get(key) else { return planned };
-            let size = state.size();
+            let size = state.size().unwrap_or(0);
             if bytes.saturating_add(size) > limits.window_bytes && in_flight > 0 {
                 return planned;
             }

@@ -79,8 +79,8 @@ impl Link {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
         if !cx.replica.rejected().is_empty() {
-            let (objects, bytes) = (self.config.limits.objects, self.config.limits.object_bytes);
-            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(objects, bytes) {
+            let most = self.config.limits.totals();
+            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(most) {
                 self.want_resync(cx);
             }
         }

@@ -210,7 +210,7 @@ impl Link {
                     Some((rev, state)) => (rev, state.clone()),
                     None => (cx.feed.head(), ObjectState::Deleted { uid: uid.as_str().into() }),
                 };
-                let size = state.size();
+                let size = state.size().unwrap_or(0);
                 let limits = &self.config.limits;
                 if !wanted.is_empty()
                     && (wanted.len() >= limits.load_events || size.saturating_add(bytes) > limits.batch_bytes)
