@@ -148,7 +148,8 @@ impl Link {
                 }
             }
         }
-        let number = BARRIERS + self.next_load();
+        self.pings += 1;
+        let number = BARRIERS + self.pings;
         set_barrier(&mut self.resync.stage, number);
         self.resync.requested_at = cx.now;
         self.resync.frames += frames.len() as u64 + 1;

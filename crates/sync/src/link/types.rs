@@ -166,7 +166,7 @@ pub enum Input {
     /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
     Loaded {
         /// Which question.
-        id: u64,
+        id: LoadFor,
         /// The contents.
         contents: Vec<Option<Content>>,
     },
@@ -194,17 +194,25 @@ pub enum Input {
     Disconnected,
 }
 
+/// What contents are asked of the shell for: at most one load is under way for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadFor {
+    /// Events of the own feed.
+    Events,
+    /// Answers to requests of a resync.
+    Answers,
+}
+
 /// What the shell is to do, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer. At most one for
-    /// the stream and one for answers is under way. Not to be carried out while much waits to
+    /// Bring these contents of the own feed, each at this change or newer. Not to be carried out while much waits to
     /// be sent: it makes more. With nothing wanted it asks for just that.
     Load {
         /// Comes back with them.
-        id: u64,
+        id: LoadFor,
         /// Object, change.
         wants: Vec<(ObjectKey, u64)>,
     },
