@@ -146,11 +146,16 @@ async fn observe(
     }
 }
 
-/// Writes the status beside the state, off the runtime's thread: that may wait for the disk.
+/// Writes the status beside the state when it changed, off the runtime's thread: that may wait for the
+/// disk.
 async fn write_view(context: Arc<SyncContext>) {
+    let mut changed = context.view.watch();
     loop {
-        let context = context.clone();
-        let _ = tokio::task::spawn_blocking(move || context.write_view()).await;
+        let writing = context.clone();
+        let _ = tokio::task::spawn_blocking(move || writing.write_view()).await;
         tokio::time::sleep(view::EVERY).await;
+        if changed.changed().await.is_err() {
+            return;
+        }
     }
 }
