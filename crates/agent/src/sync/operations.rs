@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner
-//!      ^--------------- Answer: handed over, refused, failed --+
+//!      ^----- OperationListener: handed over, refused, failed -+
 //! ```
 //!
 //! Invariants: the release allowed the operation before it is posted here; posting never waits;
@@ -19,13 +19,13 @@ use super::mailbox::Mailbox;
 use super::reconciler::Reconciler;
 
 /// Hears what became of an operation.
-pub type Answer = Box<dyn FnOnce(Outcome) + Send>;
+pub type OperationListener = Box<dyn FnOnce(Outcome) + Send>;
 
 /// An operation that waits for the reconciler.
 pub(super) struct Operation {
     pub(super) key: ObjectKey,
     pub(super) request: OperationRequest,
-    pub(super) answer: Answer,
+    pub(super) answer: OperationListener,
 }
 
 /// The way of operations to the reconciler. It may be made before the reconciler is, and does not
@@ -38,7 +38,12 @@ impl OperationQueue {
     ///
     /// # Errors
     /// When it cannot wait there, in words; then `answer` hears nothing.
-    pub fn post(&self, key: ObjectKey, request: OperationRequest, answer: Answer) -> Result<(), String> {
+    pub fn post(
+        &self,
+        key: ObjectKey,
+        request: OperationRequest,
+        answer: OperationListener,
+    ) -> Result<(), String> {
         let operation = Operation { key, request, answer };
         let posted = self.0.post(|waiting| waiting.operation(operation));
         posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
@@ -51,12 +56,7 @@ impl OperationQueue {
 
 impl Reconciler {
     /// Hands an operation to the owner of its object.
-    pub(super) fn operation(&mut self, operation: Operation) {
-        let Operation { key, request, answer } = operation;
-        answer(self.hand_over(&key, &request));
-    }
-
-    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
+    pub(super) fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
         let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {
