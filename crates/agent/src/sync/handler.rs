@@ -29,12 +29,12 @@ pub struct AgentLinkHandler {
     transport: TransportKind,
     /// The rules that the link was opened under.
     rules: u64,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 /// What is known of the link.
 #[derive(Default)]
-struct State {
+struct LinkState {
     /// The control plane said hello, and takes check-ins on the link.
     takes_check_ins: bool,
     /// The check-in that waits for its answer.
@@ -60,7 +60,7 @@ impl AgentLinkHandler {
         AgentLinkHandler { context, reconciler, transport, rules, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner
-//!      ^----- OperationListener: handed over, refused, failed -+
+//!      ^---------------- Outcome: handed over, refused, failed -+
 //! ```
 //!
 //! Invariants: the release allowed the operation before it is posted here; posting never waits;
@@ -18,16 +18,6 @@ use model::work::{Outcome, RefusalCode};
 use super::mailbox::Mailbox;
 use super::reconciler::Reconciler;
 
-/// Hears what became of an operation.
-pub type OperationListener = Box<dyn FnOnce(Outcome) + Send>;
-
-/// An operation that waits for the reconciler.
-pub(super) struct Operation {
-    pub(super) key: ObjectKey,
-    pub(super) request: OperationRequest,
-    pub(super) answer: OperationListener,
-}
-
 /// The way of operations to the reconciler. It may be made before the reconciler is, and does not
 /// keep the reconciler going. Cheap to clone.
 #[derive(Clone, Default)]
@@ -42,10 +32,9 @@ impl OperationQueue {
         &self,
         key: ObjectKey,
         request: OperationRequest,
-        answer: OperationListener,
+        answer: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<(), String> {
-        let operation = Operation { key, request, answer };
-        let posted = self.0.post(|waiting| waiting.operation(operation));
+        let posted = self.0.run(move |reconciler| answer(reconciler.hand_over(&key, &request)));
         posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
     }
 
@@ -56,7 +45,7 @@ impl OperationQueue {
 
 impl Reconciler {
     /// Hands an operation to the owner of its object.
-    pub(super) fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
+    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
         let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {

@@ -29,8 +29,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::SyncContext;
 use super::autonomous::Vanishing;
-use super::mailbox::{BatchRequest, Mailbox};
-use super::operations::Operation;
+use super::mailbox::Mailbox;
 use super::sets::{Own, SetsError};
 use super::view::watched;
 use crate::render::chain;
@@ -183,8 +182,13 @@ impl ObjectReconciler {
     pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<Outcome>, NotKept> {
         let (answer, outcomes) = oneshot::channel();
         let later = |why: &str| Err(NotKept(why.to_owned()));
-        let request = BatchRequest { batch, rules: of, answer };
-        match self.mailbox.0.post(|waiting| waiting.batch(request)) {
+        let posted = self.mailbox.0.run(move |reconciler| {
+            if answer.send(reconciler.batch(&batch, of)).is_err() {
+                // The link that asked is gone, and what became durable is not in memory.
+                reconciler.kept(reconciler.context.sets.reload());
+            }
+        });
+        match posted {
             true => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
             false => later("too many batches wait on this node"),
         }
@@ -193,7 +197,11 @@ impl ObjectReconciler {
     /// Begins the own set in a new incarnation.
     pub async fn reincarnate(&self) {
         let (done, is_done) = oneshot::channel();
-        self.mailbox.0.post(|waiting| waiting.reincarnate = Some(done));
+        self.mailbox.0.run(move |reconciler| {
+            reconciler.reincarnate();
+            // Nobody waits for it when its link is gone.
+            let _ = done.send(());
+        });
         let _ = is_done.await;
     }
 }
@@ -232,20 +240,7 @@ impl Reconciler {
             if let Some(policy) = all.policy {
                 self.switch(policy);
             }
-            for BatchRequest { batch, rules, answer } in all.batches {
-                if answer.send(self.batch(&batch, rules)).is_err() {
-                    // The link that asked is gone, and what became durable is not in memory.
-                    self.kept(self.context.sets.reload());
-                }
-            }
-            for Operation { key, request, answer } in all.operations {
-                answer(self.hand_over(&key, &request));
-            }
-            if let Some(answer) = all.reincarnate {
-                self.reincarnate();
-                // Nobody waits for it when its link is gone.
-                let _ = answer.send(());
-            }
+            all.jobs.into_iter().for_each(|job| job(self));
             if all.approved {
                 self.approved();
             }
