@@ -27,7 +27,7 @@ pub struct StatusView {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_counts: Option<model::Counts>,
+    last_counts: Option<model::RunCounts>,
     /// Synchronization and work, as the daemon wrote last.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncView>,

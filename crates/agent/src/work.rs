@@ -18,7 +18,7 @@ use host::{Command, End, Event, Host, Program, RunError, Streaming};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{
-    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Work as ActionWork,
+    ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work as ActionWork,
 };
 use model::{ObjectKey, Timestamp};
 use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
@@ -68,7 +68,7 @@ enum WorkEvent {
     /// For the machine.
     Input(Input),
     /// What was begun is over.
-    Ended { id: String, outcome: Outcome },
+    Ended { id: String, outcome: ActionOutcome },
     /// Nobody has a handle any more.
     Closed,
 }
@@ -295,12 +295,12 @@ impl Worker {
         self.setup.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
     }
 
-    fn ended(&mut self, id: String, outcome: Outcome) {
+    fn ended(&mut self, id: String, outcome: ActionOutcome) {
         self.over(id, outcome);
         self.go_on();
     }
 
-    fn over(&mut self, id: String, outcome: Outcome) {
+    fn over(&mut self, id: String, outcome: ActionOutcome) {
         // A query that was given up may answer after all.
         let Some((began, _)) = self.running.remove(&id) else { return };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -312,7 +312,7 @@ impl Worker {
         let late: BTreeSet<String> =
             self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
         for id in late {
-            self.ended(id, Outcome::TimedOut);
+            self.ended(id, ActionOutcome::TimedOut);
         }
     }
 
@@ -434,7 +434,7 @@ impl Worker {
             Err(message) => {
                 self.inputs.push_back(Input::Ended {
                     id,
-                    outcome: Outcome::Failed { message },
+                    outcome: ActionOutcome::Failed { message },
                     duration_ms: 0,
                 });
             }
@@ -463,8 +463,8 @@ impl Worker {
         let answer = move || {
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
             let outcome = match query::answer(&host, &ask, env!("CARGO_PKG_VERSION"), now(), &may) {
-                Ok(result) => Outcome::Answered { result },
-                Err(message) => Outcome::Failed { message },
+                Ok(result) => ActionOutcome::Answered { result },
+                Err(message) => ActionOutcome::Failed { message },
             };
             let _ = events.send(WorkEvent::Ended { id, outcome });
         };
@@ -485,7 +485,7 @@ impl Worker {
     fn kill(&mut self, id: String) {
         match self.running.get(&id) {
             Some((_, Running::Command(command))) => command.kill(),
-            Some((_, Running::Elsewhere { .. })) => self.over(id, Outcome::Cancelled),
+            Some((_, Running::Elsewhere { .. })) => self.over(id, ActionOutcome::Cancelled),
             None => {}
         }
     }
@@ -502,12 +502,12 @@ fn shows(delegations: &[Delegation], real: &str) -> bool {
     delegation::allows(delegations, &asked).is_ok()
 }
 
-fn outcome(end: Result<End, RunError>) -> Outcome {
+fn outcome(end: Result<End, RunError>) -> ActionOutcome {
     match end {
-        Ok(End::Exited(code)) => Outcome::Exited { code },
-        Ok(End::Signaled(signal)) => Outcome::Signalled { signal },
-        Ok(End::TimedOut) => Outcome::TimedOut,
-        Ok(End::Cancelled) => Outcome::Cancelled,
-        Err(error) => Outcome::Failed { message: chain(&error) },
+        Ok(End::Exited(code)) => ActionOutcome::Exited { code },
+        Ok(End::Signaled(signal)) => ActionOutcome::Signalled { signal },
+        Ok(End::TimedOut) => ActionOutcome::TimedOut,
+        Ok(End::Cancelled) => ActionOutcome::Cancelled,
+        Err(error) => ActionOutcome::Failed { message: chain(&error) },
     }
 }

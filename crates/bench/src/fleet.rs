@@ -146,7 +146,7 @@ async fn release(
     let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
     store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
     // Sections of one object are in the chunk of their set.
-    let mut chunks: Vec<chunk::Chunk> = sets.iter().map(chunk::of_set).collect();
+    let mut chunks: Vec<chunk::TreeChunk> = sets.iter().map(chunk::of_set).collect();
     collect(selection.exact(), &mut chunks);
     chunks.push(chunk::of_selection(&selection));
     for part in chunks.chunks(10_000) {
@@ -189,7 +189,7 @@ async fn release(
 }
 
 /// The chunks of a trie, each after those below it.
-fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::Chunk>) {
+fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::TreeChunk>) {
     if let model::trie::Top::Branch(children) = trie.top() {
         for child in children {
             collect(child, out);

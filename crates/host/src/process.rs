@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::running::{Running, Sink};
 use crate::{Cancel, Command, Host, Program, RunError};
-use model::work::Stream;
+use model::work::OutputStream;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -61,8 +61,8 @@ impl Host {
     pub fn run(&self, command: &Command) -> Result<Finished, RunError> {
         let (mut stdout, mut stderr) = (Output::default(), Output::default());
         let end = self.attend(command, None, &mut |stream, bytes| match stream {
-            Stream::Stdout => stdout.take(bytes, command.output_limit),
-            Stream::Stderr => stderr.take(bytes, command.output_limit),
+            OutputStream::Stdout => stdout.take(bytes, command.output_limit),
+            OutputStream::Stderr => stderr.take(bytes, command.output_limit),
         })?;
         Ok(Finished { end, stdout, stderr })
     }

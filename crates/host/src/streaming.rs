@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::{Cancel, Command, End, Host, RunError};
-use model::work::Stream;
+use model::work::OutputStream;
 
 /// The stack of the thread that stays with a command, in bytes.
 const STACK: usize = 256 * 1024;
@@ -15,7 +15,7 @@ const STACK: usize = 256 * 1024;
 pub enum Event<'a> {
     /// It printed something: at most 64 KiB at a time, as it came. [`Command::output_limit`]
     /// does not count here.
-    Output(Stream, &'a [u8]),
+    Output(OutputStream, &'a [u8]),
     /// It is over, with its process group. The last event.
     Ended(Result<End, RunError>),
 }

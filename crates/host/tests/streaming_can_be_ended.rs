@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use host::{Cancel, Command, End, Event, Host, Options, Program, RunError, Streaming};
-use model::work::Stream;
+use model::work::OutputStream;
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 enum Heard {
-    Output(Stream, String),
+    Output(OutputStream, String),
     Ended(Result<End, RunError>),
 }
 
@@ -77,11 +77,11 @@ fn output_comes_while_the_command_runs() {
     let text =
         format!("echo first; until [ -e {0} ]; do sleep 0.02; done; echo second >&2; exit 3", gate.display());
     let (streaming, heard) = start(&host_with(Options::default()), &text, LONG);
-    let Heard::Output(Stream::Stdout, first) = heard.recv_timeout(LONG).unwrap() else { panic!() };
+    let Heard::Output(OutputStream::Stdout, first) = heard.recv_timeout(LONG).unwrap() else { panic!() };
     assert_eq!(first, "first\n");
     assert!(!streaming.is_over());
     fs::write(&gate, "").unwrap();
-    let Heard::Output(Stream::Stderr, second) = heard.recv_timeout(LONG).unwrap() else { panic!() };
+    let Heard::Output(OutputStream::Stderr, second) = heard.recv_timeout(LONG).unwrap() else { panic!() };
     assert_eq!(second, "second\n");
     assert_eq!(rest(&heard), (String::new(), End::Exited(3)));
     streaming.wait();

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, ActionRefusal, Order, Outcome, RefusalCode};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Order, RefusalCode};
 use node::work::{At, Effect, Input, Leave, MAX_PARALLEL, Mark, Restored, Work};
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ struct World {
     now: i64,
     next: u32,
     /// Terminal facts that the control plane knows.
-    known: BTreeMap<String, Outcome>,
+    known: BTreeMap<String, ActionOutcome>,
     issued: BTreeMap<String, Order>,
 }
 
@@ -115,7 +115,7 @@ impl World {
                 }
                 Effect::Kill { id } => {
                     if self.agent.running.remove(&id) {
-                        then = Some(Input::Ended { id, outcome: Outcome::Cancelled, duration_ms: 1 });
+                        then = Some(Input::Ended { id, outcome: ActionOutcome::Cancelled, duration_ms: 1 });
                     }
                 }
                 Effect::Say(fact) => writes.push(Box::new(move |w| w.disk.log.push(fact))),
@@ -127,7 +127,10 @@ impl World {
                     // remembered no more: that it is too late is said as often as it asks.
                     let late = matches!(
                         fact.event,
-                        ActionEvent::Ended { outcome: Outcome::Expired | Outcome::Refused { .. }, .. }
+                        ActionEvent::Ended {
+                            outcome: ActionOutcome::Expired | ActionOutcome::Refused { .. },
+                            ..
+                        }
                     );
                     assert!(!said || late, "the terminal fact of {id} is in the log, and is said again");
                     writes.push(Box::new(move |w| w.disk.log.push(fact)));
@@ -271,14 +274,14 @@ fn act(world: &mut World, op: Op) -> u32 {
         }
         Op::Print(pick) => {
             if let Some(id) = world.any(world.agent.running.iter(), pick) {
-                let stream = model::work::Stream::Stdout;
+                let stream = model::work::OutputStream::Stdout;
                 world.tell(Input::Output { id, stream, bytes: b"line\n".to_vec() });
             }
         }
         Op::Exit(pick) => {
             if let Some(id) = world.any(world.agent.running.iter(), pick) {
                 world.agent.running.remove(&id);
-                let outcome = Outcome::Exited { code: i32::from(pick % 2) };
+                let outcome = ActionOutcome::Exited { code: i32::from(pick % 2) };
                 world.tell(Input::Ended { id, outcome, duration_ms: 1 });
             }
         }
@@ -312,7 +315,7 @@ fn check(world: &mut World) {
     world.settle(u32::MAX);
     while let Some(id) = world.agent.running.iter().next().cloned() {
         world.agent.running.remove(&id);
-        world.tell(Input::Ended { id, outcome: Outcome::Exited { code: 0 }, duration_ms: 1 });
+        world.tell(Input::Ended { id, outcome: ActionOutcome::Exited { code: 0 }, duration_ms: 1 });
         world.settle(u32::MAX);
     }
     assert_eq!((world.agent.work.active(), world.agent.work.waiting()), (0, 0));
@@ -321,13 +324,13 @@ fn check(world: &mut World) {
         assert!(world.known.contains_key(id), "{id} is never answered");
     }
     for (id, outcome) in &world.known {
-        let unknown = *outcome == Outcome::Unknown;
+        let unknown = *outcome == ActionOutcome::Unknown;
         assert!(!unknown || world.seen.lost.contains(id), "{id} was not lost and is said to be unknown");
         assert!(
             !world.seen.killed_within.contains(id) || unknown,
             "{id} was lost and is said to be {outcome}"
         );
-        let refused = matches!(outcome, Outcome::Refused { .. });
+        let refused = matches!(outcome, ActionOutcome::Refused { .. });
         assert!(!(refused && world.seen.executed.contains_key(id)), "{id} was refused and executed");
     }
     // What is answered and gone is forgotten once it has expired.
@@ -381,7 +384,7 @@ fn a_kill_between_any_two_steps_of_one_action() {
         check(&mut world);
         outcomes.insert(steps, (executed, world.known["t0"].to_string()));
     }
-    let unknown = Outcome::Unknown.to_string();
+    let unknown = ActionOutcome::Unknown.to_string();
     let wanted = [
         (0, (1, "exit 0".to_owned())),
         // The mark is there, and the fact is not: it may have run, for all that is known.

@@ -82,7 +82,7 @@ pub struct ReportedRefusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Totals; `None` before the first run.
-    pub counts: Option<model::Counts>,
+    pub counts: Option<model::RunCounts>,
     /// Corrective runs in a row.
     pub streak: u32,
     /// The first failure, or the first thing that would change.
@@ -104,7 +104,7 @@ impl Summary {
                 None => item.resource.clone(),
             });
         let counts = Some(report.counts);
-        let same = |old: &model::Counts| old.failed == report.counts.failed;
+        let same = |old: &model::RunCounts| old.failed == report.counts.failed;
         let since = self.since.filter(|_| self.counts.as_ref().is_some_and(same));
         Summary {
             counts,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::work::{MAX_TIMEOUT_SECS, Order, Outcome, Work};
+use model::work::{ActionOutcome, MAX_TIMEOUT_SECS, Order, Work};
 use model::{NodeId, Timestamp};
 use plane::work::{
     Effect, Input, MAX_TARGETS, NodeStage, Progress, Reach, Share, SpecError, Task, TaskSpec, TaskState,
@@ -48,7 +48,7 @@ fn puts(effects: &[Effect]) -> Vec<(NodeId, Order)> {
 }
 
 fn ended(n: u8, code: i32) -> Input {
-    Input::Ended { node: node(n), outcome: Outcome::Exited { code }, duration_ms: 1 }
+    Input::Ended { node: node(n), outcome: ActionOutcome::Exited { code }, duration_ms: 1 }
 }
 
 fn stages(task: &Task, targets: u8) -> Vec<NodeStage> {
@@ -132,7 +132,7 @@ fn silence_has_an_end_and_a_late_word_counts() {
     let [(silent, order)] = &puts(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((silent, order.cancel, order.expires), (&node(1), true, Timestamp(0)));
     // It comes back after all: its word counts, and the object goes.
-    let late = Input::Ended { node: node(1), outcome: Outcome::Unknown, duration_ms: 0 };
+    let late = Input::Ended { node: node(1), outcome: ActionOutcome::Unknown, duration_ms: 0 };
     let effects = task.handle(late, Timestamp(due.0 + 1), &online);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Drop { .. })));
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Finished(_))));
@@ -153,7 +153,7 @@ fn canaries_go_first_and_alone() {
     let [(other, order)] = &puts(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((other, order.cancel, order.expires), (&node(1), false, Timestamp::default()));
     assert_eq!(failing.summary().state, TaskState::Halting);
-    let expired = Input::Ended { node: node(1), outcome: Outcome::Expired, duration_ms: 0 };
+    let expired = Input::Ended { node: node(1), outcome: ActionOutcome::Expired, duration_ms: 0 };
     failing.handle(expired, Timestamp(0), &online);
     let summary = failing.summary();
     assert_eq!(
@@ -170,7 +170,7 @@ fn cancelling_ends_what_runs_and_begins_nothing() {
     assert!(puts(&effects).iter().all(|(_, order)| order.cancel) && puts(&effects).len() == 2);
     assert!(task.handle(Input::Cancel { by: "eve".into() }, Timestamp(5), &online).is_empty(), "once");
     for n in [0, 1] {
-        let cancelled = Input::Ended { node: node(n), outcome: Outcome::Cancelled, duration_ms: 0 };
+        let cancelled = Input::Ended { node: node(n), outcome: ActionOutcome::Cancelled, duration_ms: 0 };
         task.handle(cancelled, Timestamp(6), &online);
     }
     let summary = task.summary();
@@ -183,21 +183,21 @@ fn cancelling_ends_what_runs_and_begins_nothing() {
 #[test]
 fn every_way_of_not_succeeding_is_counted() {
     let outcomes = [
-        Outcome::Exited { code: 1 },
-        Outcome::Signalled { signal: 9 },
-        Outcome::TimedOut,
-        Outcome::Cancelled,
-        Outcome::Refused { code: Default::default(), message: "x".repeat(5000) },
-        Outcome::Failed { message: String::new() },
-        Outcome::Expired,
-        Outcome::Unknown,
+        ActionOutcome::Exited { code: 1 },
+        ActionOutcome::Signalled { signal: 9 },
+        ActionOutcome::TimedOut,
+        ActionOutcome::Cancelled,
+        ActionOutcome::Refused { code: Default::default(), message: "x".repeat(5000) },
+        ActionOutcome::Failed { message: String::new() },
+        ActionOutcome::Expired,
+        ActionOutcome::Unknown,
     ];
     let targets = u8::try_from(outcomes.len()).unwrap();
     let (mut task, _) = begun(spec(), targets + 1, &online);
     for (n, outcome) in (0u8..).zip(outcomes) {
         task.handle(Input::Ended { node: node(n), outcome, duration_ms: 1 }, Timestamp(0), &online);
     }
-    let answer = Outcome::Answered { result: serde_json::json!({"large": "answer"}) };
+    let answer = ActionOutcome::Answered { result: serde_json::json!({"large": "answer"}) };
     task.handle(Input::Ended { node: node(targets), outcome: answer, duration_ms: 1 }, Timestamp(0), &online);
     let progress = task.summary().progress;
     assert_eq!((progress.failures(), progress.unknown, progress.succeeded), (8, 1, 1));

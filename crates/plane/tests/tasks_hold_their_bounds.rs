@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use model::work::{Order, Outcome, Work};
+use model::work::{ActionOutcome, Order, Work};
 use model::{NodeId, Timestamp};
 use plane::work::{
     Effect, Input, NodeStage, NodeWork, Reach, Share, Task, TaskDocument, TaskSpec, action_id,
@@ -35,7 +35,7 @@ enum Did {
 #[derive(Clone, Debug)]
 enum Said {
     Started,
-    Ended(Outcome),
+    Ended(ActionOutcome),
 }
 
 /// A control plane's durable state, its fleet, and the task in its memory.
@@ -164,24 +164,24 @@ impl World {
         let facts = self.facts.entry(node.clone()).or_default();
         match self.did[&node] {
             Did::Nothing if order.cancel => {
-                facts.push_back(Said::Ended(Outcome::Cancelled));
+                facts.push_back(Said::Ended(ActionOutcome::Cancelled));
                 self.did.insert(node, Did::Declined);
             }
             Did::Nothing if self.now > order.expires => {
-                facts.push_back(Said::Ended(Outcome::Expired));
+                facts.push_back(Said::Ended(ActionOutcome::Expired));
                 self.did.insert(node, Did::Declined);
             }
             Did::Nothing => {
                 facts.push_back(Said::Started);
                 self.did.insert(node, Did::Runs);
             }
-            Did::Runs if order.cancel => self.end(n, Outcome::Cancelled, true),
+            Did::Runs if order.cancel => self.end(n, ActionOutcome::Cancelled, true),
             Did::Runs | Did::Ended { .. } | Did::Declined => {}
         }
     }
 
     /// `fine`: it is no failure in the sense of the budget.
-    fn end(&mut self, n: u8, outcome: Outcome, fine: bool) {
+    fn end(&mut self, n: u8, outcome: ActionOutcome, fine: bool) {
         let node = node(n);
         if self.did.get(&node) == Some(&Did::Runs) {
             self.facts.entry(node.clone()).or_default().push_back(Said::Ended(outcome));
@@ -219,7 +219,7 @@ impl World {
                 self.online(n, true);
                 self.settle(u32::MAX);
                 self.hear(n);
-                self.end(n, Outcome::Exited { code: 0 }, true);
+                self.end(n, ActionOutcome::Exited { code: 0 }, true);
                 self.take_in(n);
                 self.settle(u32::MAX);
                 self.check();
@@ -274,9 +274,9 @@ fn op() -> impl Strategy<Value = Op> {
 fn act(world: &mut World, op: &Op) {
     match *op {
         Op::Hear(n) => world.hear(n),
-        Op::Succeed(n) => world.end(n, Outcome::Exited { code: 0 }, true),
-        Op::Fail(n) => world.end(n, Outcome::Exited { code: 1 }, false),
-        Op::Lose(n) => world.end(n, Outcome::Unknown, false),
+        Op::Succeed(n) => world.end(n, ActionOutcome::Exited { code: 0 }, true),
+        Op::Fail(n) => world.end(n, ActionOutcome::Exited { code: 1 }, false),
+        Op::Lose(n) => world.end(n, ActionOutcome::Unknown, false),
         Op::TakeIn(n) => world.take_in(n),
         Op::Online(n, there) => world.online(n, there),
         Op::Pass(secs) => {

@@ -6,10 +6,10 @@ pub mod work;
 
 use std::collections::BTreeMap;
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
-use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
+use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FactRecord, Release, RunRecord};
@@ -40,7 +40,7 @@ pub static HEAD: Operation<Empty, HeadView> = Operation::get("/v1/head");
 /// Releases, the newest first.
 pub static RELEASES: Operation<History, Vec<Release>> = Operation::get("/v1/releases");
 /// One chunk.
-pub static CHUNK: Operation<ChunkName, Chunk> = Operation::get("/v1/chunks/{digest}");
+pub static CHUNK: Operation<ChunkName, TreeChunk> = Operation::get("/v1/chunks/{digest}");
 /// Which of these are not stored.
 pub static MISSING: Operation<Digests, Digests> = Operation::transfer("/v1/missing");
 /// Up to [`MAX_FETCH`] chunks; those that are not stored are left out.
@@ -229,7 +229,7 @@ pub struct NodeView {
     /// When its newest run ended.
     pub last_run: Option<Timestamp>,
     /// What its last reported run came to.
-    pub counts: Option<Counts>,
+    pub counts: Option<RunCounts>,
     /// What is the matter.
     pub cause: Option<String>,
     /// Since when.
@@ -290,7 +290,7 @@ pub struct Digests {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Chunks {
     /// Every one after those that it needs, or in one message with them.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TreeChunk>,
 }
 
 /// A release to point to.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::Signed;
 use model::{Channel, Digest};
 use server::api::{Beacons, Chunks, Commit, pack_contents};
@@ -137,7 +137,11 @@ async fn a_release_whose_pieces_are_missing_is_refused() {
     refused_with(&mut operator, &made.commit, Code::Incomplete, "missing").await;
     // A piece that is none, and a body that is not whole.
     let broken = Chunks {
-        chunks: vec![Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }],
+        chunks: vec![TreeChunk::Bucket {
+            kind: "Module".into(),
+            namespace: String::new(),
+            leaves: Vec::new(),
+        }],
     };
     let result: Result<usize, Problem> = operator.post("/v1/chunks", &broken).await;
     refuses(result, Code::ReleaseRefused);

@@ -9,7 +9,7 @@ use http::{Method, header};
 use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::status::Word;
-use model::{Action, Counts, Digest, ResourceReport, RunReport};
+use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
 use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
 use wire::enroll::EnrollRequest;
@@ -126,7 +126,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         seq: 1,
         root: Digest::of(b"root"),
         intended: true,
-        counts: Counts { failed: 1, ..Counts::default() },
+        counts: RunCounts { failed: 1, ..RunCounts::default() },
         items: vec![ResourceReport {
             resource: "base/file:/etc/motd".to_owned(),
             action: Action::Failed,

@@ -11,7 +11,7 @@ use model::exchange::{HeldRelease, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::time::SLACK;
-use model::{Counts, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use model::{Digest, Hostname, Incarnation, NodeId, RunCounts, RunReport, Timestamp};
 use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
 use plane::Head;
 use trust::{PublicKey, SigningKey};
@@ -403,7 +403,7 @@ impl Machine {
             seq: order.seq,
             root: order.root,
             intended: order.intended,
-            counts: Counts { ok: 3, changed, ..Counts::default() },
+            counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }
     }

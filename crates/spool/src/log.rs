@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
-use model::work::{ActionEvent, ActionFact, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Incarnation, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -333,13 +333,16 @@ fn reserves(body: &FactBody) -> u64 {
     match body {
         // At most as many as run at a time, and none begins when its beginning has no room.
         FactBody::Action(ActionFact { event: ActionEvent::Ended { outcome, .. }, .. }) => match outcome {
-            Outcome::Exited { .. }
-            | Outcome::Signalled { .. }
-            | Outcome::TimedOut
-            | Outcome::Unknown
-            | Outcome::Answered { .. }
-            | Outcome::HandedOver => 0,
-            Outcome::Cancelled | Outcome::Refused { .. } | Outcome::Failed { .. } | Outcome::Expired => 2,
+            ActionOutcome::Exited { .. }
+            | ActionOutcome::Signalled { .. }
+            | ActionOutcome::TimedOut
+            | ActionOutcome::Unknown
+            | ActionOutcome::Answered { .. }
+            | ActionOutcome::HandedOver => 0,
+            ActionOutcome::Cancelled
+            | ActionOutcome::Refused { .. }
+            | ActionOutcome::Failed { .. }
+            | ActionOutcome::Expired => 2,
         },
         FactBody::Action(_) => 2,
         FactBody::Run(_) => 1,

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
-use model::work::{ActionEvent, ActionFact, Outcome, Stream};
-use model::{Counts, Digest, RunReport};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
+use model::{Digest, RunCounts, RunReport};
 use spool::{BlobStore, Disk, FactLog, Journal, Limits, Slot, SpoolError};
 
 fn run() -> FactBody {
@@ -20,7 +20,7 @@ fn run() -> FactBody {
         seq: 1,
         root: Digest::of(b"root"),
         intended: false,
-        counts: Counts::default(),
+        counts: RunCounts::default(),
         items: vec![],
     })
 }
@@ -114,21 +114,26 @@ fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
     let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let action = |event: ActionEvent| FactBody::Action(ActionFact { id: "t.n".into(), event });
-    let ended = |outcome: Outcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
-    let refused =
-        || ended(Outcome::Refused { code: Default::default(), message: "no release delegates it".into() });
+    let ended = |outcome: ActionOutcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
+    let refused = || {
+        ended(ActionOutcome::Refused { code: Default::default(), message: "no release delegates it".into() })
+    };
     while log.append(refused(), now()).is_ok() {}
     assert!(log.bytes() <= 4000, "refusals fill the log");
-    let (text, stream) = ("x".repeat(200), Stream::Stdout);
+    let (text, stream) = ("x".repeat(200), OutputStream::Stdout);
     assert!(log.append(action(ActionEvent::Output { stream, text, dropped: 0 }), now()).is_err());
     while log.append(action(ActionEvent::Started), now()).is_ok() {}
-    for outcome in [Outcome::Expired, Outcome::Cancelled, Outcome::Failed { message: "no".repeat(100) }] {
+    for outcome in [
+        ActionOutcome::Expired,
+        ActionOutcome::Cancelled,
+        ActionOutcome::Failed { message: "no".repeat(100) },
+    ] {
         assert!(matches!(log.append(ended(outcome), now()), Err(SpoolError::LogFull { limit: 4000 })));
     }
     while log.append(run(), now()).is_ok() {}
     assert!((5500..=6000).contains(&log.bytes()), "runs have more room: {}", log.bytes());
     // What became of an action that ran is told all the same.
-    for outcome in [Outcome::Exited { code: 0 }, Outcome::Unknown, Outcome::TimedOut] {
+    for outcome in [ActionOutcome::Exited { code: 0 }, ActionOutcome::Unknown, ActionOutcome::TimedOut] {
         log.append(ended(outcome), now()).unwrap();
     }
     log.append(said("and the rest"), now()).unwrap();

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use backends::{BackendError, ErrorClass, OperationRequest};
 use model::ObjectKey;
 use model::replication::Mode;
-use model::work::{Outcome, RefusalCode};
+use model::work::{ActionOutcome, RefusalCode};
 
 use super::mailbox::Mailbox;
 use super::reconciler::Reconciler;
 
 /// Hears what became of an operation.
-pub type Answer = Box<dyn FnOnce(Outcome) + Send>;
+pub type Answer = Box<dyn FnOnce(ActionOutcome) + Send>;
 
 /// An operation that waits for the reconciler.
 pub(super) struct Operation {
@@ -56,20 +56,20 @@ impl Reconciler {
         answer(self.hand_over(&key, &request));
     }
 
-    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
+    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> ActionOutcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
         let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {
             let why = self.opened.unusable.clone();
             let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
-            return Outcome::Failed { message };
+            return ActionOutcome::Failed { message };
         };
         match backend.request_operation(key, request) {
-            Ok(()) => Outcome::HandedOver,
+            Ok(()) => ActionOutcome::HandedOver,
             Err(BackendError { class: ErrorClass::Recoverable, message, .. }) => {
-                Outcome::Refused { code: RefusalCode::ObjectAbsent, message }
+                ActionOutcome::Refused { code: RefusalCode::ObjectAbsent, message }
             }
-            Err(error) => Outcome::Failed { message: error.to_string() },
+            Err(error) => ActionOutcome::Failed { message: error.to_string() },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use plane::work::NodeStage;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
     let mut same: BTreeMap<String, SameAnswer> = BTreeMap::new();
     let mut without = Vec::new();
     for node in nodes {
-        let (NodeStage::Ended, Some(Outcome::Answered { result })) = (node.stage, &node.outcome) else {
+        let (NodeStage::Ended, Some(ActionOutcome::Answered { result })) = (node.stage, &node.outcome) else {
             without.push(node.clone());
             continue;
         };

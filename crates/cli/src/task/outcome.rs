@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::work::{Outcome, RefusalCode};
+use model::work::{ActionOutcome, RefusalCode};
 use plane::work::{NodeStage, Progress, Summary};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
@@ -81,20 +81,22 @@ pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mar
     }
 }
 
-fn of_outcome(task: &str, node: &str, outcome: &Outcome) -> (String, Mark, Option<String>) {
+fn of_outcome(task: &str, node: &str, outcome: &ActionOutcome) -> (String, Mark, Option<String>) {
     let look = || Some(format!("muster task output {task} {node}"));
     let (mark, next) = match outcome {
-        Outcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
-        Outcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),
-        Outcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
-        Outcome::Exited { .. } | Outcome::Signalled { .. } | Outcome::Failed { .. } => (Mark::Bad, look()),
-        Outcome::TimedOut => {
+        ActionOutcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
+        ActionOutcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),
+        ActionOutcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
+        ActionOutcome::Exited { .. } | ActionOutcome::Signalled { .. } | ActionOutcome::Failed { .. } => {
+            (Mark::Bad, look())
+        }
+        ActionOutcome::TimedOut => {
             (Mark::Bad, Some("--timeout gives it longer, up to what its delegation allows".to_owned()))
         }
-        Outcome::Cancelled => (Mark::Warn, None),
-        Outcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
-        Outcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
-        Outcome::Unknown => (
+        ActionOutcome::Cancelled => (Mark::Warn, None),
+        ActionOutcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
+        ActionOutcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
+        ActionOutcome::Unknown => (
             Mark::Bad,
             Some(format!(
                 "it may have been done, or still run: look at {node}, then run it again if it is to"
@@ -140,7 +142,7 @@ pub fn line(summary: &Summary) -> String {
 
 /// What a task that ended means for scripts.
 pub fn exit(progress: &Progress, nodes: &[TaskNodeView]) -> Exit {
-    let refused = |node: &TaskNodeView| matches!(node.outcome, Some(Outcome::Refused { .. }));
+    let refused = |node: &TaskNodeView| matches!(node.outcome, Some(ActionOutcome::Refused { .. }));
     if progress.succeeded == progress.total {
         Exit::Ok
     } else if !nodes.is_empty() && nodes.iter().all(refused) {

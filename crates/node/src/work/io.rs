@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, Order, Outcome, Stream};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, Order, OutputStream};
 use serde::{Deserialize, Serialize};
 
 use super::OrderError;
@@ -107,7 +107,7 @@ pub enum Input {
         /// The action.
         id: String,
         /// Where.
-        stream: Stream,
+        stream: OutputStream,
         /// What.
         bytes: Vec<u8>,
     },
@@ -116,7 +116,7 @@ pub enum Input {
         /// The action.
         id: String,
         /// The stream.
-        stream: Stream,
+        stream: OutputStream,
         /// How many bytes it had.
         bytes: u64,
     },
@@ -125,7 +125,7 @@ pub enum Input {
         /// The action.
         id: String,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ActionOutcome,
         /// How long it took, in milliseconds.
         duration_ms: u64,
     },
@@ -160,10 +160,10 @@ pub enum Effect<P> {
         id: String,
         /// What.
         permitted: P,
-        /// The longest time for it; then it is ended and [`Outcome::TimedOut`].
+        /// The longest time for it; then it is ended and [`ActionOutcome::TimedOut`].
         timeout: Duration,
     },
-    /// End what runs; its [`Input::Ended`] follows, with [`Outcome::Cancelled`] unless it
+    /// End what runs; its [`Input::Ended`] follows, with [`ActionOutcome::Cancelled`] unless it
     /// was over already.
     Kill {
         /// The action.

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, ActionRefusal, MAX_TIMEOUT_SECS, Order, Outcome, RefusalCode};
+use model::work::{
+    ActionEvent, ActionFact, ActionOutcome, ActionRefusal, MAX_TIMEOUT_SECS, Order, RefusalCode,
+};
 
 use super::output::Output;
 use super::pace::RefusalLimiter;
@@ -114,7 +116,7 @@ impl Work {
                 work.marks.insert(id.clone(), mark);
                 effects.push(Effect::Remember { id, mark });
             } else {
-                work.end(id, Outcome::Unknown, 0, Some(mark.expires), &mut effects);
+                work.end(id, ActionOutcome::Unknown, 0, Some(mark.expires), &mut effects);
             }
         }
         for (id, order) in restored.orders {
@@ -139,7 +141,7 @@ impl Work {
             Input::Begun { id } => self.begun(&id, allows, &mut effects),
             Input::NotBegun { id, message } => {
                 if self.active.remove(&id).is_some() {
-                    self.end(id, Outcome::Failed { message }, 0, None, &mut effects);
+                    self.end(id, ActionOutcome::Failed { message }, 0, None, &mut effects);
                 }
             }
             Input::Output { id, stream, bytes } => {
@@ -248,7 +250,7 @@ impl Work {
             Ok(order) => order,
             Err(error) => {
                 self.drop_waiting(&id);
-                let outcome = Outcome::Failed { message: error.to_string() };
+                let outcome = ActionOutcome::Failed { message: error.to_string() };
                 return self.refuse_unstarted(id, outcome, at.trusted.plus(MAX_EXPIRES), at, effects);
             }
         };
@@ -324,7 +326,7 @@ impl Work {
         let Phase::Beginning { work, timeout_secs } = &active.phase else { return };
         if active.cancel || stopping {
             self.active.remove(id);
-            return self.end(id.to_owned(), Outcome::Cancelled, 0, None, effects);
+            return self.end(id.to_owned(), ActionOutcome::Cancelled, 0, None, effects);
         }
         // Another release may be held by now.
         let leave = match allows(work) {
@@ -345,7 +347,7 @@ impl Work {
     fn refuse_unstarted<P>(
         &mut self,
         id: String,
-        outcome: Outcome,
+        outcome: ActionOutcome,
         expires: Timestamp,
         at: At,
         effects: &mut Vec<Effect<P>>,
@@ -385,7 +387,7 @@ impl Work {
     fn end<P>(
         &mut self,
         id: String,
-        outcome: Outcome,
+        outcome: ActionOutcome,
         duration_ms: u64,
         expires: Option<Timestamp>,
         effects: &mut Vec<Effect<P>>,
@@ -447,10 +449,10 @@ impl Work {
     /// What was cancelled or expired while it waited.
     fn drop_late<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
         let late = |order: &Order| {
-            let cancelled = order.cancel.then_some(Outcome::Cancelled);
-            cancelled.or_else(|| (at.trusted > order.expires).then_some(Outcome::Expired))
+            let cancelled = order.cancel.then_some(ActionOutcome::Cancelled);
+            cancelled.or_else(|| (at.trusted > order.expires).then_some(ActionOutcome::Expired))
         };
-        let ends: Vec<(String, Outcome)> = self
+        let ends: Vec<(String, ActionOutcome)> = self
             .waiting
             .iter()
             .filter_map(|(id, waiting)| Some((id.clone(), late(&waiting.order)?)))
@@ -530,8 +532,8 @@ fn bounded(expires: Timestamp, at: At) -> Timestamp {
 }
 
 /// What is said for people has a bound: an order that cannot be read may be quoted in it.
-fn shortened(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Refused { message, .. } | Outcome::Failed { message } = &mut outcome {
+fn shortened(mut outcome: ActionOutcome) -> ActionOutcome {
+    if let ActionOutcome::Refused { message, .. } | ActionOutcome::Failed { message } = &mut outcome {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     }
     outcome

@@ -8,7 +8,7 @@ use model::log::FactBody;
 use model::policy::Policy;
 use model::trie::Trie;
 use model::{
-    Counts, Digest, Kind, ObjectKey, ObjectSet, RunReport, Selection, SelectionEntry, Stub, Timestamp,
+    Digest, Kind, ObjectKey, ObjectSet, RunCounts, RunReport, Selection, SelectionEntry, Stub, Timestamp,
 };
 use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
 use trust::adopt::takes;
@@ -92,7 +92,7 @@ pub fn traits(text: &str) -> TraitReport {
 }
 
 pub fn report(changed: u32, ok: u32) -> RunReport {
-    let counts = Counts { ok, changed, ..Counts::default() };
+    let counts = RunCounts { ok, changed, ..RunCounts::default() };
     RunReport {
         started: START,
         duration_ms: 3,

@@ -1,6 +1,6 @@
 //! How a task stands, in numbers.
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,7 @@ impl Progress {
             (NodeStage::Issued, _) => &mut self.issued,
             (NodeStage::Running, _) => &mut self.running,
             (NodeStage::Ended, _) if work.succeeded() => &mut self.succeeded,
-            (NodeStage::Ended, Some(Outcome::Unknown)) => &mut self.unknown,
+            (NodeStage::Ended, Some(ActionOutcome::Unknown)) => &mut self.unknown,
             (NodeStage::Ended, _) if work.failed() => &mut self.failed,
             (NodeStage::Ended, _) => &mut self.cancelled,
             (NodeStage::Offline, _) => &mut self.offline,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::work::{Order, Outcome};
+use model::work::{ActionOutcome, Order};
 use model::{NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum Input {
         /// The node.
         node: NodeId,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ActionOutcome,
         /// How long it took, in milliseconds.
         duration_ms: u64,
     },

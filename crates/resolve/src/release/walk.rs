@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::module::Resource;
-use model::chunk::{self, Chunk};
+use model::chunk::{self, TreeChunk};
 use model::policy::Policy;
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
@@ -131,7 +131,7 @@ impl Built {
     ///
     /// # Errors
     /// Never for a piece of this release.
-    pub fn chunk(&self, piece: &ReleaseChunk) -> Result<Chunk, ReleaseError> {
+    pub fn chunk(&self, piece: &ReleaseChunk) -> Result<TreeChunk, ReleaseError> {
         let trie = |section: &SectionKey, trie| chunk::of_trie(section, trie).ok_or(ReleaseError::Empty);
         match &piece.what {
             ChunkContent::Selection => Ok(chunk::of_selection(&self.selection)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::work::{Outcome, Stream, Work};
+use model::work::{ActionOutcome, OutputStream, Work};
 use model::{Hostname, NodeId, Timestamp};
 use plane::work::{BEGIN_SECS, NodeStage, Share, Summary, TaskSpec};
 use schemars::JsonSchema;
@@ -211,7 +211,7 @@ pub struct TaskNodeView {
     /// When it begins no more, once it was asked.
     pub expires: Option<Timestamp>,
     /// How it ended; with the answer, when it was a query.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ActionOutcome>,
     /// How long it took, in milliseconds.
     pub duration_ms: Option<u64>,
 }
@@ -243,7 +243,7 @@ pub struct OutputView {
     /// When.
     pub at: Timestamp,
     /// Which stream.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// The text.
     pub text: String,
     /// Bytes left out before it.

@@ -23,7 +23,7 @@ pub(super) async fn releases(call: Call, asked: History) -> Result<Vec<Release>,
     call.plane.store.releases(asked.limit.get(), asked.before).await.map_err(store_problem)
 }
 
-pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::Chunk, Problem> {
+pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::TreeChunk, Problem> {
     let chunk = call.plane.store.chunk(&asked.digest).await.map_err(store_problem)?;
     chunk.ok_or_else(|| Code::NotFound.into())
 }

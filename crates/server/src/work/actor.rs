@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::NodeId;
-use model::work::{Order, Outcome};
+use model::work::{ActionOutcome, Order};
 use net::accept::stopped;
 use plane::work::{Effect, Input, NodeStage, Reach, Task, TaskDocument, WorkflowInput, action_id};
 use store::TaskNode;
@@ -296,7 +296,7 @@ fn is_gone(error: &HubError) -> bool {
 /// A node that has no room for an action does not get it.
 fn no_room(node: &NodeId, came: EditOutcome) -> Option<Input> {
     let EditOutcome::Refused(why) = came else { return None };
-    let outcome = Outcome::Failed { message: why.to_string() };
+    let outcome = ActionOutcome::Failed { message: why.to_string() };
     Some(Input::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::log::{Fact, FactBody};
-use model::work::{ActionEvent, ActionFact, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use plane::work::{
     Input, MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskSpec, TaskState, action_id,
@@ -358,18 +358,18 @@ pub(crate) fn version_at(at: Timestamp) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
 }
 
-fn outcome_word(outcome: &Outcome) -> &'static str {
+fn outcome_word(outcome: &ActionOutcome) -> &'static str {
     match outcome {
-        Outcome::Exited { code: 0 } => "succeeded",
-        Outcome::Exited { .. } => "exited",
-        Outcome::Signalled { .. } => "signalled",
-        Outcome::TimedOut => "timed-out",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Refused { .. } => "refused",
-        Outcome::Failed { .. } => "failed",
-        Outcome::Expired => "expired",
-        Outcome::Unknown => "unknown",
-        Outcome::Answered { .. } => "answered",
-        Outcome::HandedOver => "handed-over",
+        ActionOutcome::Exited { code: 0 } => "succeeded",
+        ActionOutcome::Exited { .. } => "exited",
+        ActionOutcome::Signalled { .. } => "signalled",
+        ActionOutcome::TimedOut => "timed-out",
+        ActionOutcome::Cancelled => "cancelled",
+        ActionOutcome::Refused { .. } => "refused",
+        ActionOutcome::Failed { .. } => "failed",
+        ActionOutcome::Expired => "expired",
+        ActionOutcome::Unknown => "unknown",
+        ActionOutcome::Answered { .. } => "answered",
+        ActionOutcome::HandedOver => "handed-over",
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::log::FactBody;
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use model::{Kind, NodeId};
 use net::accept::stopped;
 use plane::work::{Input, Task, TaskDocument, Workflow, action_id, parse_action_id};
@@ -73,7 +73,13 @@ pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<Input
 }
 
 /// A terminal fact of a task that is not open: its object goes, and what it came to is kept.
-pub(super) async fn late(plane: &ControlPlane, task: &str, node: &NodeId, outcome: &Outcome, took: u64) {
+pub(super) async fn late(
+    plane: &ControlPlane,
+    task: &str,
+    node: &NodeId,
+    outcome: &ActionOutcome,
+    took: u64,
+) {
     if let Err(error) = plane.hub.change(node, vec![without(&action_id(task, node))]).await {
         tracing::warn!(task, %node, %error, "an ended action could not be taken away");
     }
@@ -86,7 +92,7 @@ async fn keep_late(
     plane: &ControlPlane,
     task: &str,
     node: &NodeId,
-    outcome: &Outcome,
+    outcome: &ActionOutcome,
     took: u64,
 ) -> Result<(), StoreError> {
     let kept = targets(plane, task).await?.into_iter().find(|(id, _)| id == node);

@@ -255,7 +255,7 @@ async fn start(
 
 /// It is not known whether it did it.
 fn is_unknown(work: &NodeWork) -> bool {
-    work.stage == NodeStage::Silent || work.outcome == Some(model::work::Outcome::Unknown)
+    work.stage == NodeStage::Silent || work.outcome == Some(model::work::ActionOutcome::Unknown)
 }
 
 /// The targets of tasks for which something holds.

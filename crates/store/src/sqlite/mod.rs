@@ -23,7 +23,7 @@ use std::path::Path;
 
 use ::sync::FeedCursor;
 use bytes::Bytes;
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::condition::SyncCondition;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
@@ -442,7 +442,7 @@ impl Store {
     ///
     /// # Errors
     /// [`PutError`]; then none is stored.
-    pub async fn put_chunks(&self, chunks: Vec<Chunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
+    pub async fn put_chunks(&self, chunks: Vec<TreeChunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
         let prepared = self.read(move |_| closure::prepare(&chunks)).await;
         let (digests, prepared) = prepared?;
         let bytes = prepared.values().map(|chunk| chunk.body.len()).sum();
@@ -454,7 +454,7 @@ impl Store {
     }
 
     /// A chunk.
-    pub async fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+    pub async fn chunk(&self, digest: &Digest) -> Result<Option<TreeChunk>> {
         let digest = *digest;
         self.read(move |db| chunks::chunk(db, &digest)).await
     }

@@ -1,6 +1,6 @@
 //! Releases and what channels point to.
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::Signed;
 use model::{Channel, Digest, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -25,7 +25,7 @@ pub(super) fn commit(session: &mut Session, new: &Release, built_on: Option<u64>
     if head != built_on || head.is_some_and(|head| head >= new.seq) {
         return Err(CommitError::HeadMoved { head });
     }
-    if !matches!(chunks::chunk(db, &new.selection)?, Some(Chunk::Selection { .. })) {
+    if !matches!(chunks::chunk(db, &new.selection)?, Some(TreeChunk::Selection { .. })) {
         return Err(CommitError::NotComplete { missing: vec![new.selection] });
     }
     insert(db, new)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::chunk::{self, Chunk};
+use model::chunk::{self, TreeChunk};
 use model::exchange::{HeldRelease, Signed};
 use model::object::ObjectKey;
 use model::selection::{PatternEntry, SelectionEntry};
@@ -79,7 +79,7 @@ pub struct Made {
     pub selection: Selection,
     pub header: Signed,
     pub contents: Vec<Vec<u8>>,
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TreeChunk>,
     pub commit: Commit,
 }
 
@@ -148,7 +148,7 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
 }
 
 /// The chunks of a trie, each after those below it.
-fn collect(section: &SectionKey, trie: &Trie, out: &mut Vec<Chunk>) {
+fn collect(section: &SectionKey, trie: &Trie, out: &mut Vec<TreeChunk>) {
     if let Top::Branch(children) = trie.top() {
         for child in children {
             collect(section, child, out);
