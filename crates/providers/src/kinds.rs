@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use catalog::module::Command;
+use catalog::module::CommandLine;
 use catalog::spec::{Ensure, Ownership, Spec};
 use converge::kinds::{Applied, Checked, Names};
 use converge::{Done, Outcome};
@@ -129,7 +129,7 @@ impl Kinds {
     ///
     /// # Errors
     /// In words, when it did not succeed.
-    pub fn verify(&self, command: &Command, timeout: Duration) -> Result<(), String> {
+    pub fn verify(&self, command: &CommandLine, timeout: Duration) -> Result<(), String> {
         if !self.host.exec_allowed() {
             tracing::debug!(reason = ROOTED, "verify skipped");
             return Ok(());
@@ -273,10 +273,10 @@ pub(crate) fn text(error: HostError) -> String {
 }
 
 /// A declared command as a program.
-pub(crate) fn program(command: &Command) -> Program {
+pub(crate) fn program(command: &CommandLine) -> Program {
     match command {
-        Command::Argv(argv) => Program::Argv(argv.clone()),
-        Command::Shell(text) => Program::Shell(text.clone()),
+        CommandLine::Argv(argv) => Program::Argv(argv.clone()),
+        CommandLine::Shell(text) => Program::Shell(text.clone()),
     }
 }
 

@@ -198,7 +198,7 @@ fn under_a_root_nothing_runs_unless_allowed() {
     let custom = Spec::Custom(shipped(&lab, "#!/bin/sh\necho '{}'\n"));
     let exec = Spec::Exec(common::exec("true"));
     let mut validated = common::file("/f", "x");
-    validated.validate = Some(catalog::module::Command::Shell("true".to_owned()));
+    validated.validate = Some(catalog::module::CommandLine::Shell("true".to_owned()));
     for spec in [custom, exec, Spec::File(validated)] {
         let outcome = lab.kinds.check("app", &spec, LONG, false);
         assert_eq!(outcome, Ok(Done::Skipped(ROOTED.to_owned())));

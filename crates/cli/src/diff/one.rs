@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::module::{Module, OnRemove, Params};
-use catalog::spec::{Content, Spec};
+use catalog::spec::{FileContent, Spec};
 use converge::{BoundResource, Desired, ResourceId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lang::{Pattern, Value};
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
     async fn load_files(&mut self, desired: &Desired) -> Result<(), GroupError> {
         let small = |resource: &Arc<BoundResource>| match &resource.spec {
             Ok(Spec::File(file)) => match file.content {
-                Some(Content::Blob { digest, size }) if size <= MAX_FIELD as u64 => Some(digest),
+                Some(FileContent::Blob { digest, size }) if size <= MAX_FIELD as u64 => Some(digest),
                 _ => None,
             },
             _ => None,

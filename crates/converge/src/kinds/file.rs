@@ -1,6 +1,6 @@
 //! `file`: bytes, mode, owner and group of a regular file.
 
-use catalog::spec::{Content, Ensure, FileSpec};
+use catalog::spec::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use super::{DEFAULT_FILE_MODE, Difference, Names, content_field, mode_field, ownership_differs};
@@ -113,16 +113,16 @@ fn symlink(
 
 fn content_differs(spec: &FileSpec, now: &Digest) -> bool {
     match &spec.content {
-        Some(Content::Text { digest, .. } | Content::Blob { digest, .. }) => digest != now,
+        Some(FileContent::Text { digest, .. } | FileContent::Blob { digest, .. }) => digest != now,
         None => false,
     }
 }
 
 fn new_content(spec: &FileSpec, bytes: Bytes<'_>) -> Option<String> {
     match spec.content.as_ref()? {
-        Content::Text { text, digest } => {
+        FileContent::Text { text, digest } => {
             Some(content_field(Some(text.as_bytes()), digest, text.len() as u64))
         }
-        Content::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
+        FileContent::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
     }
 }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{Command, OnRemove};
+use catalog::module::{CommandLine, OnRemove};
 use lang::Probe;
 use model::{Digest, RunReport, Timestamp};
 
@@ -104,7 +104,7 @@ pub enum Work {
         /// The module.
         module: String,
         /// The command.
-        command: Command,
+        command: CommandLine,
         /// Kill it after this long.
         timeout: Duration,
     },

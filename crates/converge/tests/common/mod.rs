@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use catalog::module::{Command, Module, OnRemove, Params};
-use catalog::spec::{Content, Ensure, FileSpec, Spec};
+use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::spec::{Ensure, FileContent, FileSpec, Spec};
 use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, custom, exec};
 use converge::{
@@ -244,7 +244,7 @@ impl Host {
         result.map(|()| Done::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
     }
 
-    fn command(&mut self, command: &Command) -> Result<(), String> {
+    fn command(&mut self, command: &CommandLine) -> Result<(), String> {
         let text = exec::command_text(command);
         self.log.push(format!("run {text}"));
         if self.broken.contains(&text) {
@@ -269,8 +269,8 @@ fn wanted(spec: &Spec) -> (String, Option<Node>) {
 
 pub fn text(spec: &FileSpec) -> String {
     match &spec.content {
-        Some(Content::Text { text, .. }) => text.to_string(),
-        Some(Content::Blob { .. }) => "blob".into(),
+        Some(FileContent::Text { text, .. }) => text.to_string(),
+        Some(FileContent::Blob { .. }) => "blob".into(),
         None => String::new(),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use catalog::spec::{Content, CustomSpec, Ensure, ExecSpec, FileSpec, Ownership, Script, Spec};
+use catalog::spec::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
 use converge::Done;
 use converge::kinds::{Applied, Checked};
 use host::{Host, Options};
@@ -101,8 +101,8 @@ impl Lab {
     }
 }
 
-pub fn text(text: &str) -> Content {
-    Content::Text { text: text.into(), digest: Digest::of(text.as_bytes()) }
+pub fn text(text: &str) -> FileContent {
+    FileContent::Text { text: text.into(), digest: Digest::of(text.as_bytes()) }
 }
 
 pub fn file(path: &str, content: &str) -> FileSpec {
@@ -118,7 +118,7 @@ pub fn file(path: &str, content: &str) -> FileSpec {
 
 pub fn exec(command: &str) -> ExecSpec {
     ExecSpec {
-        command: catalog::module::Command::Shell(command.to_owned()),
+        command: catalog::module::CommandLine::Shell(command.to_owned()),
         creates: None,
         unless: None,
         onlyif: None,
