@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::Digest;
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
-use node::{Input, Witness};
+use node::{NodeInput, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
 use wire::route;
@@ -97,7 +97,7 @@ impl Exchange {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
-        self.daemon.send(DaemonEvent::Input(Input::ServerTime(self.session.server_time()))).await;
+        self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(self.session.server_time()))).await;
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();
@@ -107,7 +107,7 @@ impl Exchange {
             Err(error) => {
                 let why = chain(&error);
                 tracing::info!(why, "no check-in");
-                DaemonEvent::Input(Input::Unreachable(why))
+                DaemonEvent::Input(NodeInput::Unreachable(why))
             }
         };
         self.daemon.send(event).await;

@@ -8,7 +8,7 @@ use cli::screen::Screen;
 use cli::task::{Lines, exit, groups, line, list, show, summary, why_it_waits};
 use model::Timestamp;
 use model::work::{ActionOutcome, OutputStream, Work};
-use plane::work::{NodeStage, Progress, Summary, TaskState};
+use plane::work::{NodeStage, TaskProgress, TaskState, TaskSummary};
 use serde_json::json;
 use server::api::NodeView;
 use server::api::work::{OutputView, TaskNodeView, TaskView};
@@ -33,7 +33,7 @@ fn ended(name: &str, outcome: ActionOutcome) -> TaskNodeView {
     node(name, NodeStage::Ended, Some(outcome))
 }
 
-fn task(state: TaskState, progress: Progress) -> TaskView {
+fn task(state: TaskState, progress: TaskProgress) -> TaskView {
     TaskView {
         id: "t-1".to_owned(),
         by: "ada".to_owned(),
@@ -43,7 +43,7 @@ fn task(state: TaskState, progress: Progress) -> TaskView {
         finished: Some(Timestamp(13_000)),
         workflow: None,
         version: 9,
-        summary: Summary { state, why: None, progress },
+        summary: TaskSummary { state, why: None, progress },
     }
 }
 
@@ -59,14 +59,14 @@ fn mixed() -> (TaskView, Vec<TaskNodeView>) {
         node("web-8", NodeStage::Offline, None),
         node("web-9", NodeStage::Silent, None),
     ];
-    let progress = Progress {
+    let progress = TaskProgress {
         total: 9,
         succeeded: 2,
         failed: 4,
         unknown: 1,
         offline: 1,
         silent: 1,
-        ..Progress::default()
+        ..TaskProgress::default()
     };
     (task(TaskState::Done, progress), nodes)
 }
@@ -108,7 +108,7 @@ fn a_query_is_shown_with_its_answers_in_words() {
         node.outcome = Some(ActionOutcome::Answered { result: json!({"os": {"id": "debian"}}) });
     }
     let work = Work::Query { what: "traits".to_owned(), path: None };
-    let query = TaskView { work, ..task(TaskState::Done, Progress::default()) };
+    let query = TaskView { work, ..task(TaskState::Done, TaskProgress::default()) };
     let text = show(&query, &nodes, &[], false, screen());
     let answers =
         "\n9 nodes: 1 answer\n\n     2x  web-1.test, web-2.test\n         os:\n           id: debian\n";
@@ -176,38 +176,39 @@ fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
 fn exit_codes_say_what_a_task_came_to() {
     let (task, nodes) = mixed();
     assert_eq!(exit(&task.summary.progress, &nodes), Exit::SomeFailed);
-    let all = Progress { total: 2, succeeded: 2, ..Progress::default() };
+    let all = TaskProgress { total: 2, succeeded: 2, ..TaskProgress::default() };
     assert_eq!(exit(&all, &nodes[..2]), Exit::Ok);
     let refused = || ActionOutcome::Refused { code: Default::default(), message: String::new() };
-    let progress = Progress { total: 2, failed: 2, ..Progress::default() };
+    let progress = TaskProgress { total: 2, failed: 2, ..TaskProgress::default() };
     let both = [ended("web-1", refused()), ended("web-2", refused())];
     assert_eq!(exit(&progress, &both), Exit::Refused);
     let one = [ended("web-1", refused()), ended("web-2", ActionOutcome::Exited { code: 1 })];
     assert_eq!(exit(&progress, &one), Exit::SomeFailed);
-    let some = Progress { total: 2, succeeded: 1, failed: 1, ..Progress::default() };
+    let some = TaskProgress { total: 2, succeeded: 1, failed: 1, ..TaskProgress::default() };
     let some_refused = [ended("web-1", refused()), ended("web-2", ActionOutcome::Exited { code: 0 })];
     assert_eq!(exit(&some, &some_refused), Exit::SomeFailed);
     for stage in [NodeStage::Offline, NodeStage::Silent, NodeStage::Withdrawn, NodeStage::Removed] {
-        let progress = Progress { total: 1, ..Progress::default() };
+        let progress = TaskProgress { total: 1, ..TaskProgress::default() };
         assert_eq!(exit(&progress, &[node("web-1", stage, None)]), Exit::SomeFailed, "{stage:?}");
     }
 }
 
 #[test]
 fn how_far_a_task_is_fits_on_a_line() {
-    let progress = Progress {
+    let progress = TaskProgress {
         total: 812,
         waiting: 489,
         issued: 3,
         running: 17,
         succeeded: 300,
         failed: 3,
-        ..Progress::default()
+        ..TaskProgress::default()
     };
-    let summary = Summary { state: TaskState::Running, why: None, progress };
+    let summary = TaskSummary { state: TaskState::Running, why: None, progress };
     let want = "running, 812 nodes: 300 succeeded, 3 failed, 17 running, 3 asked, 489 waiting";
     assert_eq!(line(&summary), want);
-    let halted = Summary { state: TaskState::Halted, why: Some("4 failed, over 3".to_owned()), ..summary };
+    let halted =
+        TaskSummary { state: TaskState::Halted, why: Some("4 failed, over 3".to_owned()), ..summary };
     assert!(line(&halted).starts_with("halted (4 failed, over 3), 812 nodes: "));
 }
 

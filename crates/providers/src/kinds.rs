@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::spec::{Ensure, Ownership, Spec};
-use converge::kinds::{Applied, Checked, Names};
-use converge::{Done, Outcome};
+use converge::kinds::{AccountLookup, Applied, Checked};
+use converge::{JobDone, JobOutcome};
 use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
@@ -79,19 +79,19 @@ impl Kinds {
     ///
     /// # Errors
     /// In words, when it could not be checked.
-    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> Outcome {
+    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
         let checked = match spec {
             Spec::File(spec) => return self.check_path(spec),
             Spec::Directory(spec) => return self.check_path(spec),
             Spec::Symlink(spec) => return self.check_path(spec),
             Spec::Line(spec) => return self.check_path(spec),
             Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
-                return Ok(Done::Skipped(ROOTED.to_owned()));
+                return Ok(JobDone::Skipped(ROOTED.to_owned()));
             }
             Spec::Exec(spec) => exec::check(self, spec, timeout),
             Spec::Custom(spec) => custom::check(self, name, spec, timeout, plan),
         };
-        checked.map(Done::Checked)
+        checked.map(JobDone::Checked)
     }
 
     /// Makes the host as declared and tells what was changed. It looks again first; what
@@ -150,15 +150,15 @@ impl Kinds {
         }
     }
 
-    fn check_path(&self, spec: &impl Managed) -> Outcome {
+    fn check_path(&self, spec: &impl Managed) -> JobOutcome {
         let decided = spec.decide(self)?;
         if spec.needs_command(&decided) && !self.host.exec_allowed() {
-            return Ok(Done::Skipped(ROOTED.to_owned()));
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let Decided { prior, edit, note, .. } = decided;
         let cannot_undo = edit.as_ref().and_then(|_| undo_note(&prior));
         let note = note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-        Ok(Done::Checked(Checked { edit, prior, note, unknown: false }))
+        Ok(JobDone::Checked(Checked { edit, prior, note, unknown: false }))
     }
 
     fn apply_path(&self, spec: &impl Managed, timeout: Duration) -> Result<Applied, String> {
@@ -257,7 +257,7 @@ impl Kinds {
 /// Names of users and groups from the host's accounts.
 pub(crate) struct AccountNames(Arc<Accounts>);
 
-impl Names for AccountNames {
+impl AccountLookup for AccountNames {
     fn user(&self, uid: u32) -> String {
         self.0.user_name(uid).map_or_else(|| uid.to_string(), str::to_owned)
     }

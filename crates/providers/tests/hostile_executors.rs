@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script, Spec};
 use common::{LONG, Lab, lab, lab_with, shipped};
-use converge::Done;
+use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::Options;
 use lang::Value;
@@ -57,7 +57,7 @@ fn a_plan_starts_only_what_knows_dry_runs() {
     let script = "#!/bin/sh\ncat > $MUSTER_ROOT/ran\necho '{\"changed\": true}'\n";
     let mut spec = shipped(&lab, script);
     let plan = |spec: &CustomSpec| match lab.kinds.check("app", &Spec::Custom(spec.clone()), LONG, true) {
-        Ok(Done::Checked(checked)) => checked,
+        Ok(JobDone::Checked(checked)) => checked,
         other => panic!("{other:?}"),
     };
     assert!(plan(&spec).unknown);
@@ -201,7 +201,7 @@ fn under_a_root_nothing_runs_unless_allowed() {
     validated.validate = Some(catalog::module::CommandLine::Shell("true".to_owned()));
     for spec in [custom, exec, Spec::File(validated)] {
         let outcome = lab.kinds.check("app", &spec, LONG, false);
-        assert_eq!(outcome, Ok(Done::Skipped(ROOTED.to_owned())));
+        assert_eq!(outcome, Ok(JobDone::Skipped(ROOTED.to_owned())));
         assert!(lab.kinds.apply("app", &spec, &Checked::unknown(), LONG).is_err());
     }
     assert!(!lab.path("/f").exists());

@@ -7,7 +7,7 @@ use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
 use model::{Kind, ObjectKey};
 use node::Adoption;
-use node::work::Mark;
+use node::work::ActionMark;
 use serde::{Deserialize, Serialize};
 use spool::objects::{ObjectLimits, Opened};
 use spool::{Journal, ObjectLog, Slot};
@@ -123,7 +123,7 @@ impl Durable {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open_actions(&self) -> Result<(Journal<String, Mark>, bool), StateError> {
+    pub fn open_actions(&self) -> Result<(Journal<String, ActionMark>, bool), StateError> {
         let opened = Journal::open(&self.disk, &self.path.join("actions"));
         let opened = opened.map_err(spool("read the marks of actions"))?;
         let damaged = !opened.repairs.is_empty();

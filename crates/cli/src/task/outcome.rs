@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::work::{ActionOutcome, RefusalCode};
-use plane::work::{NodeStage, Progress, Summary};
+use plane::work::{NodeStage, TaskProgress, TaskSummary};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
 
@@ -120,7 +120,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
 }
 
 /// How a task stands, in one line.
-pub fn line(summary: &Summary) -> String {
+pub fn line(summary: &TaskSummary) -> String {
     let progress = &summary.progress;
     let said = tally([
         (progress.succeeded, "succeeded"),
@@ -141,7 +141,7 @@ pub fn line(summary: &Summary) -> String {
 }
 
 /// What a task that ended means for scripts.
-pub fn exit(progress: &Progress, nodes: &[TaskNodeView]) -> Exit {
+pub fn exit(progress: &TaskProgress, nodes: &[TaskNodeView]) -> Exit {
     let refused = |node: &TaskNodeView| matches!(node.outcome, Some(ActionOutcome::Refused { .. }));
     if progress.succeeded == progress.total {
         Exit::Ok

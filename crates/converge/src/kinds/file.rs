@@ -3,7 +3,7 @@
 use catalog::spec::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_FILE_MODE, Difference, Names, content_field, mode_field, ownership_differs};
+use super::{AccountLookup, DEFAULT_FILE_MODE, Difference, content_field, mode_field, ownership_differs};
 
 /// The bytes that an edit may show; what is absent is named by digest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ pub fn assess(
     prior: &PathState,
     wanted: &PathOwnership,
     bytes: Bytes<'_>,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Option<Edit<Fields>>, String> {
     if !differs(spec, prior, wanted) {
         return Ok(None);
@@ -91,7 +91,7 @@ fn symlink(
     target: &str,
     wanted: &PathOwnership,
     bytes: Bytes<'_>,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Edit<Fields>, String> {
     let mut edit = Difference::default();
     if spec.ensure == Ensure::Absent {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use catalog::spec::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
-use converge::Done;
+use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::{Host, Options};
 use model::Digest;
@@ -84,7 +84,7 @@ impl Lab {
 
     pub fn check(&self, spec: &Spec) -> Checked {
         match self.kinds.check("name", spec, LONG, false) {
-            Ok(Done::Checked(checked)) => checked,
+            Ok(JobDone::Checked(checked)) => checked,
             other => panic!("{other:?}"),
         }
     }

@@ -20,7 +20,7 @@ use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use plane::work::{
-    Input, MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskSpec, TaskState, action_id,
+    MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskInput, TaskSpec, TaskState, action_id,
     parse_action_id,
 };
 use store::{StoreError, TaskKind, TaskNode, TaskRecord};
@@ -55,7 +55,7 @@ pub(crate) struct Orchestrator {
 /// A task under way, as everybody but its actor sees it.
 pub(crate) struct OpenTask {
     pub(crate) spec: TaskSpec,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<TaskInput>,
     /// There was no room for something that was said: what is stored tells it.
     missed: AtomicBool,
     /// Wakes the actor: output came, or something was missed.
@@ -75,7 +75,7 @@ enum Delivery {
 impl OpenTask {
     /// Tells the task something without ever waiting for it: one that cannot save must not hold
     /// up those who speak to it.
-    fn tell(&self, input: Input) -> Delivery {
+    fn tell(&self, input: TaskInput) -> Delivery {
         match self.inputs.try_send(input) {
             Ok(()) => Delivery::Heard,
             Err(TrySendError::Full(_)) => {
@@ -199,7 +199,7 @@ impl Orchestrator {
         let task = self.get(id).ok_or_else(gone)?;
         let called_off = async {
             let mut news = task.news.subscribe();
-            let input = Input::Cancel { by: by.to_owned() };
+            let input = TaskInput::Cancel { by: by.to_owned() };
             task.inputs.send(input).await.map_err(|_| gone())?;
             let called_off = |news: &TaskView| {
                 news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
@@ -249,7 +249,7 @@ impl Orchestrator {
         let waiting = |task: &&Arc<OpenTask>| task.spec.wait_secs > 0;
         let tasks: Vec<_> = self.open().values().filter(waiting).cloned().collect();
         for task in tasks {
-            task.tell(Input::Online(node.clone()));
+            task.tell(TaskInput::Online(node.clone()));
         }
     }
 
@@ -257,18 +257,18 @@ impl Orchestrator {
     pub(crate) fn removed(&self, node: &NodeId) {
         let tasks: Vec<_> = self.open().values().cloned().collect();
         for task in tasks {
-            task.tell(Input::Removed(node.clone()));
+            task.tell(TaskInput::Removed(node.clone()));
         }
     }
 }
 
 /// What an event of an action is to its task.
-fn input(node: &NodeId, event: &ActionEvent) -> Option<Input> {
+fn input(node: &NodeId, event: &ActionEvent) -> Option<TaskInput> {
     match event {
-        ActionEvent::Started => Some(Input::Started(node.clone())),
+        ActionEvent::Started => Some(TaskInput::Started(node.clone())),
         ActionEvent::Ended { outcome, duration_ms } => {
             let (outcome, duration_ms) = (outcome.clone(), *duration_ms);
-            Some(Input::Ended { node: node.clone(), outcome, duration_ms })
+            Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms })
         }
         ActionEvent::Output { .. } => None,
     }

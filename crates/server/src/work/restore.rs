@@ -8,7 +8,7 @@ use model::log::FactBody;
 use model::work::ActionOutcome;
 use model::{Kind, NodeId};
 use net::accept::stopped;
-use plane::work::{Input, Task, TaskDocument, Workflow, action_id, parse_action_id};
+use plane::work::{Task, TaskDocument, TaskInput, Workflow, action_id, parse_action_id};
 use store::{ObjectFilter, StoreError, TaskKind, TaskRecord};
 
 use tokio::sync::watch;
@@ -49,11 +49,11 @@ fn unreadable(record: &TaskRecord, error: &serde_json::Error) {
 }
 
 /// What the log of each open target says that the task may not have heard.
-pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<Input> {
+pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<TaskInput> {
     let mut inputs = Vec::new();
     for (node, _) in task.nodes().iter().filter(|(_, work)| work.stage.has_object()) {
         if plane.index.get(node).is_none() {
-            inputs.push(Input::Removed(node.clone()));
+            inputs.push(TaskInput::Removed(node.clone()));
             continue;
         }
         let facts = plane.store.action_facts(node, &action_id(&task.spec().id, node)).await;
