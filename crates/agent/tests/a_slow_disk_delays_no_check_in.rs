@@ -14,7 +14,7 @@ use agent::machine::Machine;
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use model::log::FactBody;
-use spool::{Disk, FaultAction, Faults, Op, Point};
+use spool::{Disk, DiskOp, FaultAction, Faults, Point};
 use test_support::agent_state::place;
 use test_support::scripted::stage::{Stage, join, make, plan};
 use test_support::scripted::{Control, now};
@@ -57,7 +57,7 @@ impl SlowDisk {
 
 impl Faults for SlowDisk {
     fn before(&self, point: Point<'_>) -> FaultAction {
-        if matches!(point.op, Op::Sync | Op::SyncDir) {
+        if matches!(point.op, DiskOp::Sync | DiskOp::SyncDir) {
             let mut state = self.state.lock().unwrap();
             state.begun += 1;
             // Longer than a test may take, so that a failed one ends.

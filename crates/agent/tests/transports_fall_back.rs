@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use agent::sync::transport::Links;
 use http::request::Parts as Head;
 use model::replication::{Mode, TransportPolicy};
-use net::Role;
+use net::PeerRole;
 use net::accept::Connection;
 use spool::Disk;
 use test_support::agent_links::{Node, policy};
@@ -45,7 +45,7 @@ impl Deaf {
 fn is_of_the_session(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
     let peer = connection.peer.as_ref().expect("the certificate of the node");
-    assert!(matches!(&peer.role, Role::Node { key: own, .. } if **own == key(1).public()));
+    assert!(matches!(&peer.role, PeerRole::Node { key: own, .. } if **own == key(1).public()));
     assert!(signature::parse(&head.headers).is_err(), "nothing is signed");
 }
 

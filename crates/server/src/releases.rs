@@ -9,7 +9,7 @@ use model::{Channel, Digest, Selection};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads};
-use store::{CommitError, Release};
+use store::{Release, ReleaseCommitError};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
 use trust::{Beacon, Header, SigningKey};
@@ -156,12 +156,12 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
     first.ok_or_else(|| refused("there is no header"))
 }
 
-fn commit_problem(error: CommitError) -> Problem {
+fn commit_problem(error: ReleaseCommitError) -> Problem {
     match error {
-        CommitError::HeadMoved { .. } => Problem::new(Code::HeadMoved, error.to_string()),
-        CommitError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
-        CommitError::NoHeader => Problem::new(Code::ReleaseRefused, error.to_string()),
-        CommitError::Store(error) => store_problem(error),
+        ReleaseCommitError::HeadMoved { .. } => Problem::new(Code::HeadMoved, error.to_string()),
+        ReleaseCommitError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
+        ReleaseCommitError::NoHeader => Problem::new(Code::ReleaseRefused, error.to_string()),
+        ReleaseCommitError::Store(error) => store_problem(error),
     }
 }
 

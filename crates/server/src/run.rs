@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::ServerUrl;
-use net::accept::{self, Limits, stopped};
+use net::accept::{self, AcceptLimits, stopped};
 use net::tls::{self, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
@@ -173,9 +173,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
-    let limits = Limits { connections: config.connections, ..Limits::default() };
-    let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
-    let many = Limits::of_proxies(config.connections);
+    let limits = AcceptLimits { connections: config.connections, ..AcceptLimits::default() };
+    let few = AcceptLimits { connections: OPERATOR_CONNECTIONS, ..limits };
+    let many = AcceptLimits::of_proxies(config.connections);
     let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![
         tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {

@@ -11,7 +11,7 @@ use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Digest, RunCounts, RunReport};
-use spool::{BlobStore, Disk, FactLog, Journal, Limits, Slot, SpoolError};
+use spool::{BlobStore, Disk, FactLog, Journal, LogLimits, Slot, SpoolError};
 
 fn run() -> FactBody {
     FactBody::Run(RunReport {
@@ -88,7 +88,7 @@ fn facts_can_be_acknowledged_on_a_full_disk_as_soon_as_there_is_room() {
 #[test]
 fn runs_stop_first_then_all() {
     let directory = common::tempdir();
-    let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
+    let limits = LogLimits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let refused = loop {
         if let Err(refused) = log.append(run(), now()) {
@@ -111,7 +111,7 @@ fn runs_stop_first_then_all() {
 #[test]
 fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
     let directory = common::tempdir();
-    let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
+    let limits = LogLimits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let action = |event: ActionEvent| FactBody::Action(ActionFact { id: "t.n".into(), event });
     let ended = |outcome: ActionOutcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
@@ -143,7 +143,7 @@ fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
 fn a_fact_that_no_request_could_carry_is_refused() {
     let directory = common::tempdir();
     let mut log =
-        FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), Limits::default()).unwrap().log;
+        FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), LogLimits::default()).unwrap().log;
     let refused = log.append(said(&"x".repeat(model::log::MAX_FACT_BYTES)), now()).unwrap_err();
     assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused:?}");
     assert_eq!(log.last(), 0);

@@ -9,7 +9,7 @@ use model::{Kind, ObjectKey};
 use node::Adoption;
 use node::work::ActionMark;
 use serde::{Deserialize, Serialize};
-use spool::objects::{ObjectLimits, Opened};
+use spool::objects::{ObjectLimits, OpenedObjects};
 use spool::{Journal, ObjectLog, Slot};
 
 use super::{Durable, MODE, StateError, fresh_incarnation, spool};
@@ -56,7 +56,7 @@ impl Durable {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open_objects(&self) -> Result<Opened, StateError> {
+    pub fn open_objects(&self) -> Result<OpenedObjects, StateError> {
         let fresh = fresh_incarnation()?;
         let directory = self.path.join("objects");
         let opened = ObjectLog::open(&self.disk, &directory, &fresh, ObjectLimits::default());

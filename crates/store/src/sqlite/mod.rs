@@ -36,7 +36,7 @@ use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
 use crate::closure::{self, limit};
-use crate::error::{CommitError, EnrollError, PutError, Result};
+use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
@@ -490,8 +490,12 @@ impl Store {
     /// the first), and points its channels to it. The same release again is `Ok`, so a publisher may retry.
     ///
     /// # Errors
-    /// [`CommitError`] names the refusal.
-    pub async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
+    /// [`ReleaseCommitError`] names the refusal.
+    pub async fn commit_release(
+        &self,
+        release: Release,
+        built_on: Option<u64>,
+    ) -> Result<(), ReleaseCommitError> {
         self.write(0, move |session| releases::commit(session, &release, built_on)).await
     }
 

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use model::Hostname;
 use net::ServerUrl;
-use net::accept::Limits;
+use net::accept::AcceptLimits;
 use net::issue::{Ca, CertificateRequest};
 use serde::Serialize;
 use sync::frame::{Capabilities, Hello, VERSIONS};
@@ -49,7 +49,7 @@ impl Control {
         H: Fn(&Parts, Bytes) -> Reply + Clone + Send + Sync + 'static,
     {
         let answer = move |request| answer(request, handle.clone());
-        Control { server: TlsServer::named(names, Limits::default(), false, answer).await }
+        Control { server: TlsServer::named(names, AcceptLimits::default(), false, answer).await }
     }
 
     /// Where nodes call: a port of this machine.
