@@ -114,7 +114,7 @@ impl Machine {
         let root = root.unwrap_or_else(|| PathBuf::from("/"));
         let allow_exec = options.allow_exec || membership.allow_exec;
         let cancel = Cancel::default();
-        let host = Arc::new(Host::open(&root, host::Options { allow_exec, cancel: cancel.clone() })?);
+        let host = Arc::new(Host::open(&root, host::HostOptions { allow_exec, cancel: cancel.clone() })?);
         let kinds = Arc::new(Kinds::new(host, durable.clone()));
         Ok(Machine { membership, durable, kinds, cancel, state, root })
     }

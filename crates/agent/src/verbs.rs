@@ -270,7 +270,7 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
     if request.trim_ascii().is_empty() {
         request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
     }
-    let options = host::Options { allow_exec: place.allow_exec, ..host::Options::default() };
+    let options = host::HostOptions { allow_exec: place.allow_exec, ..host::HostOptions::default() };
     let host = host::Host::open(&place.root_dir(), options)?;
     let tested = providers::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
-use host::{Command, End, Event, Host, Program, RunError, Streaming};
+use host::{Command, CommandEvent, End, Host, Program, RunError, Streaming};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work};
@@ -442,12 +442,12 @@ impl Worker {
 
     fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<Streaming, String> {
         let (events, id) = (self.events.clone(), id.to_owned());
-        let listener = move |event: Event<'_>| {
+        let listener = move |event: CommandEvent<'_>| {
             let event = match event {
-                Event::Output(stream, bytes) => {
+                CommandEvent::Output(stream, bytes) => {
                     WorkEvent::Input(WorkInput::Output { id: id.clone(), stream, bytes: bytes.to_vec() })
                 }
-                Event::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
+                CommandEvent::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
             };
             // Not heard when the thread is gone: the agent ends.
             let _ = events.send(event);

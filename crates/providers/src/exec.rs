@@ -7,7 +7,7 @@ use std::time::Duration;
 use catalog::module::CommandLine;
 use catalog::spec::ExecSpec;
 use converge::kinds::{Applied, Checked, exec};
-use host::{End, Finished};
+use host::{End, FinishedCommand};
 
 use crate::Kinds;
 use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
@@ -65,7 +65,12 @@ fn guard(
     }
 }
 
-fn run(kinds: &Kinds, spec: &ExecSpec, command: &CommandLine, timeout: Duration) -> Result<Finished, String> {
+fn run(
+    kinds: &Kinds,
+    spec: &ExecSpec,
+    command: &CommandLine,
+    timeout: Duration,
+) -> Result<FinishedCommand, String> {
     let command = host::Command {
         cwd: spec.cwd.clone(),
         env: spec.environment.clone(),

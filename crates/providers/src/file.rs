@@ -8,7 +8,7 @@ use std::time::Duration;
 use catalog::module::CommandLine;
 use catalog::spec::{Ensure, FileContent, FileSpec};
 use converge::kinds::{DEFAULT_FILE_MODE, file};
-use host::{Program, Write};
+use host::{FileWrite, Program};
 use model::{Digest, PathOwnership};
 
 use crate::Kinds;
@@ -68,7 +68,7 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Durati
         Some(command) => run_validate(kinds, command, path, timeout),
         None => Ok(()),
     };
-    let write = Write {
+    let write = FileWrite {
         content,
         digest,
         ownership: *wanted,

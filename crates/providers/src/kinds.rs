@@ -8,7 +8,7 @@ use catalog::module::CommandLine;
 use catalog::spec::{Ensure, Ownership, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked};
 use converge::{JobDone, JobOutcome};
-use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program};
+use host::{Accounts, End, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
@@ -281,7 +281,7 @@ pub(crate) fn program(command: &CommandLine) -> Program {
 }
 
 /// The end of a command in words, unless it exited with 0.
-pub(crate) fn succeeded(finished: &Finished, timeout: Duration) -> Result<(), String> {
+pub(crate) fn succeeded(finished: &FinishedCommand, timeout: Duration) -> Result<(), String> {
     match finished.end {
         End::Exited(0) => Ok(()),
         end => Err(failure(end, finished, timeout)),
@@ -289,7 +289,7 @@ pub(crate) fn succeeded(finished: &Finished, timeout: Duration) -> Result<(), St
 }
 
 /// Why a command failed, with the end of what it printed.
-pub(crate) fn failure(end: End, finished: &Finished, timeout: Duration) -> String {
+pub(crate) fn failure(end: End, finished: &FinishedCommand, timeout: Duration) -> String {
     let what = match end {
         End::Exited(code) => format!("exited with {code}"),
         End::Signaled(signal) => format!("was ended by signal {signal}"),
@@ -303,8 +303,8 @@ pub(crate) fn failure(end: End, finished: &Finished, timeout: Duration) -> Strin
 }
 
 /// The end of what a command printed, errors before output, at most [`MAX_TEXT`] bytes.
-pub(crate) fn output(finished: &Finished) -> Option<String> {
-    let printed = |output: &host::Output| {
+pub(crate) fn output(finished: &FinishedCommand) -> Option<String> {
+    let printed = |output: &host::ProcessOutput| {
         let text = String::from_utf8_lossy(&output.bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())

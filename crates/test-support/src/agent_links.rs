@@ -104,7 +104,7 @@ impl Node {
         let durable = open(dir, disk);
         std::fs::create_dir_all(dir.join("root")).unwrap();
         let root = dir.join("root").canonicalize().unwrap();
-        let options = host::Options { allow_exec: true, ..host::Options::default() };
+        let options = host::HostOptions { allow_exec: true, ..host::HostOptions::default() };
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
         let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{ObjectKey, Stub};
@@ -85,7 +85,7 @@ impl Reconciler {
         put: &Put<'_>,
         expect: Expect,
     ) -> Result<(), BackendError> {
-        let apply = Apply { key: put.key, spec: put.content, source_uid: Some(&put.stub.uid), expect };
+        let apply = ApplyRequest { key: put.key, spec: put.content, source_uid: Some(&put.stub.uid), expect };
         let version = backend.apply(apply)?.version;
         self.record(put, version);
         Ok(())

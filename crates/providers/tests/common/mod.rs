@@ -12,7 +12,7 @@ use std::time::Duration;
 use catalog::spec::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
 use converge::JobDone;
 use converge::kinds::{Applied, Checked};
-use host::{Host, Options};
+use host::{Host, HostOptions};
 use model::Digest;
 use providers::{Blobs, Kinds};
 
@@ -56,10 +56,10 @@ pub struct Lab {
 
 /// A host where commands may run.
 pub fn lab() -> Lab {
-    lab_with(Options { allow_exec: true, ..Options::default() })
+    lab_with(HostOptions { allow_exec: true, ..HostOptions::default() })
 }
 
-pub fn lab_with(options: Options) -> Lab {
+pub fn lab_with(options: HostOptions) -> Lab {
     let dir = tempfile::tempdir().unwrap();
     let blobs = Arc::new(Memory::default());
     let host = Arc::new(Host::open(dir.path(), options).unwrap());
