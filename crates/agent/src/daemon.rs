@@ -32,10 +32,10 @@ use tokio::time::Instant;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
-use crate::exchange::Exchange;
+use crate::exchange::CheckInClient;
 use crate::fetch;
 use crate::machine::Machine;
-use crate::release::HeldRelease;
+use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::Runner;
 use crate::session::Session;
@@ -66,7 +66,7 @@ pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
 struct Daemon {
     node: Node,
     storage: Storage,
-    release: Arc<HeldRelease>,
+    release: Arc<ActiveRelease>,
     session: Arc<Session>,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
@@ -75,7 +75,7 @@ struct Daemon {
     handle: DaemonHandle,
     sync: Arc<Synchronization>,
     work: WorkHandle,
-    exchange: Arc<Exchange>,
+    exchange: Arc<CheckInClient>,
     /// The last check-in, facts and traits apart.
     last_check_in: Option<CheckIn>,
     /// Check-ins made.
@@ -108,7 +108,7 @@ impl Daemon {
         kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
         let storage = Storage::start(durable.clone())?;
         let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
-        let release = Arc::new(HeldRelease::open(&durable)?);
+        let release = Arc::new(ActiveRelease::open(&durable)?);
         let sets = Arc::new(Sets::open(durable.clone())?);
         let view = Arc::new(View::default());
         let operations = OperationQueue::default();
@@ -135,7 +135,7 @@ impl Daemon {
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
-        let exchange = Exchange::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
+        let exchange = CheckInClient::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
         let daemon = Daemon {
             node,
             storage,

@@ -1,4 +1,4 @@
-//! [`Exchange`]: check-ins, over the open stream or by a request of their own.
+//! [`CheckInClient`]: check-ins, over the open stream or by a request of their own.
 //!
 //! ```text
 //! node's check-in  --> stream, when it is open and free ----+--> DaemonEvent::Answered
@@ -27,7 +27,7 @@ use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
-pub struct Exchange {
+pub struct CheckInClient {
     session: Arc<Session>,
     sync: Arc<Synchronization>,
     storage: Storage,
@@ -38,15 +38,15 @@ pub struct Exchange {
     witness: Mutex<Witness>,
 }
 
-impl Exchange {
+impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
         session: Arc<Session>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
-    ) -> Exchange {
-        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
+    ) -> CheckInClient {
+        CheckInClient { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;

@@ -43,7 +43,7 @@ pub enum RunnerError {
 
 /// Runs over one host.
 pub struct Runner {
-    worker: Worker,
+    worker: JobWorker,
     hostname: String,
     bound: Mutex<Option<Bound>>,
 }
@@ -57,7 +57,7 @@ struct Bound {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: Worker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges, or only says what would change.
@@ -160,12 +160,12 @@ fn may_start_command(work: &JobWork) -> bool {
 }
 
 #[derive(Clone)]
-struct Worker {
+struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
 }
 
-impl Worker {
+impl JobWorker {
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
             JobWork::Probe(probe) => JobDone::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {

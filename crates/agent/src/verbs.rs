@@ -15,7 +15,7 @@ use trust::token::KeySource;
 
 use crate::clock::now;
 use crate::join::{self, JoinError, JoinRequest};
-use crate::machine::{Machine, MachineOptions, OpenError};
+use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
@@ -320,10 +320,10 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return Some(format!("to join another fleet, move {} away first", state.display()));
     }
     match error.downcast_ref() {
-        Some(OpenError::State { source: StateError::NotJoined(_), .. }) => {
+        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => {
             Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
         }
-        Some(OpenError::State {
+        Some(OpenMachineError::State {
             source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
             ..
         }) => Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned()),

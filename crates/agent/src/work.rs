@@ -123,7 +123,7 @@ enum Running {
     },
 }
 
-struct Worker {
+struct WorkThread {
     work: WorkMachine,
     inputs: VecDeque<WorkInput>,
     marks: Journal<String, ActionMark>,
@@ -197,7 +197,7 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let own = own(setup.storage.durable(), &setup.host);
     let view = setup.view.clone();
     let (running, inputs) = (BTreeMap::new(), VecDeque::new());
-    let mut worker = Worker { running, inputs, work, marks, setup, held, own, events, drained };
+    let mut worker = WorkThread { running, inputs, work, marks, setup, held, own, events, drained };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
     builder.spawn(move || {
         watched(&view, "work", "actions are not carried out", move || worker.run(first, &inbox));
@@ -261,7 +261,7 @@ fn own(durable: &Durable, host: &Host) -> Option<String> {
     Some(Path::new("/").join(below).to_string_lossy().into_owned())
 }
 
-impl Worker {
+impl WorkThread {
     fn run(&mut self, first: Vec<WorkEffect<Job>>, inbox: &Receiver<WorkEvent>) {
         self.perform(first);
         self.go_on();

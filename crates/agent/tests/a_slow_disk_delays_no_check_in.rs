@@ -17,7 +17,7 @@ use model::log::FactBody;
 use spool::{Disk, DiskOp, FaultAction, Faults, Point};
 use test_support::agent_state::place;
 use test_support::scripted::stage::{Stage, join, make, plan};
-use test_support::scripted::{Control, now};
+use test_support::scripted::{ScriptedControl, now};
 use test_support::wait::until;
 
 /// How long each sync of the slow disk takes.
@@ -113,7 +113,7 @@ struct Scene {
     root: PathBuf,
     /// For writing beside the daemon.
     durable: Arc<Durable>,
-    _control: Control,
+    _control: ScriptedControl,
     _dir: tempfile::TempDir,
 }
 
@@ -123,7 +123,8 @@ impl Scene {
         let stage = Stage::default();
         stage.play().next_checkin_secs = Some(1);
         let answers = stage.clone();
-        let control = Control::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
+        let control =
+            ScriptedControl::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
         let dir = tempfile::tempdir().unwrap();
         let (state, root) = (dir.path().join("state"), dir.path().join("root"));
         std::fs::create_dir_all(root.join("etc")).unwrap();

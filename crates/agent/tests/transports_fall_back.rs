@@ -13,7 +13,7 @@ use net::PeerRole;
 use net::accept::Connection;
 use spool::Disk;
 use test_support::agent_links::{Node, policy};
-use test_support::scripted::{Control, Reply, key, now, problem};
+use test_support::scripted::{Reply, ScriptedControl, key, now, problem};
 use test_support::wait::eventually;
 use wire::signature;
 use wire::{Code, Problem, route};
@@ -56,14 +56,17 @@ fn is_signed(head: &Head) {
     verified.and_then(|signed| signed.holds(b"")).unwrap();
 }
 
-async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
     links_in(Mode::Managed, transport).await
 }
 
-async fn links_in(mode: Mode, transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+async fn links_in(
+    mode: Mode,
+    transport: TransportPolicy,
+) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
     let deaf = Deaf::default();
     let answers = deaf.clone();
-    let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
+    let control = ScriptedControl::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(mode, None), Vec::new());
     let links = node.links(&control, transport);

@@ -12,7 +12,7 @@ use model::selection::SelectionEntry;
 use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
 use net::issue::CertificateRequest;
 use rustls::ClientConfig;
-use server::api::Summary;
+use server::api::ReleaseSummary;
 use server::posture;
 use store::{FleetMeta, NewNode, Release, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
@@ -181,7 +181,8 @@ async fn release(
     }
     let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));
     let contact_secs: BTreeMap<Channel, u64> = contact_secs.collect::<Result<_, BenchError>>()?;
-    let summary = serde_json::to_value(Summary { contact_secs, nodes: count, ..Summary::default() })?;
+    let summary =
+        serde_json::to_value(ReleaseSummary { contact_secs, nodes: count, ..ReleaseSummary::default() })?;
     let release =
         Release { seq: 1, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
     store.commit_release(release, None).await?;

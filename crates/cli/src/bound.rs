@@ -40,13 +40,13 @@ impl NodeSet {
 }
 
 /// Where the bytes of shipped files come from; those that are not there are named by digest.
-pub type Blobs<'a> = &'a dyn Fn(&Digest) -> Option<Arc<[u8]>>;
+pub type BlobLookup<'a> = &'a dyn Fn(&Digest) -> Option<Arc<[u8]>>;
 
 /// What stands in for text that is not to be shown.
 pub const HIDDEN: &str = "(hidden: sensitive)";
 
 /// A bound resource as named texts. What is sensitive is in them: [`hide`] takes it out.
-pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
+pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
     let mut fields = Fields::new();
     match &resource.spec {
         // Not wanted here, so there is nothing to bind.
@@ -127,7 +127,7 @@ pub fn command(command: &CommandLine) -> String {
     }
 }
 
-fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
+fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
     match spec {
         Spec::File(file) => {
             state(fields, file.ensure);
@@ -176,7 +176,7 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
     }
 }
 
-fn text(content: &FileContent, blobs: Blobs<'_>) -> String {
+fn text(content: &FileContent, blobs: BlobLookup<'_>) -> String {
     match content {
         FileContent::Text { text, .. } => text.to_string(),
         FileContent::Blob { digest, size } => {

@@ -9,14 +9,14 @@ use model::selection::{PatternEntry, SelectionEntry};
 use model::{Digest, ObjectSet, Selection, Trie};
 use server::api::{self, Digests, MAX_FETCH};
 
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 
 /// Why what is published cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The control plane did not answer, or refused.
     #[error("the control plane could not be asked")]
-    Call(#[from] CallError),
+    Call(#[from] OperatorCallError),
     /// A chunk is not what its digest says, or not there.
     #[error("the control plane holds a broken release")]
     Descent(#[from] DescentError),

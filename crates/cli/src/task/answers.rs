@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use server::api::work::TaskNodeView;
 
-use super::outcome::{Group, groups};
+use super::outcome::{OutcomeGroup, groups};
 
 /// What nodes answered.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +19,7 @@ pub struct Answers {
     pub answers: Vec<SameAnswer>,
     /// Nodes without an answer, by why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub without: Vec<Group>,
+    pub without: Vec<OutcomeGroup>,
 }
 
 /// Nodes with one answer.

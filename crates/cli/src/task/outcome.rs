@@ -14,7 +14,7 @@ use crate::whom::MAX_NAMES;
 
 /// Nodes that came to the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct OutcomeGroup {
     /// What they came to.
     pub said: String,
     /// How much it matters.
@@ -31,13 +31,13 @@ pub struct Group {
 
 /// Nodes grouped by what they came to: what went well first, then the most frequent. Within a
 /// group the nodes are in the order of their names.
-pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<Group> {
-    let mut by_words: BTreeMap<String, Group> = BTreeMap::new();
+pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<OutcomeGroup> {
+    let mut by_words: BTreeMap<String, OutcomeGroup> = BTreeMap::new();
     let mut named: Vec<(String, &TaskNodeView)> = nodes.iter().map(|node| (name(node), node)).collect();
     named.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (hostname, node) in named {
         let (said, mark, next) = words(task, &hostname, node);
-        let group = by_words.entry(said.clone()).or_insert_with(|| Group {
+        let group = by_words.entry(said.clone()).or_insert_with(|| OutcomeGroup {
             said,
             mark,
             count: 0,
@@ -49,7 +49,7 @@ pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<Group> {
             group.nodes.push(hostname);
         }
     }
-    let mut groups: Vec<Group> = by_words.into_values().collect();
+    let mut groups: Vec<OutcomeGroup> = by_words.into_values().collect();
     groups.sort_by_key(|group| (group.mark != Mark::Good, std::cmp::Reverse(group.count)));
     groups
 }

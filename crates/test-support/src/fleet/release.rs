@@ -9,7 +9,7 @@ use model::object::ObjectKey;
 use model::selection::{PatternEntry, SelectionEntry};
 use model::trie::{Top, Trie};
 use model::{Channel, Digest, FleetId, Kind, ObjectSet, SectionKey, Selection, Stub, Timestamp};
-use server::api::{Chunks, Commit, Summary, pack_contents};
+use server::api::{Commit, ReleaseSummary, TreeChunks, pack_contents};
 use trust::{Header, SigningKey, signed};
 use wire::Problem;
 
@@ -137,10 +137,10 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         requires: Vec::new(),
     };
     let header = signed::sign(&header, &[key]).unwrap();
-    let summary = Summary {
+    let summary = ReleaseSummary {
         contact_secs: BTreeMap::from([(channel.clone(), plan.contact_secs)]),
         nodes: sets.len(),
-        ..Summary::default()
+        ..ReleaseSummary::default()
     };
     let headers = BTreeMap::from([(channel, header.clone())]);
     let commit = Commit { headers, expected_head: plan.expected_head, summary };
@@ -167,7 +167,7 @@ impl Operator {
     pub async fn upload(&mut self, made: &Made) -> Result<(), Problem> {
         let packed = pack_contents(made.contents.iter().map(Vec::as_slice));
         let _: usize = self.ask(http::Method::POST, "/v1/contents", packed).await?;
-        let _: usize = self.post("/v1/chunks", &Chunks { chunks: made.chunks.clone() }).await?;
+        let _: usize = self.post("/v1/chunks", &TreeChunks { chunks: made.chunks.clone() }).await?;
         Ok(())
     }
 
