@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use model::ObjectKey;
 
-use crate::backend::{Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing};
+use crate::backend::{AppliedVersion, ApplyRequest, Backend, BackendError, Deleted, Expect, Found, Listing};
 use crate::manifest;
 
 /// The most objects.
@@ -35,7 +35,7 @@ impl Embedded {
         uid: Option<String>,
         source_uid: Option<&str>,
         spec: Bytes,
-    ) -> Result<Applied, BackendError> {
+    ) -> Result<AppliedVersion, BackendError> {
         let version = manifest::version(&spec, source_uid, None);
         let old = self.objects.get(key).map_or(0, |old| old.spec.len() as u64);
         let new = spec.len() as u64;
@@ -53,7 +53,7 @@ impl Embedded {
             Found { key, uid, version: version.clone(), spec, status: None, source_uid, deleting: false };
         self.objects.insert(found.key.clone(), found);
         self.bytes = bytes;
-        Ok(Applied { version })
+        Ok(AppliedVersion { version })
     }
 }
 
@@ -67,7 +67,7 @@ impl Backend for Embedded {
         Ok(self.objects.get(key).cloned())
     }
 
-    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
+    fn apply(&mut self, apply: ApplyRequest<'_>) -> Result<AppliedVersion, BackendError> {
         manifest::identify(apply.key, apply.spec)?;
         let old = self.objects.get(apply.key);
         if !apply.expect.holds(old) {

@@ -126,7 +126,7 @@ pub struct Guard {
 
 /// What is to be done to the feed in autonomous mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct FeedChanges {
     /// Put these as found: new, edited, or another object under the name (its uid differs).
     pub put: BTreeSet<ObjectKey>,
     /// Take these out.
@@ -158,8 +158,8 @@ pub enum Why {
 
 /// What leads from the feed to what is found, in autonomous mode. The caller leaves kinds
 /// that are not synchronized out of both.
-pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Guard) -> Changes {
-    let mut changes = Changes::default();
+pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Guard) -> FeedChanges {
+    let mut changes = FeedChanges::default();
     let mut there = BTreeSet::new();
     for found in &listing.objects {
         there.insert(&found.key);

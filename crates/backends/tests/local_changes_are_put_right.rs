@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, Guard, LastApplied, Why};
-use backends::{Found, Listing, Problem};
+use backends::{Found, Listing, ListingProblem};
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
 
@@ -147,7 +147,7 @@ fn managed() {
 fn a_damaged_manifest_of_the_source_is_put_again() {
     let wanted = BTreeMap::from([(key("a"), stub("u1", "d1"))]);
     let last = LastApplied { stub: stub("u1", "d1"), version: "v1".into() };
-    let problem = Problem {
+    let problem = ListingProblem {
         place: "a.yaml".into(),
         line: None,
         code: "not-yaml",

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{ObjectKey, Stub};
@@ -87,7 +87,7 @@ impl Reconciler {
         spec: &Bytes,
         expect: Expect,
     ) -> Result<(), BackendError> {
-        let applied = self.backend()?.apply(Apply { key, spec, source_uid: Some(&stub.uid), expect })?;
+        let applied = self.backend()?.apply(ApplyRequest { key, spec, source_uid: Some(&stub.uid), expect })?;
         self.record(key, stub, applied.version);
         Ok(())
     }

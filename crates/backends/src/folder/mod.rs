@@ -38,7 +38,8 @@ use std::time::Instant;
 use model::ObjectKey;
 
 use crate::backend::{
-    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
+    AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing,
+    OperationRequest,
 };
 use state::State;
 use view::Presence;
@@ -104,7 +105,7 @@ impl Backend for Folder {
 
     /// Temporary `unsettled` when an expectation is to be checked against a file that somebody
     /// is writing, and `folder-gone` when there is no folder.
-    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
+    fn apply(&mut self, apply: ApplyRequest<'_>) -> Result<AppliedVersion, BackendError> {
         self.started();
         self.lock().apply(&apply)
     }
