@@ -35,7 +35,7 @@ async fn the_link_ends_after_it_read_on_and_the_next_sends_them() {
     let own = handler("n1");
     let link = linked(&node, Mode::Managed, "one", &own).await;
     let check_in = Frame::CheckIn(Box::new(quiet()));
-    assert!(link.orders.tell_in_turn(LinkCommand::Say(Box::new(check_in))).await);
+    assert!(link.commands.send(LinkCommand::Send(Box::new(check_in))).await);
     let answered = || own.received().iter().any(|frame| matches!(frame, Frame::Answer(_)));
     eventually("the check-in is answered", answered).await;
     assert!(!link.ended.is_finished(), "contents are asked for several times first");
