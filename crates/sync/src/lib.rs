@@ -10,7 +10,6 @@ pub mod backoff;
 pub mod bounds;
 pub mod cursor;
 pub mod durable;
-pub mod events;
 pub mod feed;
 pub mod frame;
 pub mod identity;

@@ -34,6 +34,7 @@ struct State {
     counters: Counters,
     acked: u64,
     refused: u64,
+    hellos: u64,
     incarnations: u64,
     refusing: Option<(ObjectKey, ItemOutcome)>,
 }
@@ -51,6 +52,7 @@ impl MemoryLinkHandler {
             counters: Counters::default(),
             acked: 0,
             refused: 0,
+            hellos: 0,
             incarnations: 0,
             refusing: None,
         };
@@ -128,6 +130,11 @@ impl MemoryLinkHandler {
         self.state().refused
     }
 
+    /// How many links the other side said hello on.
+    pub fn hellos(&self) -> u64 {
+        self.state().hellos
+    }
+
     /// Frames that were none of the link's own.
     pub fn received(&self) -> Vec<Frame> {
         self.state().received.clone()
@@ -184,7 +191,9 @@ impl LinkHandler for MemoryLinkHandler {
         None
     }
 
-    fn hello(&self, _: &Hello) {}
+    fn hello(&self, _: &Hello) {
+        self.state().hellos += 1;
+    }
 
     fn note(&self, note: &Note) {
         self.state().notes.push(note.clone());

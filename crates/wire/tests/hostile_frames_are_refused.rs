@@ -157,7 +157,9 @@ fn numbers_that_overflow_are_not_read() {
     }
     let hello = json_of(&support::hello(sync::Role::Agent));
     let high = hello.replace(r#""revision":9"#, r#""revision":18446744073709551615"#);
-    assert!(high != hello && matches!(read(high), Err(ReadFrameError::Payload { name: "hello", .. })));
+    assert!(
+        high != hello && matches!(read(high), Err(ReadFrameError::Payload { name, .. }) if name == "hello")
+    );
     // A wait is at most an hour, whatever is asked for.
     let away =
         sync::frame::GoAway { code: "x".to_owned(), message: String::new(), retry_after: Some(u64::MAX) };
@@ -168,10 +170,8 @@ fn numbers_that_overflow_are_not_read() {
 /// The name of a signed batch is reserved (IDN-9): it reads like any that a newer version knows.
 #[test]
 fn a_reserved_name_is_unknown() {
-    for name in sync::events::RESERVED {
-        let text = json_of(&Frame::StateUpdated).replace("state-updated", name);
-        assert_eq!(read(text), Ok(Frame::Unknown((*name).to_owned())));
-    }
+    let text = json_of(&Frame::StateUpdated).replace("state-updated", "signed-batch");
+    assert_eq!(read(text), Ok(Frame::Unknown("signed-batch".to_owned())));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn numbers_of_things_are_bounded() {
     let objects = ask(&format!(r#"{{"objects":[{keys}]}}"#));
     for refused in [tops(&["[0]"; 257].join(",")), tops("[16]"), objects, ask("{}")] {
         assert!(
-            matches!(refused, Err(ReadFrameError::Payload { name: "resync-request", .. })),
+            matches!(refused, Err(ReadFrameError::Payload { ref name, .. }) if name == "resync-request"),
             "{refused:?}"
         );
     }

@@ -12,10 +12,10 @@ use proptest::prelude::*;
 use schemars::{Schema, schema_for};
 use serde_json::Value;
 use support::frames;
+use sync::Frame;
 use sync::frame::{
     Ack, Checkpoint, GoAway, Hello, Ping, Pong, Refused, Resource, ResyncRequest, ResyncResponse,
 };
-use sync::{Frame, events};
 use wire::Problem;
 use wire::cloudevents::names::PREFIX;
 use wire::cloudevents::{Origin, json};
@@ -46,19 +46,19 @@ fn bodies() -> Vec<(&'static str, Schema)> {
 /// The data of events of a link, by their names.
 fn data() -> Vec<(&'static str, Schema)> {
     vec![
-        (events::HELLO, schema_for!(Hello)),
-        (events::PROCESSED, schema_for!(Ack)),
-        (events::ERROR, schema_for!(Refused)),
-        (events::CHECKPOINT, schema_for!(Checkpoint)),
-        (events::RESYNC_REQUEST, schema_for!(ResyncRequest)),
-        (events::RESYNC_RESPONSE, schema_for!(ResyncResponse)),
-        (events::RESPONSE_SYNCED_RESOURCE, schema_for!(Resource)),
-        (events::REQUEST_UPDATE, schema_for!(Resource)),
-        (events::PING, schema_for!(Ping)),
-        (events::PONG, schema_for!(Pong)),
-        (events::GO_AWAY, schema_for!(GoAway)),
-        (events::CHECK_IN, schema_for!(CheckIn)),
-        (events::CHECK_IN_ANSWER, schema_for!(Answer)),
+        ("hello", schema_for!(Hello)),
+        ("processed", schema_for!(Ack)),
+        ("error", schema_for!(Refused)),
+        ("checkpoint", schema_for!(Checkpoint)),
+        ("resync-request", schema_for!(ResyncRequest)),
+        ("resync-response", schema_for!(ResyncResponse)),
+        ("response-synced-resource", schema_for!(Resource)),
+        ("request-update", schema_for!(Resource)),
+        ("ping", schema_for!(Ping)),
+        ("pong", schema_for!(Pong)),
+        ("go-away", schema_for!(GoAway)),
+        ("check-in", schema_for!(CheckIn)),
+        ("check-in-answer", schema_for!(Answer)),
     ]
 }
 

@@ -14,12 +14,14 @@ use model::{Digest, ObjectKey, SectionKey, Stub};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sync::bounds::{Bounded, checksum};
-use sync::events;
 use sync::frame::{Event, Interop, Op};
 use sync::object::{MAX_CONTENT, is_status};
 use sync::{Frame, Position};
 
-use super::names::{Attribute, Attributes, MAX_NAME, PREFIX, RESOURCE_RESYNC, bare, kind_of, known};
+use super::names::{
+    Attribute, Attributes, CHANGES, MAX_NAME, PREFIX, RESOURCE_RESYNC, STATUS_UPDATE, bare, kind_of, name_of,
+    says_created, says_gone,
+};
 use super::{MAX_ATTRIBUTE, Origin, ReadFrameError, WriteFrameError, shown};
 
 /// The longest trace context that is kept; a longer one is forgotten.
@@ -62,9 +64,80 @@ struct Inventory {
     checksum: Option<Digest>,
 }
 
+/// The frames that are no changes, each with its name. The name `signed-batch` is reserved for a batch
+/// of events that its author signs (IDN-9).
+macro_rules! frames {
+    ($($name:literal $frame:ident)*; without data: $($bare_name:literal $bare:ident)*) => {
+        /// The name of a frame, and what it carries unless it is a change.
+        fn named(frame: &Frame) -> Result<(&str, Data), WriteFrameError> {
+            Ok(match frame {
+                $(Frame::$frame(payload) => ($name, json(payload)?),)*
+                $(Frame::$bare => ($bare_name, Data::None),)*
+                Frame::Interop(interop) => match &**interop {
+                    Interop::RequestResync => (REQUEST_RESYNC, Data::None),
+                    Interop::RequestList { checksum } => {
+                        (REQUEST_LIST, json(&Inventory { checksum: Some(*checksum) })?)
+                    }
+                    Interop::Listed(one) => (LISTED, json(one)?),
+                    Interop::RequestUpdate(one) => (REQUEST_UPDATE, json(one)?),
+                },
+                Frame::Event(change) => (name_of(change), Data::None),
+                Frame::Unknown(name) => (name, Data::None),
+            })
+        }
+
+        impl CloudEvent<'_> {
+            /// The frame of this name.
+            fn of_name(&self, name: &str) -> Result<Frame, ReadFrameError> {
+                let interop = match name {
+                    $($name => return self.read(name).map(Frame::$frame),)*
+                    $($bare_name => return Ok(Frame::$bare),)*
+                    REQUEST_RESYNC => Interop::RequestResync,
+                    REQUEST_LIST => match self.read(name)? {
+                        Inventory { checksum: Some(checksum) } => Interop::RequestList { checksum },
+                        Inventory { checksum: None } => return Err(payload(name, "an inventory has a checksum")),
+                    },
+                    LISTED => Interop::Listed(self.read(name)?),
+                    REQUEST_UPDATE => Interop::RequestUpdate(self.read(name)?),
+                    name if CHANGES.as_flattened().contains(&name) => return self.change(name),
+                    name => return Ok(Frame::Unknown(name.chars().take(MAX_NAME).collect())),
+                };
+                Ok(Frame::Interop(Box::new(interop)))
+            }
+        }
+    };
+}
+
+frames! {
+    "hello" Hello
+    "processed" Ack
+    "error" Refused
+    "checkpoint" Checkpoint
+    "resync-request" ResyncRequest
+    "resync-response" ResyncResponse
+    "ping" Ping
+    "pong" Pong
+    "go-away" GoAway
+    "check-in" CheckIn
+    "check-in-answer" Answer;
+    without data:
+    "state-updated" StateUpdated
+    "approve-deletions" Approve
+}
+
+/// The names of an inventory resync's frames.
+const REQUEST_RESYNC: &str = "request-resource-resync";
+const REQUEST_LIST: &str = "request-synced-resource-list";
+const LISTED: &str = "response-synced-resource";
+const REQUEST_UPDATE: &str = "request-update";
+
 fn json<T: Serialize>(value: &T) -> Result<Data, WriteFrameError> {
     let json = serde_json::to_vec(value);
     json.map(|json| Data::Json(json.into())).map_err(|error| WriteFrameError::Payload(error.to_string()))
+}
+
+fn payload(name: &str, what: impl ToString) -> ReadFrameError {
+    ReadFrameError::Payload { name: name.to_owned(), what: what.to_string() }
 }
 
 impl<'a> CloudEvent<'a> {
@@ -73,45 +146,28 @@ impl<'a> CloudEvent<'a> {
     /// # Errors
     /// [`WriteFrameError`] says what cannot be written.
     pub(super) fn of(frame: &'a Frame, origin: &'a mut Origin) -> Result<CloudEvent<'a>, WriteFrameError> {
-        let mut event = CloudEvent::default();
-        event.data = match frame {
-            Frame::Event(change) => event.attributes.change(change)?,
-            Frame::Hello(hello) => {
-                origin.incarnation = Some(hello.head.incarnation.clone());
-                json(hello)?
+        let (name, data) = named(frame)?;
+        let mut event = CloudEvent { attributes: Attributes::default(), data };
+        let attributes = &mut event.attributes;
+        let mut revision = None;
+        match frame {
+            Frame::Event(change) => {
+                event.data = attributes.change(change, name)?;
+                revision = Some(change.rev);
             }
-            Frame::Checkpoint(checkpoint) => {
-                origin.incarnation = Some(checkpoint.cursor.incarnation.clone());
-                json(checkpoint)?
-            }
-            Frame::Ack(ack) => json(ack)?,
-            Frame::Refused(refused) => json(refused)?,
-            Frame::ResyncRequest(request) => json(request)?,
-            Frame::ResyncResponse(response) => json(response)?,
-            Frame::Interop(interop) => {
-                event.attributes.set(Attribute::Schema, RESOURCE_RESYNC);
-                match &**interop {
-                    Interop::RequestResync => Data::None,
-                    Interop::RequestList { checksum } => json(&Inventory { checksum: Some(*checksum) })?,
-                    Interop::Listed(one) | Interop::RequestUpdate(one) => json(one)?,
-                }
-            }
-            Frame::Ping(ping) => json(ping)?,
-            Frame::Pong(pong) => json(pong)?,
-            Frame::GoAway(go_away) => json(go_away)?,
-            Frame::CheckIn(check_in) => json(check_in)?,
-            Frame::Answer(answer) => json(answer)?,
-            Frame::StateUpdated | Frame::Approve | Frame::Unknown(_) => Data::None,
-        };
-        let change = if let Frame::Event(change) = frame { Some(change.rev) } else { None };
-        let (id, attributes) = (origin.id(change), &mut event.attributes);
-        if change.is_some() {
+            Frame::Hello(hello) => origin.incarnation = Some(hello.head.incarnation.clone()),
+            Frame::Checkpoint(checkpoint) => origin.incarnation = Some(checkpoint.cursor.incarnation.clone()),
+            Frame::Interop(_) => attributes.set(Attribute::Schema, RESOURCE_RESYNC),
+            _ => {}
+        }
+        let id = origin.id(revision);
+        if revision.is_some() {
             attributes.set(Attribute::EventId, id.clone());
         }
         attributes.set(Attribute::Id, id);
         attributes.set(Attribute::Source, origin.source());
         attributes.set(Attribute::SpecVersion, "1.0");
-        attributes.set(Attribute::Type, [PREFIX, events::frame_name(frame)].concat());
+        attributes.set(Attribute::Type, [PREFIX, name].concat());
         // Without it data is JSON.
         if let Data::Bytes(content) = &event.data {
             let ends = (content.first(), content.last());
@@ -142,55 +198,23 @@ impl<'a> CloudEvent<'a> {
         if type_.is_empty() {
             return Err(ReadFrameError::Missing("type"));
         }
-        match known(bare(type_)) {
-            Some(name) => self.known(name),
-            None => Ok(Frame::Unknown(bare(type_).chars().take(MAX_NAME).collect())),
-        }
-    }
-
-    fn known(self, name: &'static str) -> Result<Frame, ReadFrameError> {
-        Ok(match name {
-            events::PROCESSED => Frame::Ack(self.read(name)?),
-            events::ERROR => Frame::Refused(self.read(name)?),
-            events::CHECKPOINT => Frame::Checkpoint(self.read(name)?),
-            events::PING => Frame::Ping(self.read(name)?),
-            events::PONG => Frame::Pong(self.read(name)?),
-            events::HELLO => Frame::Hello(self.read(name)?),
-            events::RESYNC_REQUEST => Frame::ResyncRequest(self.read(name)?),
-            events::RESYNC_RESPONSE => Frame::ResyncResponse(self.read(name)?),
-            events::GO_AWAY => Frame::GoAway(self.read(name)?),
-            events::CHECK_IN => Frame::CheckIn(self.read(name)?),
-            events::CHECK_IN_ANSWER => Frame::Answer(self.read(name)?),
-            events::STATE_UPDATED => Frame::StateUpdated,
-            events::APPROVE_DELETIONS => Frame::Approve,
-            events::ROTATE_KEYS => Frame::Unknown(name.to_owned()),
-            events::REQUEST_RESOURCE_RESYNC => Frame::Interop(Box::new(Interop::RequestResync)),
-            events::REQUEST_SYNCED_RESOURCE_LIST => {
-                let Inventory { checksum } = self.read(name)?;
-                let what = "an inventory has a checksum".to_owned();
-                let checksum = checksum.ok_or(ReadFrameError::Payload { name, what })?;
-                Frame::Interop(Box::new(Interop::RequestList { checksum }))
-            }
-            events::RESPONSE_SYNCED_RESOURCE => Frame::Interop(Box::new(Interop::Listed(self.read(name)?))),
-            events::REQUEST_UPDATE => Frame::Interop(Box::new(Interop::RequestUpdate(self.read(name)?))),
-            _ => Frame::Event(Box::new(self.change(name)?)),
-        })
+        self.of_name(bare(type_))
     }
 
     /// What is carried as JSON; an event without data says nothing but its name.
-    fn read<T: for<'de> Deserialize<'de>>(&self, name: &'static str) -> Result<T, ReadFrameError> {
+    fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Result<T, ReadFrameError> {
         let data = self.data.as_slice();
         serde_json::from_slice(if data.is_empty() { b"{}" } else { data })
-            .map_err(|error| ReadFrameError::Payload { name, what: error.to_string() })
+            .map_err(|error| payload(name, error))
     }
 
-    fn change(self, name: &str) -> Result<Event, ReadFrameError> {
+    fn change(&self, name: &str) -> Result<Frame, ReadFrameError> {
         let attributes = &self.attributes;
         let is_true = |attribute| attributes.get(attribute) == Some("true");
         let uid = attributes.get(Attribute::ResourceId).filter(|uid| !uid.is_empty());
         let uid: Arc<str> = uid.ok_or(ReadFrameError::NoUid)?.into();
         let mut key = attributes.key()?;
-        if name == events::STATUS_UPDATE && !is_status(&key.section.kind) {
+        if name == STATUS_UPDATE && !is_status(&key.section.kind) {
             key = sync::object::status_key(&key);
         }
         let trace = attributes.get(Attribute::Trace).filter(|text| trace_fits(text)).map(str::to_owned);
@@ -204,18 +228,18 @@ impl<'a> CloudEvent<'a> {
         } else {
             let created = says_created(name) || is_true(Attribute::Created);
             let digest: Option<Digest> = attributes.parsed(Attribute::Digest)?;
-            let content = content(self.data)?;
+            let content = content(&self.data)?;
             let digest = digest.unwrap_or_else(|| Digest::of(&content));
             Op::Put { stub: Stub { uid, digest, size: content.len() as u64 }, content, created }
         };
-        Ok(Event { seq, rev, upto, key, op, trace, at })
+        Ok(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at })))
     }
 }
 
 impl<'a> Attributes<'a> {
-    /// Says a change, and gives its content.
-    fn change(&mut self, change: &'a Event) -> Result<Data, WriteFrameError> {
-        let (name, section) = (events::event_name(change), &change.key.section);
+    /// Says a change of this name, and gives its content.
+    fn change(&mut self, change: &'a Event, name: &str) -> Result<Data, WriteFrameError> {
+        let section = &change.key.section;
         self.set(Attribute::Schema, section.kind.as_str());
         self.set(Attribute::Subject, [&section.namespace, "/", &change.key.name].concat());
         self.set(Attribute::Seq, change.seq.to_string());
@@ -289,31 +313,21 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Whether the name of a change says by itself that the object is gone.
-fn says_gone(name: &str) -> bool {
-    matches!(name, events::DELETE | events::PEER_REMOVED)
-}
-
-/// Whether the name of a change says by itself that the object is new.
-fn says_created(name: &str) -> bool {
-    matches!(name, events::CREATE | events::PEER_ADDED)
-}
-
 /// A trace context is short text without anything that could disturb a log.
 fn trace_fits(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_TRACE && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The content of an object: of JSON its canonical form.
-fn content(data: Data) -> Result<Bytes, ReadFrameError> {
+fn content(data: &Data) -> Result<Bytes, ReadFrameError> {
     let bytes = data.as_slice().len();
     if bytes > MAX_CONTENT {
         return Err(ReadFrameError::ObjectTooLarge { bytes });
     }
     match data {
         Data::None => Ok(Bytes::new()),
-        Data::Bytes(bytes) => Ok(bytes),
-        Data::Json(json) => canonical(&json).ok_or(ReadFrameError::Attribute("data")),
+        Data::Bytes(bytes) => Ok(bytes.clone()),
+        Data::Json(json) => canonical(json).ok_or(ReadFrameError::Attribute("data")),
     }
 }
 

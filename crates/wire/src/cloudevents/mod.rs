@@ -1,7 +1,7 @@
 //! Frames as CloudEvents 1.0 (WIR-5): protobuf for gRPC, JSON for WebSocket, SSE and polling.
 //!
-//! `source` is the node's hostname or `principal`; `type` is [`PREFIX`] and a name of
-//! [`sync::events::ALL`]. A change of an object has extension attributes: `dataschema` is the kind
+//! `source` is the node's hostname or `principal`; `type` is [`PREFIX`] and the name of a frame.
+//! A change of an object has extension attributes: `dataschema` is the kind
 //! and `subject` is `namespace/name` of the object, and others number it. Every other frame carries
 //! the JSON of its type; an inventory resync's events have the `dataschema` `resourceResync`. The
 //! source document's lower-case kinds are read. A name that this version does not know is
@@ -134,7 +134,7 @@ pub enum ReadFrameError {
     #[error("the event {name} does not carry what it should: {what}")]
     Payload {
         /// The name of its type.
-        name: &'static str,
+        name: String,
         /// What is wrong.
         what: String,
     },

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use model::Kind;
 use model::object::FOREIGN_KINDS;
 use serde::{Deserialize, Serialize, Serializer};
-use sync::events;
+use sync::frame::{Event, Op};
+use sync::object::is_status;
 
 /// What types of events begin with when they are written.
 pub const PREFIX: &str = "dev.muster.event.";
@@ -23,9 +24,43 @@ pub(super) fn bare(type_: &str) -> &str {
     type_.strip_prefix(PREFIX).or_else(|| type_.strip_prefix(FOREIGN_PREFIX)).unwrap_or(type_)
 }
 
-/// The name of a type that this version knows.
-pub fn known(name: &str) -> Option<&'static str> {
-    events::ALL.iter().find(|known| **known == name).copied()
+/// The names of changes: of an object that is new to the receiver, has other content, is gone. Some
+/// kinds have names of their own: peers of the mesh; statuses, work for a node and the mesh's policy,
+/// which are named alike whatever happened to them.
+pub(super) const CHANGES: [[&str; 3]; 5] = [
+    ["create", "spec-update", "delete"],
+    ["peer-added", "peer-updated", "peer-removed"],
+    [STATUS_UPDATE; 3],
+    ["action-request"; 3],
+    ["policy-updated"; 3],
+];
+pub(super) const STATUS_UPDATE: &str = "status-update";
+
+/// The name of a change.
+pub(super) fn name_of(change: &Event) -> &'static str {
+    let kind = &change.key.section.kind;
+    let names = match kind.as_str() {
+        "Peer" => CHANGES[1],
+        _ if is_status(kind) => CHANGES[2],
+        Kind::ACTION => CHANGES[3],
+        Kind::POLICY => CHANGES[4],
+        _ => CHANGES[0],
+    };
+    match change.op {
+        Op::Put { created: true, .. } => names[0],
+        Op::Put { .. } => names[1],
+        Op::Delete { .. } => names[2],
+    }
+}
+
+/// Whether the name of a change says by itself that the object is new.
+pub(super) fn says_created(name: &str) -> bool {
+    matches!(name, "create" | "peer-added")
+}
+
+/// Whether the name of a change says by itself that the object is gone.
+pub(super) fn says_gone(name: &str) -> bool {
+    matches!(name, "delete" | "peer-removed")
 }
 
 /// The kind that a `dataschema` names: itself, or what the source document writes in lower case.
