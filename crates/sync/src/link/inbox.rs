@@ -186,8 +186,7 @@ impl Link {
     /// An event of the stream.
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
-        self.resync.requested_at = cx.now;
-        self.counters.received_bytes += event.op.content_len();
+        self.resync.is_answered(cx.now);
         if event.seq == 0 {
             self.answered(event, cx);
             return;

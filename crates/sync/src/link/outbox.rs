@@ -123,8 +123,16 @@ fn put_ranks(declared: &[Kind]) -> u32 {
 
 /// The rank of puts of a kind: declared kinds in their order, their statuses, all others.
 fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
-    let (place, _) = rank(kind, declared);
-    u32::try_from(place).unwrap_or(u32::MAX).min(put_ranks(declared) - 1)
+    let status = crate::object::kind_of_status(kind);
+    let place = |kind: &Kind| declared.iter().position(|one| one == kind);
+    let of_status = || status.as_ref().and_then(place).map(|at| at + declared.len());
+    let rank = place(kind).or_else(of_status).and_then(|at| u32::try_from(at).ok());
+    rank.unwrap_or(put_ranks(declared) - 1)
+}
+
+/// The place of an object in the order of application.
+pub(super) fn order_of(key: &ObjectKey, declared: &[Kind]) -> (u32, Kind) {
+    (put_rank(&key.section.kind, declared), key.section.kind.clone())
 }
 
 /// An event before it has its content.
@@ -441,7 +449,6 @@ impl Link {
         self.out.sent_since_checkpoint = true;
         event.seq = self.out.seq;
         self.counters.sent += 1;
-        self.counters.sent_bytes += size;
         cx.send(Frame::Event(Box::new(event)));
     }
 
@@ -488,14 +495,4 @@ impl Link {
             }
         }
     }
-}
-
-/// The place of a kind in the order of application: declared kinds, their statuses, others.
-pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {
-    let status = crate::object::kind_of_status(kind);
-    let declared = |kind: &Kind| kinds.iter().position(|one| one == kind);
-    let place = declared(kind)
-        .or_else(|| status.as_ref().and_then(declared).map(|at| at + kinds.len()))
-        .unwrap_or(usize::MAX);
-    (place, kind.clone())
 }

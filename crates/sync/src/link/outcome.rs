@@ -116,7 +116,6 @@ impl Link {
                 return self.give_up(pending, code, message, cx);
             }
             ItemOutcome::Recoverable(_) => {
-                self.counters.recoverable += 1;
                 pending.hold = Hold::Fetch;
                 self.refetch(&pending.item.key, cx);
             }

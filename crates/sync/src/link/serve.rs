@@ -49,11 +49,10 @@ enum PendingAnswer {
 /// A list that was asked for: one at a time, said in parts.
 #[derive(Clone, Debug)]
 struct List {
-    /// The asker's inventory.
-    checksum: Digest,
+    /// The asker's inventory, until the list begins.
+    checksum: Option<Digest>,
     /// It begins no sooner.
     not_before: Option<Timestamp>,
-    begun: bool,
     /// Up to here it is said.
     after: Option<ObjectKey>,
 }
@@ -177,7 +176,7 @@ impl Link {
             }
             Interop::RequestList { checksum } => {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
-                let list = List { checksum, not_before, begun: false, after: None };
+                let list = List { checksum: Some(checksum), not_before, after: None };
                 self.server.list = Some(Box::new(list));
                 self.server.answers.push_back(PendingAnswer::List);
             }
@@ -243,7 +242,7 @@ impl Link {
     /// Says the next part of the list; whether all of it is said.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(mut list) = self.server.list.take() else { return true };
-        if !list.begun {
+        if let Some(checksum) = list.checksum {
             list.not_before = list.not_before.filter(|at| *at > cx.now);
             if list.not_before.is_none()
                 && self.permit.is_none()
@@ -255,9 +254,9 @@ impl Link {
                 self.server.list = Some(list);
                 return false;
             }
-            list.begun = true;
+            list.checksum = None;
             let ours = interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
-            if ours == list.checksum {
+            if ours == checksum {
                 self.end_list(cx);
                 return true;
             }
@@ -308,7 +307,6 @@ impl Link {
             match loaded {
                 Loaded::Event(event) => {
                     self.counters.sent += 1;
-                    self.counters.sent_bytes += event.op.content_len();
                     cx.send(Frame::Event(Box::new(event)));
                 }
                 Loaded::Overtaken(key) => again.push(PendingAnswer::Object { key, uid: String::new() }),

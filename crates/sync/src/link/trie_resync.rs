@@ -25,7 +25,7 @@ use model::trie::Leaf;
 use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
 
 use super::inventory_resync::InventoryResync;
-use super::outbox::rank;
+use super::outbox::order_of;
 use super::permit::PermitUse;
 use super::types::{Note, Span};
 use super::{Cx, Link, STAY_AWAY};
@@ -75,8 +75,8 @@ pub(crate) struct Resync {
     /// A resync ended, and the roots were different all the same.
     differs: bool,
     pub began: Timestamp,
-    /// The last sign that the source works on a request.
-    pub requested_at: Timestamp,
+    /// Since when the source does not answer a request, or sent nothing of the answer.
+    pub asked_at: Option<Timestamp>,
     pub frames: u64,
     pub fetched: usize,
 }
@@ -90,7 +90,7 @@ impl Resync {
             ResyncStage::InventoryResync(inventory) if *span != Span::Transport => inventory.carried_over(),
             _ => self.ask_again(now),
         }
-        self.requested_at = now;
+        self.is_answered(now);
         self
     }
 
@@ -99,7 +99,9 @@ impl Resync {
         let unfinished = match std::mem::take(&mut self.stage) {
             ResyncStage::TrieResync(mut resync) => {
                 resync.resumed = true;
-                resync.unanswered();
+                if let Phase::Fetching(fetching) = &mut resync.phase {
+                    fetching.wants.extend(std::mem::take(&mut fetching.asked));
+                }
                 Some(resync)
             }
             _ => None,
@@ -163,13 +165,12 @@ impl Resync {
 
     /// Since when the source does not answer; `None` when nothing is asked of it.
     pub fn waits_since(&self) -> Option<Timestamp> {
-        let waits = match &self.stage {
-            ResyncStage::Requested => true,
-            ResyncStage::TrieResync(resync) => resync.is_waiting(),
-            ResyncStage::InventoryResync(inventory) => inventory.is_waiting(),
-            ResyncStage::Idle | ResyncStage::Scheduled(..) => false,
-        };
-        waits.then_some(self.requested_at)
+        self.asked_at.filter(|_| self.is_busy())
+    }
+
+    /// The source works on what was asked.
+    pub fn is_answered(&mut self, now: Timestamp) {
+        self.asked_at = self.asked_at.map(|_| now);
     }
 
     pub fn succeeded(&mut self) {
@@ -198,8 +199,8 @@ pub(crate) struct TrieResync {
 enum Phase {
     /// What came before the sections is applied first; then these sections are compared.
     Settling(Vec<(SectionKey, Digest)>),
-    /// Nodes are compared; some were asked for.
-    Comparing { descent: Box<Descent>, asked: Option<(SectionKey, Vec<Vec<u8>>)> },
+    /// Nodes are compared.
+    Comparing(Descent),
     /// Objects that differ are fetched.
     Fetching(Fetching),
 }
@@ -209,8 +210,6 @@ struct Fetching {
     /// Keys and sizes; taken from the end.
     wants: Vec<(ObjectKey, u64)>,
     asked: BTreeMap<ObjectKey, u64>,
-    /// Objects were asked for, and the word that all were sent is not here.
-    answering: bool,
     orphans: BTreeSet<ObjectKey>,
 }
 
@@ -219,32 +218,9 @@ impl Fetching {
         let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
         let mut wants: Vec<_> = found.differing.iter().map(want).collect();
         // The first kind comes first.
-        wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        wants.sort_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
-        Fetching { wants, asked: BTreeMap::new(), answering: false, orphans }
-    }
-}
-
-impl TrieResync {
-    /// A request is under way.
-    fn is_waiting(&self) -> bool {
-        match &self.phase {
-            Phase::Settling(_) => false,
-            Phase::Comparing { asked, .. } => asked.is_some(),
-            Phase::Fetching(fetching) => fetching.answering,
-        }
-    }
-
-    /// What was asked for and did not come is to be asked for again.
-    fn unanswered(&mut self) {
-        match &mut self.phase {
-            Phase::Settling(_) => {}
-            Phase::Comparing { asked, .. } => *asked = None,
-            Phase::Fetching(fetching) => {
-                fetching.answering = false;
-                fetching.wants.extend(std::mem::take(&mut fetching.asked));
-            }
-        }
+        Fetching { wants, asked: BTreeMap::new(), orphans }
     }
 }
 
@@ -302,7 +278,7 @@ impl Link {
         self.counters.resyncs += 1;
         cx.replica.reset_evicted();
         let resync = &mut self.resync;
-        (resync.began, resync.requested_at) = (cx.now, cx.now);
+        (resync.began, resync.asked_at) = (cx.now, None);
         if let ResyncStage::Scheduled(_, Some(unfinished)) = std::mem::take(&mut resync.stage) {
             resync.stage = ResyncStage::TrieResync(unfinished);
             return self.step_trie_resync(cx);
@@ -318,7 +294,7 @@ impl Link {
     }
 
     fn request(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
-        self.resync.requested_at = cx.now;
+        self.resync.asked_at = Some(cx.now);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
         cx.send(Frame::ResyncRequest(Box::new(request)));
@@ -327,6 +303,7 @@ impl Link {
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
         let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
+        let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
         match (&mut self.resync.stage, response) {
@@ -338,6 +315,7 @@ impl Link {
             (ResyncStage::Requested, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
+                self.resync.asked_at = None;
                 self.inbox.announced = self.inbox.announced.max(cursor.revision);
                 let resync = TrieResync { cursor, phase: Phase::Settling(sections), resumed: false };
                 self.resync.stage = ResyncStage::TrieResync(Box::new(resync));
@@ -347,17 +325,18 @@ impl Link {
                 self.return_permit(cx);
             }
             (ResyncStage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
-                let Phase::Comparing { descent, asked } = &mut resync.phase else {
+                let answers = |descent: &&mut Descent| {
+                    descent.needs_at(most).is_some_and(|(of, paths)| {
+                        of == section && tops.iter().map(|(path, _)| path).eq(&paths)
+                    })
+                };
+                let asked =
+                    if let Phase::Comparing(descent) = &mut resync.phase { Some(descent) } else { None };
+                let Some(descent) = asked.filter(answers).filter(|_| self.resync.asked_at.take().is_some())
+                else {
                     self.counters.ignored += 1;
                     return;
                 };
-                let answered = |(of, paths): &mut (SectionKey, Vec<Vec<u8>>)| {
-                    *of == section && tops.iter().map(|(path, _)| path).eq(&*paths)
-                };
-                if asked.take_if(answered).is_none() {
-                    self.counters.ignored += 1;
-                    return;
-                }
                 let changed = resync.resumed || head > resync.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_current_at(&section, &path, node),
@@ -371,7 +350,7 @@ impl Link {
                 Phase::Fetching(fetching) => {
                     // What did not come by now is not at the source in a form that it can send.
                     fetching.asked.clear();
-                    fetching.answering = false;
+                    self.resync.asked_at = None;
                 }
                 _ => self.counters.ignored += 1,
             },
@@ -397,7 +376,7 @@ impl Link {
         }
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
-        self.resync.requested_at = cx.now;
+        self.resync.is_answered(cx.now);
         self.accept(event, 0, cx);
         None
     }
@@ -414,21 +393,18 @@ impl Link {
             cx.replica.begin_incarnation(&resync.cursor.incarnation);
             let known = cx.replica.set().clone();
             match Descent::new(std::mem::take(sections), known, objects) {
-                Ok(descent) => {
-                    resync.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
-                }
+                Ok(descent) => resync.phase = Phase::Comparing(descent),
                 Err(error) => return self.end_descent(&error, cx),
             }
         }
-        if resync.is_waiting() {
+        if self.resync.asked_at.is_some() {
             return;
         }
-        if let Phase::Comparing { descent, asked } = &mut resync.phase {
+        if let Phase::Comparing(descent) = &mut resync.phase {
             if let Some((section, paths)) = descent.needs_at(most) {
-                *asked = Some((section.clone(), paths.clone()));
                 return self.request(ResyncRequest::Tops { section, paths }, cx);
             }
-            match std::mem::take(&mut **descent).finish() {
+            match std::mem::take(descent).finish() {
                 Ok(found) => resync.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
                 Err(error) => return self.end_descent(&error, cx),
             }
@@ -462,7 +438,6 @@ impl Link {
             fetching.asked.insert(key.clone(), *size);
             fetching.wants.pop();
         }
-        fetching.answering = true;
         let keys = fetching.asked.keys().cloned().collect();
         self.request(ResyncRequest::Objects(keys), cx);
     }
@@ -524,7 +499,7 @@ impl Link {
         }
         self.inbox.ack_due |= self.resync.kept.take().is_some();
         let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
-        orphans.sort_by_key(|key| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        orphans.sort_by_key(|key| std::cmp::Reverse(order_of(key, kinds)));
         self.note_resynced(orphans.len(), 0, cx);
         for key in orphans {
             self.delete_orphan(key, rev, cx);
@@ -539,7 +514,7 @@ impl Link {
     /// The source goes on with the changes after `from`.
     pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
         self.request(ResyncRequest::Done { from }, cx);
-        self.resync.stage = ResyncStage::Idle;
+        (self.resync.stage, self.resync.asked_at) = (ResyncStage::Idle, None);
         // Until a checkpoint says that it helped.
         self.resync.failures += 1;
         self.return_permit(cx);

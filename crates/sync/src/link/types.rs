@@ -284,10 +284,6 @@ pub struct Counters {
     pub sent: u64,
     /// Events received.
     pub received: u64,
-    /// Bytes of content sent.
-    pub sent_bytes: u64,
-    /// Bytes of content received.
-    pub received_bytes: u64,
     /// Acknowledgements sent.
     pub acks_sent: u64,
     /// Acknowledgements received.
@@ -303,8 +299,6 @@ pub struct Counters {
     pub applied: u64,
     /// Temporary errors.
     pub temporary: u64,
-    /// Recoverable errors.
-    pub recoverable: u64,
     /// Objects of the other side that could not be taken.
     pub refused_here: u64,
     /// Objects of ours that the other side could not take.
