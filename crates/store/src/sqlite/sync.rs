@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use model::condition::SyncCondition;
 use model::object::SectionKey;
 use model::{NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -16,6 +15,7 @@ use super::nodes::active;
 use super::query::{self, change};
 use super::writer::Session;
 use crate::error::{Result, StoreError};
+use crate::objects::SyncProgress;
 
 /// The column of [`sync::Side::Ours`].
 pub(super) const OURS: i64 = 0;
@@ -184,25 +184,28 @@ pub(super) fn forget_some(db: &Connection, node: i64, most: usize) -> Result<(u6
     Ok((gone, all))
 }
 
-pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &FeedCursor) -> Result<()> {
-    const SQL: &str = "UPDATE sync SET acked_incarnation = incarnation, acked_rev = ?3 WHERE incarnation = ?2
-        AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
-    let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
-    change(db, "note how far a node is", SQL, row).map(|_| ())
-}
-
-pub(super) fn keep_condition(
+/// Keeps of one node what is known of it.
+pub(super) fn progress(
     db: &Connection,
-    node: &NodeId,
-    condition: Option<&SyncCondition>,
+    SyncProgress { node, acked, condition }: &SyncProgress,
 ) -> Result<()> {
-    const SQL: &str = "INSERT INTO sync
+    const ACKED: &str =
+        "UPDATE sync SET acked_incarnation = incarnation, acked_rev = ?3 WHERE incarnation = ?2
+        AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
+    const CONDITION: &str = "INSERT INTO sync
             (node, head, compacted, theirs_rev, acked_rev, our_objects, their_objects, changed, condition)
         SELECT no, 0, 0, 0, 0, 0, 0, 0, ?2 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET condition = ?2";
-    // A condition is texts and numbers, which JSON always has.
-    let json = condition.and_then(|condition| serde_json::to_string(condition).ok());
-    change(db, "keep what a comparison came to", SQL, params![node.as_str(), json]).map(|_| ())
+    if let Some(cursor) = acked {
+        let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
+        change(db, "note how far a node is", ACKED, row)?;
+    }
+    if let Some(condition) = condition {
+        // A condition is texts and numbers, which JSON always has.
+        let json = serde_json::to_string(condition).ok();
+        change(db, "keep what a comparison came to", CONDITION, params![node.as_str(), json])?;
+    }
+    Ok(())
 }
 
 /// One write, with its statements at hand: they run once for each object.
