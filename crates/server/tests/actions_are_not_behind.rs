@@ -10,7 +10,7 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
 use server::api::objects::{SyncView, SyncsView};
-use sync::link::Outcome;
+use sync::link::ItemOutcome;
 use test_support::fleet::link::{handler, linked, policy};
 use test_support::fleet::release::params;
 use test_support::fleet::synced::{delegation, publish};
@@ -96,7 +96,7 @@ async fn what_is_known_of_objects_outlives_a_link_that_was_lost_with_an_action_u
     let handler = one_in_sync(&fleet, &node).await;
     operator.begin("web-1", &["/bin/true"]).await;
     let action = operator.actions_when("web-1", 1).await.remove(0);
-    let busy = Outcome::Temporary("busy".to_owned());
+    let busy = ItemOutcome::Temporary("busy".to_owned());
     handler.refuse(ObjectKey::of(Kind::ACTION, action.as_str()), busy);
     let link = linked(&node, Mode::Managed, "l1", &handler).await;
     until("the action came", async || (handler.counters().temporary > 0).then_some(())).await;

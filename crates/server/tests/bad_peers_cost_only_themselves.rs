@@ -9,7 +9,7 @@ use std::time::Duration;
 use model::replication::Mode;
 use model::{Digest, Stub};
 use streams::LinkCommand;
-use streams::task::{LinkTransport, orders, run_link};
+use streams::task::{LinkTransport, commands, run_link};
 use sync::FeedCursor;
 use sync::frame::{Ack, Capabilities, Event, Hello, Op};
 use sync::{Frame, Role};
@@ -252,7 +252,7 @@ async fn a_source_from_an_old_backup_begins_a_new_life() {
     let mut ended = 0;
     while ended < 3 {
         let ends = grpc(&node, &mut node.dial().await).await.unwrap();
-        let (_orders, taken) = orders();
+        let (_commands, taken) = commands();
         let running =
             run_link(config(Mode::Autonomous, "l2"), old.clone(), ends, Vec::new(), old.watch(), taken);
         // The first links end with the new incarnation; the last one stays.

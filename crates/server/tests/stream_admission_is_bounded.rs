@@ -242,7 +242,7 @@ async fn check_ins_on_a_link_are_of_the_nodes_share() {
     let big = CheckIn { facts, ..quiet() };
     for _ in 0..80 {
         let frame = Frame::CheckIn(Box::new(big.clone()));
-        assert!(link.orders.tell_in_turn(LinkCommand::Say(Box::new(frame))).await);
+        assert!(link.commands.send(LinkCommand::Send(Box::new(frame))).await);
     }
     // Looked at so seldom that looking does not use it up.
     let looks = AtomicUsize::new(0);

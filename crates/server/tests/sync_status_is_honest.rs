@@ -9,7 +9,7 @@ use std::time::Duration;
 use model::condition::{Attention, ConditionStatus, SyncState};
 use model::replication::Mode;
 use server::api::objects::{SyncView, SyncsView};
-use sync::link::Outcome;
+use sync::link::ItemOutcome;
 use test_support::fleet::link::{handler, item, linked, publish_mode};
 use test_support::fleet::{Fleet, Member, Operator, now, quiet};
 use test_support::memory::MemoryLinkHandler;
@@ -54,7 +54,7 @@ async fn apply(operator: &mut Operator, name: &str, text: &str) {
 fn refusing(name: &str) -> Arc<MemoryLinkHandler> {
     let handler = handler("n1");
     let (code, message) = ("no".to_owned(), "it does not fit here".to_owned());
-    handler.refuse(item(name), Outcome::Permanent { code, message });
+    handler.refuse(item(name), ItemOutcome::Permanent { code, message });
     handler
 }
 
@@ -169,7 +169,7 @@ async fn a_rejected_object_is_forgotten_once_it_is_taken() {
     let handler = refusing("a");
     let link = linked(&node, Mode::Managed, "l1", &handler).await;
     becomes(&fleet, "objects-rejected").await;
-    handler.refuse(item("other"), Outcome::Done);
+    handler.refuse(item("other"), ItemOutcome::Done);
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;
     link.stop().await;
@@ -189,8 +189,8 @@ async fn a_rejection_of_what_was_never_sent_is_not_shown() {
         code: "no".to_owned(),
         message: "never heard of".to_owned(),
     };
-    let word = streams::LinkCommand::Say(Box::new(sync::Frame::Refused(Box::new(refused))));
-    assert!(link.orders.tell_in_turn(word).await);
+    let word = streams::LinkCommand::Send(Box::new(sync::Frame::Refused(Box::new(refused))));
+    assert!(link.commands.send(word).await);
     // What is applied after it has been heard after it.
     apply(&mut operator, "a", "two").await;
     becomes(&fleet, "in-sync").await;

@@ -117,7 +117,7 @@ async fn put_again(fleet: &Fleet, node: &Member, actions: &[&str]) {
     let ours = (head + 1..).zip(actions).map(|(rev, action)| {
         let stub = model::Stub { uid: (*action).into(), ..model::Stub::of(&bytes) };
         let key = model::ObjectKey::of(model::Kind::ACTION, action);
-        let change = sync::Change { rev, key, state: sync::feed::State::Live { stub, born: rev } };
+        let change = sync::Change { rev, key, state: sync::feed::ObjectState::Live { stub, born: rev } };
         (change, Some(sync::Content { bytes: bytes.clone(), trace: None, at: 0 }))
     });
     let write = sync::Write { ours: ours.collect(), ..sync::Write::default() };

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use model::{Incarnation, ObjectKey};
-use sync::feed::State;
+use sync::feed::ObjectState;
 use sync::{Content, Saved, Side, Write};
 
 use self::compaction::Moving;
@@ -281,16 +281,16 @@ impl Changes {
         for (change, content) in &write.ours {
             let (key, rev) = (&change.key, change.rev);
             match (&change.state, content) {
-                (State::Live { stub, born }, Some(content)) => {
+                (ObjectState::Live { stub, born }, Some(content)) => {
                     let put = Put::of(Side::Ours, key, stub, (rev, *born), content);
                     changes.put(Side::Ours, key, rev, true, &Record::Put(put), &content.bytes)?;
                 }
-                (State::Deleted { uid }, _) => {
+                (ObjectState::Deleted { uid }, _) => {
                     let gone = Tombstone { name: Name::of(key), rev, uid: (&**uid).into() };
                     changes.put(Side::Ours, key, rev, false, &Record::Gone(gone), &[])?;
                 }
                 // The check of the write lets no such change through.
-                (State::Live { .. }, None) => {}
+                (ObjectState::Live { .. }, None) => {}
             }
         }
         for (key, put) in &write.theirs {

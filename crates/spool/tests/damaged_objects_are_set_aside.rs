@@ -13,7 +13,7 @@ use common::objects::{SMALL, Sets, content, cursor, gone, open, ours, put, their
 use common::{Full, incarnation};
 use spool::objects::ObjectLog;
 use spool::{Disk, SpoolError};
-use sync::feed::State;
+use sync::feed::ObjectState;
 use sync::{Side, Write};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -64,7 +64,7 @@ fn repaired(directory: &Path, before: &Sets, when: &str) -> usize {
     }
     for (key, (change, kept)) in &there.ours {
         let n: u64 = key.name[1..].parse().unwrap();
-        assert!(matches!(change.state, State::Live { .. }), "{when}: tombstones say nothing now");
+        assert!(matches!(change.state, ObjectState::Live { .. }), "{when}: tombstones say nothing now");
         assert_eq!(kept.as_ref(), Some(&content(&text(n))), "{when}");
     }
     for (key, (_, rev, kept)) in &there.theirs {

@@ -1,4 +1,4 @@
-//! What a link is told from outside, and what is known of it at its end.
+//! [`LinkCommand`]s to a link from outside, and [`Ended`], which says how it ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,49 +10,50 @@ use sync::link::Counters;
 
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
-/// Orders that may wait for a link.
-const ORDERS: usize = 16;
+/// Commands that may wait for a link.
+const MAX_COMMANDS: usize = 16;
 
-/// What a link may be told from outside.
+/// A command to a link.
 pub enum LinkCommand {
     /// Orphans may be deleted, however many.
     Approve,
     /// Compare by a resync now.
     Resync,
-    /// Say this.
-    Say(Box<Frame>),
+    /// Send this frame.
+    Send(Box<Frame>),
     /// End in order: what came is processed first.
     Shutdown,
     /// Say why, and close.
     GoAway(Box<GoAway>),
 }
 
-/// The way to a link.
+/// Sends commands to a link.
 #[derive(Clone, Debug)]
 pub struct LinkHandle(Arc<Mutex<mpsc::Sender<LinkCommand>>>);
 
-/// What a link is told, as it takes it.
+/// The commands to a link, as its task takes them.
 #[derive(Debug)]
 pub struct LinkCommands(mpsc::Receiver<LinkCommand>);
 
-/// A way to a link that is to be running. It takes a few hundred bytes: every link has one.
-pub fn orders() -> (LinkHandle, LinkCommands) {
-    let (orders, taken) = mpsc::channel(ORDERS - 1);
-    (LinkHandle(Arc::new(Mutex::new(orders))), LinkCommands(taken))
+/// A channel of commands for a link that is to be running. It takes a few hundred bytes: every link
+/// has one.
+pub fn commands() -> (LinkHandle, LinkCommands) {
+    let (sender, receiver) = mpsc::channel(MAX_COMMANDS - 1);
+    (LinkHandle(Arc::new(Mutex::new(sender))), LinkCommands(receiver))
 }
 
 impl LinkHandle {
-    /// Tells the link something; `false` when it has enough to do, or takes nothing any more.
-    pub fn tell(&self, order: LinkCommand) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(order).is_ok()
+    /// Sends a command; `false` when the link has enough to do, or takes nothing any more.
+    pub fn try_send(&self, command: LinkCommand) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(command).is_ok()
     }
 
-    /// Tells the link something, and waits until it has room for more; `false` when it takes
-    /// nothing any more. Also one that is given up has told it: beyond the bound there is room for
-    /// one order of each that waits.
-    pub async fn tell_in_turn(&self, order: LinkCommand) -> bool {
+    /// Sends a command, and waits until the link has room for more; `false` when it takes
+    /// nothing any more. Also a call that is given up has sent it: beyond the bound there is room
+    /// for one command of each that waits.
+    pub async fn send(&self, command: LinkCommand) -> bool {
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        own.send(order).await.is_ok() && !own.is_closed()
+        own.send(command).await.is_ok() && !own.is_closed()
     }
 
     /// Whether the link takes nothing any more.
@@ -62,7 +63,7 @@ impl LinkHandle {
 }
 
 impl LinkCommands {
-    /// The next order; `None` when nobody can tell the link anything any more.
+    /// The next command; `None` when nobody can send one any more.
     pub async fn next(&mut self) -> Option<LinkCommand> {
         self.0.next().await
     }

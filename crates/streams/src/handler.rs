@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::{Permits, Unlimited};
 use sync::frame::Hello;
-use sync::link::{Batch, Link, NotKept, Note, Outcome};
+use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -35,7 +35,7 @@ pub trait LinkHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept>;
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept>;
 
     /// Where the permits for resyncs come from; asked at the control plane's end alone.
     fn permits(&self) -> &dyn Permits {

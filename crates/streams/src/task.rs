@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::batch::Batch;
 
-pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, orders};
+pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, commands};
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 use crate::weight::{FRAME, weight};
@@ -78,12 +78,12 @@ pub fn run_link<S: LinkHandler>(
     ends: LinkTransport,
     first: Vec<Frame>,
     feed: watch::Receiver<u64>,
-    orders: LinkCommands,
+    commands: LinkCommands,
 ) -> impl Future<Output = Ended> + Send {
     let LinkTransport { reader, writer } = ends;
     let link = Box::new(Link::new(config, link_time()));
     let task = Box::new(LinkTask::new(link, handler, Some(writer), MAX_QUEUED));
-    run(task, reader, first, feed, orders)
+    run(task, reader, first, feed, commands)
 }
 
 /// A link of one request and its answer, at either end: made from what is durable, run while there is
@@ -151,7 +151,7 @@ async fn run<S: LinkHandler>(
     mut reader: Box<dyn FrameReader>,
     first: Vec<Frame>,
     mut feed: watch::Receiver<u64>,
-    mut orders: LinkCommands,
+    mut commands: LinkCommands,
 ) -> Ended {
     task.take(Input::Open);
     task.frames(first);
@@ -184,7 +184,7 @@ async fn run<S: LinkHandler>(
                 Ok(()) => task.take(Input::FeedChanged),
                 Err(_) => feed_open = false,
             },
-            Some(order) = orders.next() => task.order(order),
+            Some(command) = commands.next() => task.command(command),
             () = alarm.as_mut(), if timed => task.take(Input::Tick),
         }
         task.handler.progress(&task.link);
@@ -351,7 +351,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Done::GoAway(why) => self.go_away(why),
             Done::Received(answer) => {
                 self.received -= 1;
-                self.take(answer.map_or(Input::Tick, Input::Say));
+                self.take(answer.map_or(Input::Tick, Input::Send));
             }
         }
     }
@@ -364,11 +364,11 @@ impl<S: LinkHandler> LinkTask<S> {
         self.perform(outputs);
     }
 
-    fn order(&mut self, order: LinkCommand) {
-        match order {
+    fn command(&mut self, command: LinkCommand) {
+        match command {
             LinkCommand::Approve => self.take(Input::Approve),
             LinkCommand::Resync => self.take(Input::Resync),
-            LinkCommand::Say(frame) => self.take(Input::Say(*frame)),
+            LinkCommand::Send(frame) => self.take(Input::Send(*frame)),
             LinkCommand::Shutdown => self.take(Input::Shutdown),
             LinkCommand::GoAway(why) => self.go_away(*why),
         }
@@ -376,7 +376,7 @@ impl<S: LinkHandler> LinkTask<S> {
 
     fn go_away(&mut self, why: GoAway) {
         if self.closed.is_none() {
-            self.take(Input::Say(Frame::GoAway(why.clone())));
+            self.take(Input::Send(Frame::GoAway(why.clone())));
             self.closes(why);
         }
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Kind, ObjectKey};
-use streams::task::{LinkHandle, LinkTransport, orders, run_link};
+use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, Resource};
-use sync::link::{Batch, Link, LinkConfig, NotKept, Note, Outcome};
+use sync::link::{Batch, ItemOutcome, Link, LinkConfig, NotKept, Note};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
@@ -37,7 +37,7 @@ impl LinkHandler for Counting {
         self.under.load(wants).await
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
         self.under.apply(batch).await
     }
 
@@ -108,7 +108,7 @@ fn start() -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
     let handler = handler();
     let (frames, taken) = mpsc::channel(1);
     let ends = LinkTransport { reader: Box::new(Pipe(taken)), writer: Box::new(Stuck) };
-    let (to, told) = orders();
+    let (to, told) = commands();
     let watch = handler.under.watch();
     tokio::spawn(run_link(config(), handler.clone(), ends, vec![hello("a")], watch, told));
     (handler, frames, to)
@@ -147,7 +147,7 @@ fn check_in() -> Frame {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_loaded_only_while_little_waits() {
-    let (handler, frames, _orders) = start();
+    let (handler, frames, _commands) = start();
     handler.under.put("Item/web/big".parse().unwrap(), "u", Bytes::from(vec![b'x'; 1024 * 1024]), 0);
     for _ in 0..10 {
         let asked = frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await;
@@ -163,7 +163,7 @@ async fn answers_are_loaded_only_while_little_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_heard_only_while_few_answers_wait() {
-    let (_shore, frames, _orders) = start();
+    let (_shore, frames, _commands) = start();
     // What is not there is answered without a look at any content.
     let mut heard = 0;
     while frames.send_timeout(vec![ask_big(); 1000], Duration::from_millis(10)).await.is_ok() {
@@ -176,7 +176,7 @@ async fn questions_are_heard_only_while_few_answers_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn check_ins_are_worked_on_two_at_a_time() {
-    let (handler, frames, _orders) = start();
+    let (handler, frames, _commands) = start();
     frames.send(vec![check_in(); 100]).await.unwrap();
     settled().await;
     assert_eq!(handler.received.load(Ordering::SeqCst), 2);

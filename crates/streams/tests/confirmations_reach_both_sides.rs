@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Kind, ObjectKey};
-use streams::task::{LinkHandle, LinkTransport, orders, run_link};
+use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{FrameReader, FrameWriter, LinkCommand, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Mode, Role};
@@ -35,7 +35,7 @@ impl FrameWriter for Pipe<mpsc::Sender<Vec<Frame>>> {
 }
 
 fn start(role: Role, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> LinkHandle {
-    let (sender, taken) = orders();
+    let (sender, taken) = commands();
     let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
     tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
     sender
@@ -74,8 +74,8 @@ async fn orphans_wait_for_a_word_and_go_with_it() {
     put(&principal, 20);
     let (to_principal, to_agent) = link(&principal, &agent);
     until("all came", || agent.their_count() == 20).await;
-    let _ = to_principal.tell_in_turn(LinkCommand::Shutdown).await;
-    let _ = to_agent.tell_in_turn(LinkCommand::Shutdown).await;
+    let _ = to_principal.send(LinkCommand::Shutdown).await;
+    let _ = to_agent.send(LinkCommand::Shutdown).await;
     until("the links are over", || to_principal.is_over() && to_agent.is_over()).await;
 
     // The control plane is another one, which knows of four.
@@ -84,7 +84,7 @@ async fn orphans_wait_for_a_word_and_go_with_it() {
     let (to_restored, _to_agent) = link(&restored, &agent);
     until("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
     assert_eq!(agent.their_count(), 20, "nothing is deleted before");
-    assert!(to_restored.tell_in_turn(LinkCommand::Approve).await);
+    assert!(to_restored.send(LinkCommand::Approve).await);
     until("they are gone", || agent.their_count() == 4).await;
     until("and the control plane knows", || restored.refused_there() == 0).await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::Kind;
-use streams::task::{Ended, LinkTransport, orders, run_link};
+use streams::task::{Ended, LinkTransport, commands, run_link};
 use streams::{FrameReader, FrameWriter, TransportError};
 use sync::frame::GoAway;
 use sync::link::LinkConfig;
@@ -44,7 +44,7 @@ fn start(heard: mpsc::Receiver<Vec<Frame>>) -> (JoinHandle<Ended>, Arc<Notify>) 
     let (handler, tried) = (Arc::new(MemoryLinkHandler::new("n1".parse().unwrap())), Arc::new(Notify::new()));
     let config = LinkConfig::new(Role::Agent, Mode::Managed, "one", vec![Kind::new("Item")]);
     let ends = LinkTransport { reader: Box::new(Pipe(heard)), writer: Box::new(Broken(tried.clone())) };
-    let (watch, (_, taken)) = (handler.watch(), orders());
+    let (watch, (_, taken)) = (handler.watch(), commands());
     (tokio::spawn(run_link(config, handler, ends, Vec::new(), watch, taken)), tried)
 }
 

@@ -19,7 +19,7 @@ const TYPICAL: Duration = Duration::from_millis(500);
 
 /// Fleet-wide permits for resyncs, in the order of asking. `Who` is a node.
 #[derive(Debug)]
-pub struct Admission<Who> {
+pub struct ResyncAdmission<Who> {
     most: usize,
     /// Who, since when.
     held: Vec<(Who, Timestamp)>,
@@ -49,10 +49,10 @@ impl Permits for Unlimited {
     fn give_back(&self) {}
 }
 
-impl<Who: Clone + PartialEq> Admission<Who> {
+impl<Who: Clone + PartialEq> ResyncAdmission<Who> {
     /// At most `most` permits at once; at least one.
-    pub fn new(most: usize) -> Admission<Who> {
-        Admission { most: most.max(1), held: Vec::new(), waiting: VecDeque::new() }
+    pub fn new(most: usize) -> ResyncAdmission<Who> {
+        ResyncAdmission { most: most.max(1), held: Vec::new(), waiting: VecDeque::new() }
     }
 
     /// A node wants a permit. One that holds it already gets it, for no longer than before.

@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
 
-use crate::feed::{Change, SavedFeed, State};
+use crate::feed::{Change, ObjectState, SavedFeed};
 
 /// Which of the two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,8 +112,8 @@ impl Write {
                 return Err(UnsoundWrite::OutOfOrder { head: last, found: change.rev });
             }
             let whole = match (&change.state, content) {
-                (State::Live { stub, .. }, Some(content)) => content.bytes.len() as u64 == stub.size,
-                (State::Deleted { .. }, None) => true,
+                (ObjectState::Live { stub, .. }, Some(content)) => content.bytes.len() as u64 == stub.size,
+                (ObjectState::Deleted { .. }, None) => true,
                 _ => false,
             };
             if !whole {

@@ -34,12 +34,12 @@ pub struct Change {
     /// Which object.
     pub key: ObjectKey,
     /// What it is now.
-    pub state: State,
+    pub state: ObjectState,
 }
 
 /// What a change leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ObjectState {
     /// The object is like this; it came into being (in this uid) with revision `born`.
     Live {
         /// Uid, digest, size.
@@ -54,12 +54,12 @@ pub enum State {
     },
 }
 
-impl State {
+impl ObjectState {
     /// The object, if it is there.
     pub fn stub(&self) -> Option<&Stub> {
         match self {
-            State::Live { stub, .. } => Some(stub),
-            State::Deleted { .. } => None,
+            ObjectState::Live { stub, .. } => Some(stub),
+            ObjectState::Deleted { .. } => None,
         }
     }
 
@@ -132,7 +132,7 @@ pub struct Feed {
     gone: usize,
     /// Bytes of the contents of all objects.
     bytes: u64,
-    by_key: BTreeMap<ObjectKey, (u64, State)>,
+    by_key: BTreeMap<ObjectKey, (u64, ObjectState)>,
     /// Objects of each section.
     sections: BTreeMap<SectionKey, usize>,
     lanes: BTreeMap<Kind, Lane>,
@@ -180,7 +180,7 @@ impl Feed {
 
     /// What is to be kept of it.
     pub fn saved(&self) -> SavedFeed {
-        let change = |(key, (rev, state)): (&ObjectKey, &(u64, State))| Change {
+        let change = |(key, (rev, state)): (&ObjectKey, &(u64, ObjectState))| Change {
             rev: *rev,
             key: key.clone(),
             state: state.clone(),
@@ -349,7 +349,7 @@ impl Feed {
     }
 
     /// The newest change of an object, live or gone.
-    pub fn get(&self, key: &ObjectKey) -> Option<(u64, &State)> {
+    pub fn get(&self, key: &ObjectKey) -> Option<(u64, &ObjectState)> {
         self.by_key.get(key).map(|(rev, state)| (*rev, state))
     }
 
@@ -440,7 +440,7 @@ impl Feed {
             feed.place(Change {
                 rev,
                 key: key.clone(),
-                state: State::Live { stub: stub.clone(), born: rev },
+                state: ObjectState::Live { stub: stub.clone(), born: rev },
             });
         }
         feed
@@ -477,7 +477,7 @@ pub struct Planner<'a> {
     next: u64,
     /// Objects, and bytes of their contents, with what is planned.
     totals: (usize, u64),
-    over: BTreeMap<ObjectKey, State>,
+    over: BTreeMap<ObjectKey, ObjectState>,
     /// Sections that begin with what is planned.
     sections: BTreeSet<SectionKey>,
 }
@@ -495,10 +495,10 @@ impl Planner<'_> {
     /// When it would begin one section more than a set may have.
     pub fn try_put(&mut self, key: &ObjectKey, stub: &Stub) -> Result<Option<Change>, TooManySections> {
         let born = match self.now(key) {
-            Some(State::Live { stub: old, .. }) if old.uid == stub.uid && old.digest == stub.digest => {
+            Some(ObjectState::Live { stub: old, .. }) if old.uid == stub.uid && old.digest == stub.digest => {
                 return Ok(None);
             }
-            Some(State::Live { stub: old, born }) if old.uid == stub.uid => *born,
+            Some(ObjectState::Live { stub: old, born }) if old.uid == stub.uid => *born,
             _ => self.next,
         };
         let (known, fresh) = (&self.feed.sections, &self.sections);
@@ -508,15 +508,15 @@ impl Planner<'_> {
             }
             self.sections.insert(key.section.clone());
         }
-        Ok(Some(self.change(key, State::Live { stub: stub.clone(), born })))
+        Ok(Some(self.change(key, ObjectState::Live { stub: stub.clone(), born })))
     }
 
     /// The change that takes an object out; `None` when it is not there.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Change> {
         match self.now(key) {
-            Some(State::Live { stub, .. }) => {
+            Some(ObjectState::Live { stub, .. }) => {
                 let uid = stub.uid.clone();
-                Some(self.change(key, State::Deleted { uid }))
+                Some(self.change(key, ObjectState::Deleted { uid }))
             }
             _ => None,
         }
@@ -538,11 +538,11 @@ impl Planner<'_> {
         self.totals
     }
 
-    fn now(&self, key: &ObjectKey) -> Option<&State> {
+    fn now(&self, key: &ObjectKey) -> Option<&ObjectState> {
         self.over.get(key).or_else(|| self.feed.by_key.get(key).map(|(_, state)| state))
     }
 
-    fn change(&mut self, key: &ObjectKey, state: State) -> Change {
+    fn change(&mut self, key: &ObjectKey, state: ObjectState) -> Change {
         let rev = self.next;
         self.next += 1;
         let before = self.stub(key).map(|stub| stub.size);

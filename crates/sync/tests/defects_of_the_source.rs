@@ -9,7 +9,7 @@ mod pair;
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
-use sync::link::{Note, Outcome, may_overtake};
+use sync::link::{ItemOutcome, Note, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
 
@@ -248,16 +248,16 @@ fn one_slow_object_stalls_no_other() {
     let mut pair = filled(9000);
     pair.sides[AGENT].outcome = |item, _| {
         if &*item.key.name == "a0" {
-            Outcome::Temporary("the disk is busy".to_owned())
+            ItemOutcome::Temporary("the disk is busy".to_owned())
         } else {
-            Outcome::Done
+            ItemOutcome::Done
         }
     };
     pair.connect();
     assert_eq!(pair.sides[AGENT].replica.len(), 8999, "all others, beyond any window");
     assert_eq!(pair.link(PRINCIPAL).in_flight(), 0);
     assert_eq!(pair.sides[AGENT].replica.cursor().unwrap().revision, 0, "the cursor stays below it");
-    pair.sides[AGENT].outcome = |_, _| Outcome::Done;
+    pair.sides[AGENT].outcome = |_, _| ItemOutcome::Done;
     pair.pass(3);
     assert_eq!(pair.sides[AGENT].replica.len(), 9000);
     assert_eq!(pair.sides[AGENT].replica.cursor(), Some(&pair.sides[PRINCIPAL].feed.cursor()));
@@ -268,9 +268,9 @@ fn an_error_that_stays_is_told_to_the_source() {
     // There: acknowledged and forgotten.
     let mut pair = filled(3);
     pair.sides[AGENT].outcome = |item, _| match &*item.key.name {
-        "a1" => Outcome::Permanent { code: "invalid".to_owned(), message: "no such field".to_owned() },
-        "a2" => Outcome::Recoverable("conflict".to_owned()),
-        _ => Outcome::Done,
+        "a1" => ItemOutcome::Permanent { code: "invalid".to_owned(), message: "no such field".to_owned() },
+        "a2" => ItemOutcome::Recoverable("conflict".to_owned()),
+        _ => ItemOutcome::Done,
     };
     pair.connect();
     pair.pass(120);

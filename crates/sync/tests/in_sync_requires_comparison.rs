@@ -10,7 +10,7 @@ use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::cursor::Position;
 use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
-use sync::link::{Note, Outcome};
+use sync::link::{ItemOutcome, Note};
 use sync::{FeedCursor, Input, Mode, refusal};
 
 const APP: &str = "Application";
@@ -57,9 +57,9 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     let mut pair = filled(20);
     pair.sides[AGENT].outcome = |item, _| {
         if &*item.key.name == "a0" {
-            Outcome::Temporary("the disk is busy".to_owned())
+            ItemOutcome::Temporary("the disk is busy".to_owned())
         } else {
-            Outcome::Done
+            ItemOutcome::Done
         }
     };
     pair.connect();
@@ -81,7 +81,7 @@ fn an_object_that_always_fails_hides_no_other_difference() {
     assert_eq!(why, Some(("fails-for-now", "the disk is busy")), "and is told why, once");
     assert!(pair.link(AGENT).counters().checkpoints_equal > 0, "the rest is compared, and equal");
     // It is still tried, and works one day.
-    pair.sides[AGENT].outcome = |_, _| Outcome::Done;
+    pair.sides[AGENT].outcome = |_, _| ItemOutcome::Done;
     pair.pass(70);
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
     assert!(pair.is_equal(PRINCIPAL));
@@ -92,11 +92,11 @@ fn an_object_that_always_fails_hides_no_other_difference() {
 fn what_failed_on_a_link_that_is_over_comes_again_on_the_next() {
     let mut pair = filled(20);
     pair.sides[AGENT].outcome = |item, _| {
-        if &*item.key.name == "a0" { Outcome::Temporary("busy".to_owned()) } else { Outcome::Done }
+        if &*item.key.name == "a0" { ItemOutcome::Temporary("busy".to_owned()) } else { ItemOutcome::Done }
     };
     pair.connect();
     pair.pass(400);
-    pair.sides[AGENT].outcome = |_, _| Outcome::Done;
+    pair.sides[AGENT].outcome = |_, _| ItemOutcome::Done;
     pair.reconnect();
     pair.pass(2);
     assert!(pair.is_equal(PRINCIPAL));

@@ -17,7 +17,7 @@ use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
 };
-use sync::link::{Note, Outcome};
+use sync::link::{ItemOutcome, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -310,9 +310,9 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.sides[AGENT].config.limits.window_bytes = 1000;
     pair.sides[AGENT].outcome = |item, _| {
         if item.key.name.starts_with("large") {
-            Outcome::Temporary("the disk is full".to_owned())
+            ItemOutcome::Temporary("the disk is full".to_owned())
         } else {
-            Outcome::Done
+            ItemOutcome::Done
         }
     };
     for n in 0..6 {
@@ -325,7 +325,7 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.run();
     assert!(pair.sides[AGENT].applied.contains(&key(APP, "small")));
     assert!(matches!(standing(&pair, AGENT), SetCondition::OutOfSync(_)), "and nobody says in sync");
-    pair.sides[AGENT].outcome = |_, _| Outcome::Done;
+    pair.sides[AGENT].outcome = |_, _| ItemOutcome::Done;
     pair.pass(700);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use model::Timestamp;
-use sync::admission::{Admission, PERMIT_KEPT, RateLimiter, TURN_KEPT};
+use sync::admission::{PERMIT_KEPT, RateLimiter, ResyncAdmission, TURN_KEPT};
 use sync::backoff::{
     BACK_WITHIN, Backoff, LONGEST_ASKED, LinkEnd, POLL_WITHOUT_STREAM, ReconnectPolicy, poll_at,
 };
 
 #[test]
 fn permits_go_in_the_order_of_asking() {
-    let mut admission = Admission::new(2);
+    let mut admission = ResyncAdmission::new(2);
     let now = Timestamp(0);
     let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now).is_ok()).collect();
     assert_eq!(asked, [true, true, false, false, false]);
@@ -31,7 +31,7 @@ fn permits_go_in_the_order_of_asking() {
 
 #[test]
 fn permits_are_taken_back() {
-    let mut admission = Admission::new(1);
+    let mut admission = ResyncAdmission::new(1);
     assert_eq!(admission.ask(&1, Timestamp(0)), Ok(()));
     // Asking again is no way to keep it for longer.
     let late = Timestamp(0).plus(PERMIT_KEPT - Duration::from_secs(1));

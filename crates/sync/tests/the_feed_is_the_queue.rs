@@ -6,7 +6,7 @@
 use model::{Kind, ObjectKey, ObjectSet, Stub};
 use proptest::prelude::*;
 use sync::FeedCursor;
-use sync::feed::{Resume, State};
+use sync::feed::{ObjectState, Resume};
 use sync::{Change, Feed};
 
 fn key(n: u8) -> ObjectKey {
@@ -29,15 +29,15 @@ fn a_change_is_planned_only_where_something_changes() {
     let mut feed = Feed::new("l".parse().unwrap());
     assert_eq!(feed.plan_remove(&key(1)), None);
     let born = |change: Option<Change>| match change.unwrap().state {
-        State::Live { born, .. } => born,
-        State::Deleted { .. } => 0,
+        ObjectState::Live { born, .. } => born,
+        ObjectState::Deleted { .. } => 0,
     };
     assert_eq!(born(put(&mut feed, 1, "a", 1)), 1);
     assert_eq!(put(&mut feed, 1, "a", 1), None, "equal");
     assert_eq!(born(put(&mut feed, 1, "a", 2)), 1, "the same object");
     assert_eq!(born(put(&mut feed, 1, "b", 2)), 3, "another uid is another object");
     let gone = feed.plan_remove(&key(1)).unwrap();
-    assert_eq!(gone.state, State::Deleted { uid: "b".into() });
+    assert_eq!(gone.state, ObjectState::Deleted { uid: "b".into() });
     assert!(feed.commit(Change { rev: 9, ..gone.clone() }).is_err(), "it must follow");
     feed.commit(gone).unwrap();
     assert_eq!(born(put(&mut feed, 1, "b", 2)), 5, "back again is born again");

@@ -29,7 +29,7 @@ use model::work::Delegation;
 use model::{Kind, ObjectKey};
 use net::tls::ClientKey;
 use spool::{Disk, FaultAction, Faults, Point};
-use streams::task::{LinkCommand, LinkHandle, LinkTransport, orders, run_link};
+use streams::task::{LinkCommand, LinkHandle, LinkTransport, commands, run_link};
 use streams::{FrameReader, FrameWriter, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
@@ -161,7 +161,7 @@ impl Node {
         let handler = self.handler(TransportKind::Grpc, number);
         let (up, from_node) = mpsc::channel(4);
         let (down, from_principal) = mpsc::channel(4);
-        let (node_orders, taken) = orders();
+        let (node_commands, taken) = commands();
         let link = |role: Role| {
             let kinds = self.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
             let mut config = LinkConfig::new(role, self.policy.mode, "one", kinds);
@@ -178,11 +178,11 @@ impl Node {
             self.sets.watch(),
             taken,
         );
-        let (principal_orders, taken) = orders();
+        let (principal_commands, taken) = commands();
         let (link, watch) = (link(Role::Principal), principal.watch());
         let other = run_link(link, principal.clone(), ends(from_node, down), Vec::new(), watch, taken);
         let tasks = vec![tokio::spawn(async { drop(node.await) }), tokio::spawn(async { drop(other.await) })];
-        Linked { node_orders, principal_orders, tasks }
+        Linked { node_commands, principal_commands, tasks }
     }
 }
 
@@ -197,14 +197,14 @@ pub fn session(control: &Control) -> Arc<Session> {
 
 /// Both ends of a link under way.
 pub struct Linked {
-    pub node_orders: LinkHandle,
-    pub principal_orders: LinkHandle,
+    pub node_commands: LinkHandle,
+    pub principal_commands: LinkHandle,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Linked {
     pub async fn end(self) {
-        let _ = self.node_orders.tell_in_turn(LinkCommand::Shutdown).await;
+        let _ = self.node_commands.send(LinkCommand::Shutdown).await;
         for task in self.tasks {
             task.await.unwrap();
         }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
 use sync::frame::{Hello, Op};
-use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -34,8 +34,9 @@ struct State {
     counters: Counters,
     acked: u64,
     refused: u64,
+    hellos: u64,
     incarnations: u64,
-    refusing: Option<(ObjectKey, Outcome)>,
+    refusing: Option<(ObjectKey, ItemOutcome)>,
 }
 
 impl MemoryLinkHandler {
@@ -51,6 +52,7 @@ impl MemoryLinkHandler {
             counters: Counters::default(),
             acked: 0,
             refused: 0,
+            hellos: 0,
             incarnations: 0,
             refusing: None,
         };
@@ -128,6 +130,11 @@ impl MemoryLinkHandler {
         self.state().refused
     }
 
+    /// How many links the other side said hello on.
+    pub fn hellos(&self) -> u64 {
+        self.state().hellos
+    }
+
     /// Frames that were none of the link's own.
     pub fn received(&self) -> Vec<Frame> {
         self.state().received.clone()
@@ -144,7 +151,7 @@ impl MemoryLinkHandler {
     }
 
     /// From now on this comes of every change of an object.
-    pub fn refuse(&self, key: ObjectKey, outcome: Outcome) {
+    pub fn refuse(&self, key: ObjectKey, outcome: ItemOutcome) {
         self.state().refusing = Some((key, outcome));
     }
 }
@@ -162,7 +169,7 @@ impl LinkHandler for MemoryLinkHandler {
         Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
         let mut state = self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {
@@ -174,7 +181,7 @@ impl LinkHandler for MemoryLinkHandler {
                 Op::Put { content, .. } => state.theirs.insert(item.key.clone(), content.clone()),
                 Op::Delete { .. } => state.theirs.remove(&item.key),
             };
-            outcomes.push(Outcome::Done);
+            outcomes.push(ItemOutcome::Done);
         }
         Ok(outcomes)
     }
@@ -184,7 +191,9 @@ impl LinkHandler for MemoryLinkHandler {
         None
     }
 
-    fn hello(&self, _: &Hello) {}
+    fn hello(&self, _: &Hello) {
+        self.state().hellos += 1;
+    }
 
     fn note(&self, note: &Note) {
         self.state().notes.push(note.clone());

@@ -11,7 +11,7 @@ use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::{Hello, Refused};
-use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -103,7 +103,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
         self.reconciler.apply(batch, self.rules).await
     }
 

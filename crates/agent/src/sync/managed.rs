@@ -20,7 +20,7 @@ use model::condition::node_status_key;
 use model::{ObjectKey, Stub};
 use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
-use sync::link::{Item, Outcome};
+use sync::link::{Item, ItemOutcome};
 use sync::object;
 use sync::{Content, Side};
 
@@ -29,17 +29,17 @@ use super::sets::Own;
 
 impl Reconciler {
     /// One item of a batch.
-    pub(super) fn item(&mut self, item: &Item) -> Outcome {
+    pub(super) fn item(&mut self, item: &Item) -> ItemOutcome {
         let key = &item.key;
         if key.section.kind.as_str() == model::Kind::ACTION {
-            return Outcome::Done;
+            return ItemOutcome::Done;
         }
         let done = match &item.change {
             Op::Put { stub, content, .. } => self.put(key, stub, content),
             Op::Delete { uid } => self.delete(key, uid, item.rev),
         };
         match done {
-            Ok(()) => Outcome::Done,
+            Ok(()) => ItemOutcome::Done,
             Err(error) => outcome(error),
         }
     }
@@ -228,11 +228,11 @@ impl Reconciler {
 }
 
 /// What becomes of an item whose application failed (SYN-12).
-fn outcome(error: BackendError) -> Outcome {
+fn outcome(error: BackendError) -> ItemOutcome {
     let BackendError { class, code, message } = error;
     match class {
-        ErrorClass::Temporary => Outcome::Temporary(message),
-        ErrorClass::Recoverable => Outcome::Recoverable(message),
-        ErrorClass::Permanent => Outcome::Permanent { code: code.to_owned(), message },
+        ErrorClass::Temporary => ItemOutcome::Temporary(message),
+        ErrorClass::Recoverable => ItemOutcome::Recoverable(message),
+        ErrorClass::Permanent => ItemOutcome::Permanent { code: code.to_owned(), message },
     }
 }

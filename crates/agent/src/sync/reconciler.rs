@@ -23,7 +23,7 @@ use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Stub};
 use sync::backoff::Backoff;
 use sync::frame::Op;
-use sync::link::{Batch, NotKept, Outcome};
+use sync::link::{Batch, ItemOutcome, NotKept};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
@@ -179,7 +179,7 @@ impl ObjectReconciler {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<Outcome>, NotKept> {
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
         let (answer, outcomes) = oneshot::channel();
         let later = |why: &str| Err(NotKept(why.to_owned()));
         let posted = self.mailbox.0.run(move |reconciler| {
@@ -298,11 +298,11 @@ impl Reconciler {
     }
 
     /// Applies what came, then makes it durable in one write; then actions may begin.
-    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<Outcome>, NotKept> {
+    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
         if self.rules.borrow().number != of {
             return Err(NotKept("the release says otherwise by now".to_owned()));
         }
-        let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.item(item)).collect();
+        let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
         if let Err(error) = self.context.sets.keep(batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.
@@ -311,7 +311,9 @@ impl Reconciler {
             return Err(NotKept(why));
         }
         self.problem("objects", None);
-        for (item, _) in batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Done) {
+        for (item, _) in
+            batch.items.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == ItemOutcome::Done)
+        {
             self.accepted(item);
         }
         Ok(outcomes)

@@ -15,7 +15,7 @@ use model::{Digest, Kind, ObjectKey, Stub};
 use spool::objects::MAX_OBJECT_WRITE;
 use spool::{ObjectLog, SpoolError};
 use sync::FeedCursor;
-use sync::feed::{State, TooManySections};
+use sync::feed::{ObjectState, TooManySections};
 use sync::{Content, Feed, Replica, Saved, Side, Write};
 use tokio::sync::watch;
 
@@ -246,7 +246,7 @@ impl Sets {
             let changes = feed.changes_after(0, usize::MAX);
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let contents = self.contents(Side::Ours, &keys)?;
-            let live = |state: &State| matches!(state, State::Live { .. });
+            let live = |state: &ObjectState| matches!(state, ObjectState::Live { .. });
             let all = contents.iter().zip(&changes).all(|(one, change)| one.is_some() == live(&change.state));
             if all {
                 write.ours = changes.into_iter().zip(contents).collect();

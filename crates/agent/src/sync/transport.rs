@@ -68,7 +68,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 /// The link that is open.
 #[derive(Clone)]
 struct OpenLink {
-    orders: LinkHandle,
+    commands: LinkHandle,
     handler: Arc<AgentLinkHandler>,
 }
 
@@ -157,8 +157,7 @@ impl Links {
     pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
         let open = self.stream()?;
         let answer = open.handler.ask();
-        let said =
-            open.orders.tell_in_turn(LinkCommand::Say(Box::new(Frame::CheckIn(Box::new(message))))).await;
+        let said = open.commands.send(LinkCommand::Send(Box::new(Frame::CheckIn(Box::new(message))))).await;
         // With the link's end the one that would answer is gone too.
         drop(open);
         if !said {
@@ -445,16 +444,16 @@ impl Manager {
     async fn link(&mut self, ends: LinkTransport, transport_kind: TransportKind) -> LinkOutcome {
         let rules = self.rules.borrow_and_update().clone();
         let (config, handler) = self.end(transport_kind, &rules);
-        let (orders, taken) = task::orders();
-        self.current.send_replace(Some(OpenLink { orders: orders.clone(), handler: handler.clone() }));
+        let (commands, taken) = task::commands();
+        self.current.send_replace(Some(OpenLink { commands: commands.clone(), handler: handler.clone() }));
         let feed = self.context.sets.watch();
         let running = run_link(config, handler.clone(), ends, Vec::new(), feed, taken);
         tokio::pin!(running);
         let (ended, closing) = tokio::select! {
             ended = &mut running => (ended, Closing::No),
             closing = self.closes(transport_kind, rules.number, || handler.quiet()) => {
-                // A link that has more orders than it can hold ends by itself.
-                let _ = orders.tell(LinkCommand::Shutdown);
+                // A link that has more commands than it can hold ends by itself.
+                let _ = commands.try_send(LinkCommand::Shutdown);
                 (running.await, closing)
             }
         };

@@ -10,7 +10,7 @@ use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
 use sync::frame::Hello;
-use sync::link::{Batch, Link, NotKept, Note, Outcome};
+use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -111,10 +111,10 @@ impl LinkHandler for DurableHandler {
         Ok(vec![None; wants.len()])
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
         let (log, write) = (self.log.clone(), batch.clone());
         let written = tokio::task::spawn_blocking(move || {
-            let done = vec![Outcome::Done; write.items.len()];
+            let done = vec![ItemOutcome::Done; write.items.len()];
             lock(&log).write(&write.write(&done)).map(|()| done)
         });
         match written.await {

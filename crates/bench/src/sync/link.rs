@@ -8,7 +8,7 @@ use model::{Incarnation, Kind};
 use net::ServerUrl;
 use net::client::Client;
 use streams::open::StreamDialer;
-use streams::task::{Ended, LinkHandle, orders, run_link};
+use streams::task::{Ended, LinkHandle, commands, run_link};
 use streams::{LinkCommand, LinkHandler};
 use sync::Role;
 use sync::link::LinkConfig;
@@ -28,7 +28,7 @@ static LINKS: AtomicU64 = AtomicU64::new(0);
 
 /// A link under way.
 pub(super) struct Linked {
-    pub(super) orders: LinkHandle,
+    pub(super) commands: LinkHandle,
     pub(super) ended: JoinHandle<Ended>,
     /// The connection that carries it.
     pub(super) client: Client,
@@ -37,8 +37,8 @@ pub(super) struct Linked {
 impl Linked {
     /// Ends it in order.
     pub(super) async fn stop(self) -> Result<Ended, BenchError> {
-        // One that ended by itself takes no orders.
-        let _ = self.orders.tell_in_turn(LinkCommand::Shutdown).await;
+        // One that ended by itself takes no commands.
+        let _ = self.commands.send(LinkCommand::Shutdown).await;
         Ok(self.ended.await?)
     }
 
@@ -68,9 +68,9 @@ pub(super) async fn link<S: LinkHandler>(
     let dialer = StreamDialer { hostname: &node.hostname, version, link: &name };
     let ends = dialer.grpc(&mut client).await?;
     let config = LinkConfig::new(Role::Agent, mode, "bench", vec![Kind::new(ITEM)]);
-    let (orders, taken) = orders();
+    let (commands, taken) = commands();
     let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), feed, taken));
-    Ok(Linked { orders, ended, client })
+    Ok(Linked { commands, ended, client })
 }
 
 /// A link, and the sets at its end here.

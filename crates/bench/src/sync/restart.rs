@@ -24,6 +24,8 @@ use crate::{BenchError, lock};
 
 /// All streams are back and in sync within so many seconds.
 const BACK_SECS: f64 = 30.0;
+/// All but one in a hundred streams said hello so many seconds after they were dialled at most.
+const HELLO_SECS: f64 = 5.0;
 /// All but one in a hundred check-ins of pollers took at most so many seconds.
 const POLL_SECS: f64 = 1.0;
 /// Objects of each node.
@@ -50,6 +52,8 @@ struct Shared {
     /// Since when the control plane answers; `None` while there is none.
     up: Mutex<Option<Instant>>,
     polls: Mutex<Vec<f64>>,
+    /// From the dial of each stream to the control plane's hello, in seconds.
+    hellos: Mutex<Vec<f64>>,
     failed: AtomicUsize,
 }
 
@@ -62,11 +66,19 @@ impl Shared {
         *lock(&self.up) = up;
     }
 
-    fn take_polls(&self) -> Vec<f64> {
-        let mut polls = std::mem::take(&mut *lock(&self.polls));
-        polls.sort_by(f64::total_cmp);
-        polls
+    /// How long this took that began then; while there is no control plane nobody can answer.
+    fn took(&self, times: &Mutex<Vec<f64>>, began: Instant) {
+        if let Some(up) = self.up() {
+            lock(times).push(began.max(up).elapsed().as_secs_f64());
+        }
     }
+}
+
+/// The times until now, in their order.
+fn take(times: &Mutex<Vec<f64>>) -> Vec<f64> {
+    let mut times = std::mem::take(&mut *lock(times));
+    times.sort_by(f64::total_cmp);
+    times
 }
 
 pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
@@ -81,6 +93,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
         round: AtomicUsize::new(0),
         up: Mutex::new(Some(Instant::now())),
         polls: Mutex::default(),
+        hellos: Mutex::default(),
         failed: AtomicUsize::new(0),
     });
     let mut handlers = Vec::new();
@@ -101,7 +114,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
         tokio::spawn(poll(Caller::new(node.clone(), &url)?, shared.clone()));
     }
     tokio::time::sleep(CALM).await;
-    let calm = shared.take_polls();
+    let calm = take(&shared.polls);
     // Killed; while it is gone, half of the nodes change.
     shared.set_up(None);
     shared.in_sync.store(0, Ordering::Relaxed);
@@ -111,20 +124,21 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     for handler in &handlers {
         change(handler, 2)?;
     }
-    drop(shared.take_polls());
+    drop((take(&shared.polls), take(&shared.hellos)));
     stage.start_at(&url)?;
     let listening = killed.elapsed();
     shared.set_up(Some(Instant::now()));
     until("all streams are back and in sync", back).await?;
     let all_back = killed.elapsed();
     let cpu = stage.cpu()?;
-    let storm = shared.take_polls();
+    let (storm, hellos) = (take(&shared.polls), take(&shared.hellos));
     shared.stop.store(true, Ordering::Relaxed);
     let streams = args.streams.max(1) as f64;
     print(
         &format!("the control plane starts anew under {} streams", args.streams),
         &[
             Row::at_most("all back and in sync", all_back.as_secs_f64(), BACK_SECS, "s"),
+            Row::at_most("dial, handshake and hello, p99", quantile(&hellos, 0.99), HELLO_SECS, "s"),
             Row::at_most("p99 of pollers meanwhile", quantile(&storm, 0.99), POLL_SECS, "s"),
             Row::plain("longest", format!("{:.2} s", storm.last().copied().unwrap_or_default())),
             Row::plain("check-ins meanwhile", storm.len().to_string()),
@@ -186,14 +200,19 @@ impl Streaming {
         let equal = self.equal();
         let round = self.shared.round.load(Ordering::Relaxed);
         let mut seen = self.handler.seen();
+        let (began, hellos) = (Instant::now(), self.handler.hellos());
         let linked =
             link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.watch()).await?;
         let mut ended = linked.ended;
-        let mut said = false;
+        let (mut met, mut said) = (false, false);
         loop {
             tokio::select! {
                 ended = &mut ended => return Ok(ended?),
                 _ = seen.changed(), if !said => {
+                    if !met && self.handler.hellos() > hellos {
+                        met = true;
+                        self.shared.took(&self.shared.hellos, began);
+                    }
                     let head = if self.mode == Mode::Autonomous { self.handler.acked() } else { 0 };
                     let whole = self.mode == Mode::Managed || head >= self.head();
                     if whole && self.equal() > equal {
@@ -245,11 +264,7 @@ async fn poll(mut caller: Caller, shared: Arc<Shared>) {
                 Err(_) => tokio::time::sleep(POLL_AGAIN).await,
             }
         }
-        // While there is no control plane nobody can answer.
-        if let Some(up) = shared.up() {
-            let took = began.max(up).elapsed().as_secs_f64();
-            lock(&shared.polls).push(took);
-        }
+        shared.took(&shared.polls, began);
         tokio::time::sleep(POLL_EVERY).await;
     }
 }

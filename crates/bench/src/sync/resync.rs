@@ -91,7 +91,7 @@ async fn differing(
         notes.filter(|note| matches!(note, Note::Resynced { .. })).collect::<Vec<_>>()
     };
     let (before, bytes, cpu, at) = (resynced().len(), linked.bytes(), stage.cpu()?, Instant::now());
-    if !linked.orders.tell_in_turn(LinkCommand::Resync).await {
+    if !linked.commands.send(LinkCommand::Resync).await {
         return Err("the link is over".into());
     }
     until("a resync ended", || resynced().len() > before).await?;

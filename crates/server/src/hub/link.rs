@@ -39,7 +39,7 @@ pub(crate) struct NodeLink {
     /// The other side said hello.
     met: AtomicBool,
     cause: Mutex<SyncCause>,
-    orders: LinkHandle,
+    commands: LinkHandle,
     ending: OnceLock<GoAway>,
     /// Wakes who waits for the end.
     ends: Notify,
@@ -55,7 +55,7 @@ impl NodeLink {
         instance: Option<&str>,
         since: Timestamp,
     ) -> (NodeLink, LinkCommands) {
-        let (orders, taken) = streams::task::orders();
+        let (commands, taken) = streams::task::commands();
         let link = NodeLink {
             node,
             transport,
@@ -64,7 +64,7 @@ impl NodeLink {
             rules: OnceLock::new(),
             met: AtomicBool::new(false),
             cause: Mutex::new(SyncCause::Connecting),
-            orders,
+            commands,
             ending: OnceLock::new(),
             ends: Notify::new(),
             heard: AtomicI64::new(i64::MIN),
@@ -118,15 +118,15 @@ impl NodeLink {
         self.met.store(true, Ordering::Release);
     }
 
-    /// Tells the link something; `false` when it takes nothing any more.
-    pub(crate) fn tell(&self, order: LinkCommand) -> bool {
-        self.orders.tell(order)
+    /// Sends the link a command; `false` when it takes no more now.
+    pub(crate) fn try_send(&self, command: LinkCommand) -> bool {
+        self.commands.try_send(command)
     }
 
-    /// Tells the link something once it has room for it.
-    pub(crate) async fn tell_in_turn(&self, order: LinkCommand) {
+    /// Sends the link a command once it has room for it.
+    pub(crate) async fn send(&self, command: LinkCommand) {
         // One that takes nothing any more has ended.
-        let _ = self.orders.tell_in_turn(order).await;
+        let _ = self.commands.send(command).await;
     }
 
     /// Whether somebody is at the other end, as far as a stream of two ways tells.
@@ -147,7 +147,7 @@ impl NodeLink {
             }
         };
         let ping = Frame::Ping(Ping::default());
-        self.tell(LinkCommand::Say(Box::new(ping))) && tokio::time::timeout(PROBE, heard).await.is_ok()
+        self.try_send(LinkCommand::Send(Box::new(ping))) && tokio::time::timeout(PROBE, heard).await.is_ok()
     }
 
     /// The other side was heard at that time of links.
@@ -192,7 +192,7 @@ impl NodeLink {
 pub(crate) struct OpenLink {
     pub(crate) link: Arc<NodeLink>,
     /// What it is told from elsewhere, until somebody listens.
-    pub(super) orders: Option<LinkCommands>,
+    pub(super) commands: Option<LinkCommands>,
     /// The link that it takes the place of; it was told to go away.
     pub(crate) replaced: Option<Arc<NodeLink>>,
     pub(super) hub: Arc<Hub>,
@@ -221,8 +221,8 @@ pub(crate) struct Wants {
 
 impl OpenLink {
     /// What it is told from elsewhere, to be taken once.
-    pub(crate) fn take_orders(&mut self) -> LinkCommands {
-        self.orders.take().unwrap_or_else(|| streams::task::orders().1)
+    pub(crate) fn take_commands(&mut self) -> LinkCommands {
+        self.commands.take().unwrap_or_else(|| streams::task::commands().1)
     }
 }
 

@@ -195,10 +195,10 @@ impl Hub {
         transport: TransportKind,
         instance: Option<&str>,
     ) -> Option<OpenLink> {
-        let (link, orders) = NodeLink::new(id.clone(), transport, instance, now());
+        let (link, commands) = NodeLink::new(id.clone(), transport, instance, now());
         let link = Arc::new(link);
         let (there, replaced) = self.sync_index.link_opened(&link);
-        there.then(|| OpenLink { link, orders: Some(orders), replaced, hub: self.clone() })
+        there.then(|| OpenLink { link, commands: Some(commands), replaced, hub: self.clone() })
     }
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.

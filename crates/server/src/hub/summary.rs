@@ -323,8 +323,8 @@ impl SyncSummary {
         link.meets();
         if self.is_linked_by(link) {
             let Wants { resync, approve } = self.wants;
-            self.wants.resync = resync && !link.tell(LinkCommand::Resync);
-            self.wants.approve = approve && !link.tell(LinkCommand::Approve);
+            self.wants.resync = resync && !link.try_send(LinkCommand::Resync);
+            self.wants.approve = approve && !link.try_send(LinkCommand::Approve);
         }
     }
 
@@ -332,8 +332,8 @@ impl SyncSummary {
     pub(crate) fn want(&mut self, wants: Wants) -> bool {
         // Before the hello there is nobody who would hear it.
         let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
-            let approved = !wants.approve || link.tell(LinkCommand::Approve);
-            approved && (!wants.resync || link.tell(LinkCommand::Resync))
+            let approved = !wants.approve || link.try_send(LinkCommand::Approve);
+            approved && (!wants.resync || link.try_send(LinkCommand::Resync))
         });
         if !told {
             self.wants.resync |= wants.resync;
@@ -341,7 +341,7 @@ impl SyncSummary {
             self.wants_begun = false;
             // A stream down brings a post, which is told.
             if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
-                stream.tell(LinkCommand::Say(Box::new(Frame::StateUpdated)));
+                stream.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }
         }
         told
@@ -355,7 +355,7 @@ impl SyncSummary {
         let wants =
             [(resync, Input::Resync, Wants::resync_frame()), (approve, Input::Approve, Frame::Approve)];
         let wants = wants.into_iter().filter(|(wanted, ..)| *wanted);
-        wants.map(|(_, begin, say)| if first { begin } else { Input::Say(say) }).collect()
+        wants.map(|(_, begin, say)| if first { begin } else { Input::Send(say) }).collect()
     }
 
     /// These wants were passed on to the node.

@@ -11,7 +11,7 @@ use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::frame::{Hello, Op, Refused};
-use sync::link::{Batch, Counters, Link, NotKept, Note, Outcome};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::time::Instant;
@@ -168,8 +168,8 @@ impl LinkHandler for PlaneLinkHandler {
         Err(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<Outcome>, NotKept> {
-        let (done, begun) = (vec![Outcome::Done; batch.items.len()], Instant::now());
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+        let (done, begun) = (vec![ItemOutcome::Done; batch.items.len()], Instant::now());
         match self.sets.keep(batch.write(&done)).await {
             Ok(()) => {
                 self.node_reports(&batch);

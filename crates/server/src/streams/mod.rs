@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use model::replication::{Bounds, LinkSettings};
 use model::{NodeId, Timestamp};
-use sync::admission::{Admission, RateLimiter};
+use sync::admission::{RateLimiter, ResyncAdmission};
 use tokio::time::Instant;
 
 pub(crate) use admission::StreamAdmission;
@@ -68,7 +68,7 @@ const OPENED_AT_ONCE: u32 = 3000;
 /// What all links share.
 pub(crate) struct Links {
     settings: LinkSettings,
-    resyncs: Mutex<Admission<NodeId>>,
+    resyncs: Mutex<ResyncAdmission<NodeId>>,
     pace: Mutex<RateLimiter>,
     began: Instant,
     count: AtomicU64,
@@ -79,7 +79,7 @@ impl Links {
         let resyncs = config.resyncs.clamp(StreamConfig::RESYNCS.min, StreamConfig::RESYNCS.max);
         Links {
             settings: config.settings.bounded(),
-            resyncs: Mutex::new(Admission::new(resyncs as usize)),
+            resyncs: Mutex::new(ResyncAdmission::new(resyncs as usize)),
             pace: Mutex::new(RateLimiter::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0))),
             began: Instant::now(),
             count: AtomicU64::new(0),

@@ -170,7 +170,7 @@ pub(super) async fn push_down(
     mut from: Option<FeedCursor>,
 ) {
     let (plane, connection) = (request.plane.clone(), request.connection.clone());
-    let (link, mut orders) = (open.link.clone(), open.take_orders());
+    let (link, mut commands) = (open.link.clone(), open.take_commands());
     let every = Duration::from_secs(plane.links.settings().keepalive_secs.into());
     plane.metrics.link_opened(TransportKind::Sse, open.replaced.is_some());
     let began = Instant::now();
@@ -194,7 +194,7 @@ pub(super) async fn push_down(
         loop {
             tokio::select! {
                 Ok(()) = head.changed() => if sets.is_answered() { continue },
-                Some(order) = orders.next() => if let LinkCommand::Say(frame) = order {
+                Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
                     said.push(*frame);
                 },
                 () = tokio::time::sleep_until(due) => {}
@@ -226,7 +226,7 @@ async fn pushed(
     let config = config(request, &open.link).await;
     handler.sets.answered();
     let mut exchange = Exchange::open(config, from.or(acked), handler.clone());
-    said.into_iter().for_each(|frame| exchange.request(Input::Say(frame)));
+    said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
     let mut frames = exchange.say(Vec::new()).await.frames;
     let ended = exchange.end().await;
     handler.count(&ended.counters);

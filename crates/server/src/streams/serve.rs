@@ -291,7 +291,7 @@ async fn serve(
     let handler = PlaneLinkHandler::new(&plane, caller, &lease.sets, &open);
     plane.metrics.link_opened(transport, open.replaced.is_some());
     let began = tokio::time::Instant::now();
-    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), open.take_orders());
+    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), open.take_commands());
     let ended = run(Box::pin(running), &handler, &entry, &connection).await;
     drop(open);
     plane.metrics.link_closed(transport, began.elapsed());
@@ -315,7 +315,7 @@ async fn run(
             ended = &mut running => return Some(ended),
             () = connection.closing(), if !closing => {
                 closing = true;
-                entry.tell(LinkCommand::Shutdown);
+                entry.try_send(LinkCommand::Shutdown);
             }
             why = entry.ending() => return Box::pin(end(entry, why, running, handler)).await,
         }
@@ -329,7 +329,7 @@ async fn end(
     running: impl Future<Output = Ended>,
     handler: &PlaneLinkHandler,
 ) -> Option<Ended> {
-    let told = async { tokio::join!(entry.tell_in_turn(LinkCommand::GoAway(Box::new(why))), running).1 };
+    let told = async { tokio::join!(entry.send(LinkCommand::GoAway(Box::new(why))), running).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
         tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use model::{Incarnation, ObjectKey, Stub};
-use sync::feed::State;
+use sync::feed::ObjectState;
 use sync::{Change, Saved, SavedFeed, SavedReplica, Side};
 
 use super::compaction::Moving;
@@ -46,7 +46,7 @@ struct Objects {
 #[derive(Default)]
 struct Replay {
     index: Index,
-    states: BTreeMap<(Side, ObjectKey), State>,
+    states: BTreeMap<(Side, ObjectKey), ObjectState>,
 }
 
 impl Replay {
@@ -60,11 +60,16 @@ impl Replay {
             Record::Put(put) => {
                 let (key, stub) = (put.name.key(), put.stub.into_owned());
                 let entry = IndexEntry { at, live: true, rev: put.rev };
-                self.put(record::side(put.ours), key, entry, State::Live { stub, born: put.born });
+                self.put(record::side(put.ours), key, entry, ObjectState::Live { stub, born: put.born });
             }
             Record::Gone(gone) => {
                 let entry = IndexEntry { at, live: false, rev: gone.rev };
-                self.put(Side::Ours, gone.name.key(), entry, State::Deleted { uid: (&*gone.uid).into() });
+                self.put(
+                    Side::Ours,
+                    gone.name.key(),
+                    entry,
+                    ObjectState::Deleted { uid: (&*gone.uid).into() },
+                );
             }
             Record::Taken(name) => {
                 let key = name.key();
@@ -74,7 +79,7 @@ impl Replay {
         }
     }
 
-    fn put(&mut self, side: Side, key: ObjectKey, entry: IndexEntry, state: State) {
+    fn put(&mut self, side: Side, key: ObjectKey, entry: IndexEntry, state: ObjectState) {
         self.index.insert(side, &key, entry);
         self.states.insert((side, key), state);
     }
@@ -82,15 +87,15 @@ impl Replay {
 
 impl ObjectLog {
     /// What counts of the states that were read.
-    fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), State>) -> Objects {
+    fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), ObjectState>) -> Objects {
         self.index.forget_graves(self.heads().feed.map_or(0, |feed| feed.compacted));
         let mut objects = Objects { ours: Vec::new(), theirs: Vec::new() };
         for ((side, key), state) in states {
             let Some(IndexEntry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
             match (side, state) {
                 (Side::Ours, state) => objects.ours.push(Change { rev, key, state }),
-                (Side::Theirs, State::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
-                (Side::Theirs, State::Deleted { .. }) => {}
+                (Side::Theirs, ObjectState::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
+                (Side::Theirs, ObjectState::Deleted { .. }) => {}
             }
         }
         objects
@@ -112,7 +117,7 @@ impl ObjectLog {
     /// segments. What was lost may have been anything, so nothing that rests on what was sent
     /// before is right any more: the cursor, the incarnation of the own feed, tombstones.
     fn repair(&mut self, objects: &mut Objects, damaged: &[u64], fresh: &Incarnation) -> Result<Vec<String>> {
-        objects.ours.retain(|change| matches!(change.state, State::Live { .. }));
+        objects.ours.retain(|change| matches!(change.state, ObjectState::Live { .. }));
         let mut heads = Heads { cursor: None, ..self.heads() };
         if heads.feed.is_some() || !objects.ours.is_empty() {
             let sent = heads.feed.as_ref().map_or(0, |feed| feed.head);

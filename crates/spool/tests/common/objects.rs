@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model::{ObjectKey, Stub};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog, Opened};
-use sync::feed::State;
+use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Saved, SavedFeed, Side, Write};
 
 use super::incarnation;
@@ -37,12 +37,12 @@ pub fn stub(uid: &str, text: &str) -> Stub {
 }
 
 pub fn put(rev: u64, name: &str, text: &str) -> (Change, Option<Content>) {
-    let state = State::Live { stub: stub("u", text), born: rev };
+    let state = ObjectState::Live { stub: stub("u", text), born: rev };
     (Change { rev, key: ours(name), state }, Some(content(text)))
 }
 
 pub fn gone(rev: u64, name: &str) -> (Change, Option<Content>) {
-    (Change { rev, key: ours(name), state: State::Deleted { uid: "u".into() } }, None)
+    (Change { rev, key: ours(name), state: ObjectState::Deleted { uid: "u".into() } }, None)
 }
 
 pub fn their(rev: u64, name: &str, text: &str) -> (ObjectKey, Option<(Stub, u64, Content)>) {
@@ -107,7 +107,7 @@ impl Sets {
         let mut sets = Sets { cursor: replica.cursor, ..Sets::default() };
         for change in feed.iter().flat_map(|feed| &feed.changes) {
             let content = log.content(Side::Ours, &change.key).unwrap();
-            assert_eq!(content.is_some(), matches!(change.state, State::Live { .. }));
+            assert_eq!(content.is_some(), matches!(change.state, ObjectState::Live { .. }));
             sets.ours.insert(change.key.clone(), (change.clone(), content));
         }
         for (key, stub, rev) in replica.objects {

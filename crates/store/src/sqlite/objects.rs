@@ -7,7 +7,7 @@ use model::object::SectionKey;
 use model::{Digest, Kind, NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{Connection, Row, params};
 use sync::FeedCursor;
-use sync::feed::{Change, SavedFeed, State};
+use sync::feed::{Change, ObjectState, SavedFeed};
 use sync::{Content, Saved, SavedReplica, Side};
 
 use super::cell::{Bytes32, OrFail, Text, int, uint};
@@ -45,13 +45,13 @@ pub(super) fn load(db: &Connection, node: &NodeId) -> Result<Saved> {
             let rev = uint(row.get(3)?);
             let uid = row.get_ref(5)?.as_str()?.into();
             if row.get(8)? {
-                changes.push(Change { rev, key, state: State::Deleted { uid } });
+                changes.push(Change { rev, key, state: ObjectState::Deleted { uid } });
                 continue;
             }
             let stub = Stub { uid, digest: Digest(row.get::<_, Bytes32>(6)?.0), size: uint(row.get(7)?) };
             if row.get::<_, i64>(0)? == OURS {
                 let born = uint(row.get(4)?);
-                changes.push(Change { rev, key, state: State::Live { stub, born } });
+                changes.push(Change { rev, key, state: ObjectState::Live { stub, born } });
             } else {
                 objects.push((key, stub, rev));
             }

@@ -9,7 +9,7 @@ use model::{NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use sync::Content;
 use sync::FeedCursor;
-use sync::feed::State;
+use sync::feed::ObjectState;
 
 use super::cell::{OrFail, dig, int, uint};
 use super::nodes::active;
@@ -260,12 +260,12 @@ impl<'db> Pen<'db> {
     fn objects(&mut self, write: &sync::Write) -> Result<()> {
         for (change, content) in &write.ours {
             match (&change.state, content) {
-                (State::Live { stub, born }, Some(content)) => {
+                (ObjectState::Live { stub, born }, Some(content)) => {
                     self.put(OURS, &change.key, stub, change.rev, *born, content)?;
                 }
-                (State::Deleted { uid }, _) => self.bury(&change.key, uid, change.rev)?,
+                (ObjectState::Deleted { uid }, _) => self.bury(&change.key, uid, change.rev)?,
                 // The check of the write lets no such change through.
-                (State::Live { .. }, None) => {}
+                (ObjectState::Live { .. }, None) => {}
             }
         }
         for (key, put) in &write.theirs {

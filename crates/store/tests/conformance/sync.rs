@@ -5,7 +5,7 @@ use model::condition::{Difference, Direction, Evidence, SyncCause, SyncCondition
 use model::object::SectionKey;
 use model::{Kind, NodeId, ObjectKey, Stub};
 use sync::FeedCursor;
-use sync::feed::State;
+use sync::feed::ObjectState;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, token};
@@ -28,12 +28,12 @@ fn stub(uid: &str, text: &str) -> Stub {
 }
 
 fn live(rev: u64, born: u64, name: &str, text: &str) -> (Change, Option<Content>) {
-    let state = State::Live { stub: stub("u", text), born };
+    let state = ObjectState::Live { stub: stub("u", text), born };
     (Change { rev, key: key("Job", "a", name), state }, Some(content(text)))
 }
 
 fn gone(rev: u64, name: &str) -> (Change, Option<Content>) {
-    (Change { rev, key: key("Job", "a", name), state: State::Deleted { uid: "u".into() } }, None)
+    (Change { rev, key: key("Job", "a", name), state: ObjectState::Deleted { uid: "u".into() } }, None)
 }
 
 fn put(name: &str, rev: u64, text: &str) -> (ObjectKey, Option<(Stub, u64, Content)>) {
@@ -272,10 +272,10 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
         let mut ours = Vec::new();
         for (kind, name) in kinds.iter().flat_map(|kind| names.map(|name| (*kind, name))) {
             rev += 1;
-            let state = State::Live { stub: stub("u", name), born: rev };
+            let state = ObjectState::Live { stub: stub("u", name), born: rev };
             ours.push((Change { rev, key: key(kind, &format!("ns-{n}"), name), state }, Some(content(name))));
         }
-        let ended = State::Deleted { uid: "u".into() };
+        let ended = ObjectState::Deleted { uid: "u".into() };
         ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
         let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
         let write = Write { found: Some(incarnation("f")), ours, theirs, ..Write::default() };

@@ -27,7 +27,7 @@ pub struct Item {
 
 /// What became of an item (SYN-12).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ItemOutcome {
     /// Applied; it is in the [`Write`] that was made durable.
     Done,
     /// It may work later: retried with growing waits, others go on.
@@ -48,10 +48,10 @@ pub enum Outcome {
 #[error("{0}")]
 pub struct NotKept(pub String);
 
-impl Outcome {
+impl ItemOutcome {
     /// Nothing more will be done about it.
     pub(super) fn is_settled(&self) -> bool {
-        matches!(self, Outcome::Done | Outcome::Permanent { .. })
+        matches!(self, ItemOutcome::Done | ItemOutcome::Permanent { .. })
     }
 }
 
@@ -70,14 +70,14 @@ pub struct Batch {
 
 impl Batch {
     /// The cursor that is good with these outcomes; `None` when it does not move.
-    pub fn cursor(&self, outcomes: &[Outcome]) -> Option<FeedCursor> {
-        let settled = outcomes.len() == self.items.len() && outcomes.iter().all(Outcome::is_settled);
+    pub fn cursor(&self, outcomes: &[ItemOutcome]) -> Option<FeedCursor> {
+        let settled = outcomes.len() == self.items.len() && outcomes.iter().all(ItemOutcome::is_settled);
         if settled { self.settled.clone() } else { self.unsettled.clone() }
     }
 
     /// What to make durable once every item has an outcome: items done, and the cursor.
-    pub fn write(&self, outcomes: &[Outcome]) -> Write {
-        let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Done);
+    pub fn write(&self, outcomes: &[ItemOutcome]) -> Write {
+        let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == ItemOutcome::Done);
         let theirs = done.map(|(item, _)| {
             let new = match &item.change {
                 Op::Put { stub, content, .. } => {

@@ -18,7 +18,7 @@ use crate::cursor::{FeedCursor, Position};
 use model::set::MAX_SECTIONS;
 use model::{ObjectKey, SectionKey, Timestamp};
 
-use super::batch::{Batch, Item, Outcome};
+use super::batch::{Batch, Item, ItemOutcome};
 use super::types::{Limits, Output};
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
@@ -365,7 +365,7 @@ impl Link {
                     None => !uids.insert((kind.clone(), stub.uid.clone())),
                 };
                 if twice {
-                    self.failed(pending, Outcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+                    self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
                     continue;
                 }
                 if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {

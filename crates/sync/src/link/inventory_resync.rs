@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::cursor::FeedCursor;
 use model::{Digest, Kind, ObjectKey, SectionKey};
 
-use super::trie_resync::Stage;
+use super::trie_resync::ResyncStage;
 use super::{Cx, Link};
 use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, PingOrder, Pong, Resource};
 use crate::interop;
@@ -120,7 +120,7 @@ pub(super) fn key_of(resource: &Resource) -> ObjectKey {
 
 impl Link {
     pub(super) fn step_inventory(&mut self, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory) = &self.resync.stage else { return };
+        let ResyncStage::InventoryResync(inventory) = &self.resync.stage else { return };
         if inventory.is_waiting() {
             return;
         }
@@ -132,7 +132,7 @@ impl Link {
 
     /// Asks for a part, and for a sign that all its answers were sent.
     fn ask_part(&mut self, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory) = &mut self.resync.stage else { return };
+        let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else { return };
         let mut frames = Vec::new();
         match inventory.part {
             InventoryStep::Begin => {}
@@ -161,7 +161,7 @@ impl Link {
 
     /// The source has one like this.
     pub(super) fn listed(&mut self, resource: &Resource, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory) = &mut self.resync.stage else {
+        let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else {
             self.counters.ignored += 1;
             return;
         };
@@ -179,7 +179,7 @@ impl Link {
     /// All answers to a part were sent.
     pub(super) fn ponged(&mut self, pong: Pong, cx: &mut Cx<'_>) {
         let Some(incarnation) = self.peer_incarnation().cloned() else { return };
-        let Stage::InventoryResync(inventory) = &mut self.resync.stage else { return };
+        let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else { return };
         if inventory.barrier != Some(pong.number) {
             return;
         }
@@ -210,7 +210,7 @@ impl Link {
     }
 
     fn end_inventory(&mut self, cx: &mut Cx<'_>) {
-        let Stage::InventoryResync(inventory) = std::mem::take(&mut self.resync.stage) else { return };
+        let ResyncStage::InventoryResync(inventory) = std::mem::take(&mut self.resync.stage) else { return };
         let Some(start) = inventory.start else { return };
         let here = |key: &ObjectKey| cx.replica.get(key).is_some();
         let orphans = inventory.orphans.into_iter().filter(here).collect();
@@ -220,8 +220,8 @@ impl Link {
     }
 }
 
-fn set_barrier(stage: &mut Stage, number: u64) {
-    if let Stage::InventoryResync(inventory) = stage {
+fn set_barrier(stage: &mut ResyncStage, number: u64) {
+    if let ResyncStage::InventoryResync(inventory) = stage {
         (inventory.barrier, inventory.exchanges) = (Some(number), 0);
     }
 }

@@ -31,7 +31,7 @@ use crate::interop::{self, ResyncStart};
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, NotKept, Outcome};
+pub use batch::{Batch, Item, ItemOutcome, NotKept};
 pub(crate) use trie_resync::Resync;
 pub use types::{Counters, Input, Limits, LinkConfig, Note, Output, Span};
 
@@ -186,7 +186,7 @@ impl Link {
                 self.pass_on(Frame::Interop(Box::new(Interop::RequestResync)), cx);
             }
             Input::Reincarnated(done) => self.reincarnated(done, cx),
-            Input::Say(frame) => cx.send(frame),
+            Input::Send(frame) => cx.send(frame),
             Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
                 self.closing = true;

@@ -27,7 +27,7 @@ use model::{Kind, ObjectKey, Timestamp};
 
 use super::{Cx, Link};
 use crate::durable::Content;
-use crate::feed::{Feed, Resume, State};
+use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
 use crate::link::types::{Limits, Note, Output};
 
@@ -47,7 +47,7 @@ pub(super) enum Flow {
 struct Pass {
     from: u64,
     to: u64,
-    stages: Vec<Stage>,
+    stages: Vec<PassStage>,
     stage: usize,
     at: u64,
     said: u64,
@@ -55,7 +55,7 @@ struct Pass {
 
 /// Changes of one rank: of a declared kind, of its statuses, or of all other kinds.
 #[derive(Debug)]
-struct Stage {
+struct PassStage {
     rank: u32,
     kinds: Vec<Kind>,
     live: bool,
@@ -65,16 +65,20 @@ impl Pass {
     fn begin(feed: &Feed, from: u64, to: u64, declared: &[Kind]) -> Pass {
         let mut puts: Vec<(u32, &Kind)> = feed.kinds().map(|kind| (put_rank(kind, declared), kind)).collect();
         puts.sort();
-        let mut stages: Vec<Stage> = Vec::new();
+        let mut stages: Vec<PassStage> = Vec::new();
         for (rank, kind) in puts {
             match stages.last_mut().filter(|stage| stage.rank == rank) {
                 Some(stage) => stage.kinds.push(kind.clone()),
-                None => stages.push(Stage { rank, kinds: vec![kind.clone()], live: true }),
+                None => stages.push(PassStage { rank, kinds: vec![kind.clone()], live: true }),
             }
         }
         let last = 2 * put_ranks(declared) - 1;
-        let gone = |stage: &Stage| Stage { rank: last - stage.rank, kinds: stage.kinds.clone(), live: false };
-        let deletes: Vec<Stage> = stages.iter().rev().map(gone).collect();
+        let gone = |stage: &PassStage| PassStage {
+            rank: last - stage.rank,
+            kinds: stage.kinds.clone(),
+            live: false,
+        };
+        let deletes: Vec<PassStage> = stages.iter().rev().map(gone).collect();
         stages.extend(deletes);
         Pass { from, to, stages, stage: 0, at: from, said: 0 }
     }
@@ -128,7 +132,7 @@ fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
 pub(super) struct Planned {
     pub key: ObjectKey,
     pub rev: u64,
-    pub state: State,
+    pub state: ObjectState,
     pub upto: Position,
     pub created: bool,
 }
@@ -165,11 +169,11 @@ impl Planned {
             return Loaded::Overtaken(key);
         }
         let (op, trace, at) = match (state, content) {
-            (State::Live { stub, .. }, Some(content)) => {
+            (ObjectState::Live { stub, .. }, Some(content)) => {
                 (Op::Put { stub, content: content.bytes, created }, content.trace, content.at)
             }
-            (State::Live { .. }, None) => return Loaded::Missing(key),
-            (State::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
+            (ObjectState::Live { .. }, None) => return Loaded::Missing(key),
+            (ObjectState::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
         };
         Loaded::Event(Event { seq: 0, rev, upto, key, op, trace, at })
     }
@@ -387,7 +391,7 @@ impl Link {
                 return planned;
             }
             bytes = bytes.saturating_add(size);
-            let created = matches!(state, State::Live { born, .. } if *born > pass.from);
+            let created = matches!(state, ObjectState::Live { born, .. } if *born > pass.from);
             let (key, state) = (key.clone(), state.clone());
             let upto = pass.take(rev, cx.feed, self.order);
             planned.push(Planned { key, rev, state, upto, created });

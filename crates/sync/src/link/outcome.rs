@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::{Item, NotKept, Outcome};
+use super::batch::{Item, ItemOutcome, NotKept};
 use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
 use super::inventory_resync::resource;
 use super::types::Note;
@@ -32,7 +32,7 @@ const NOTED_IN: Duration = Duration::from_secs(10);
 
 impl Link {
     /// A batch is durable, or nothing of it is.
-    pub(super) fn applied(&mut self, id: u64, outcomes: Result<Vec<Outcome>, NotKept>, cx: &mut Cx<'_>) {
+    pub(super) fn applied(&mut self, id: u64, outcomes: Result<Vec<ItemOutcome>, NotKept>, cx: &mut Cx<'_>) {
         match self.inbox.in_flight.take() {
             Some(in_flight) if in_flight.batch.id == id => self.settle_batch(in_flight, outcomes, cx),
             other => {
@@ -45,13 +45,13 @@ impl Link {
     fn settle_batch(
         &mut self,
         in_flight: InFlightBatch,
-        outcomes: Result<Vec<Outcome>, NotKept>,
+        outcomes: Result<Vec<ItemOutcome>, NotKept>,
         cx: &mut Cx<'_>,
     ) {
         let batch = in_flight.batch;
         let outcomes = match outcomes {
             Ok(mut outcomes) => {
-                let unsaid = || Outcome::Temporary("the shell said nothing of it".to_owned());
+                let unsaid = || ItemOutcome::Temporary("the shell said nothing of it".to_owned());
                 outcomes.resize_with(batch.items.len(), unsaid);
                 if let Some(cursor) = batch.cursor(&outcomes) {
                     cx.replica.set_cursor(cursor);
@@ -60,14 +60,14 @@ impl Link {
             }
             Err(NotKept(why)) => {
                 self.inbox.cursor_again = Some(cx.now.plus(self.config.limits.retry_first));
-                vec![Outcome::Temporary(why); batch.items.len()]
+                vec![ItemOutcome::Temporary(why); batch.items.len()]
             }
         };
         let mut oldest = i64::MAX;
         let mut done = 0;
         for (item, outcome) in batch.items.iter().zip(outcomes) {
             match outcome {
-                Outcome::Done => {
+                ItemOutcome::Done => {
                     done += 1;
                     oldest = if item.at > 0 { oldest.min(item.at) } else { oldest };
                     match &item.change {
@@ -94,10 +94,10 @@ impl Link {
     }
 
     /// An item did not work out.
-    pub(super) fn failed(&mut self, mut pending: Pending, outcome: Outcome, cx: &mut Cx<'_>) {
+    pub(super) fn failed(&mut self, mut pending: Pending, outcome: ItemOutcome, cx: &mut Cx<'_>) {
         self.inbox.settle(pending.item.place);
         let newer = self.inbox.waiting.contains_key(&pending.item.key);
-        if newer && !matches!(outcome, Outcome::Permanent { .. }) {
+        if newer && !matches!(outcome, ItemOutcome::Permanent { .. }) {
             self.counters.superseded += 1;
             return;
         }
@@ -106,27 +106,27 @@ impl Link {
         let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
         let bytes = pending.item.change.content_len();
         match outcome {
-            Outcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
+            ItemOutcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
                 return self.let_go(pending, why, cx);
             }
-            Outcome::Temporary(why) => {
+            ItemOutcome::Temporary(why) => {
                 self.counters.temporary += 1;
                 pending.hold = Hold::Until(again);
                 self.set_aside(&mut pending, why, cx);
             }
-            Outcome::Done => pending.hold = Hold::Until(again),
-            Outcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
+            ItemOutcome::Done => pending.hold = Hold::Until(again),
+            ItemOutcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
                 let code =
                     if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
                 let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
                 return self.give_up(pending, code, message, cx);
             }
-            Outcome::Recoverable(_) => {
+            ItemOutcome::Recoverable(_) => {
                 self.counters.recoverable += 1;
                 pending.hold = Hold::Fetch(again);
                 self.refetch(&pending.item.key, cx);
             }
-            Outcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
+            ItemOutcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
         if pending.item.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
@@ -211,7 +211,7 @@ impl Link {
             let Some(mut pending) = self.inbox.take(&key) else { return };
             if matches!(pending.hold, Hold::Fetch(_)) {
                 // The answer was lost, or the source is slow: that counts as a try.
-                let why = Outcome::Recoverable("the source did not send it".to_owned());
+                let why = ItemOutcome::Recoverable("the source did not send it".to_owned());
                 self.failed(pending, why, cx);
             } else {
                 pending.hold = Hold::Ready;

@@ -22,7 +22,7 @@ use super::types::{Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
-use crate::feed::State;
+use crate::feed::ObjectState;
 use crate::frame::{Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
 
@@ -35,7 +35,7 @@ const LIST_EVERY: Duration = Duration::from_secs(1);
 
 /// An answer that waits for its content, or for its turn.
 #[derive(Clone, Debug)]
-enum Answer {
+enum PendingAnswer {
     Object {
         key: ObjectKey,
         uid: String,
@@ -65,7 +65,7 @@ pub(super) struct Server {
     served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
     pub announced: u64,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<PendingAnswer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
     load: Option<(u64, Vec<Planned>)>,
@@ -136,8 +136,8 @@ impl Link {
             ResyncRequest::Objects(keys) => {
                 let keys: Vec<_> = keys.into_iter().take(MAX_REQUESTED).collect();
                 let count = keys.len() as u64;
-                let objects = keys.into_iter().map(|key| Answer::Object { key, uid: String::new() });
-                self.server.answers.extend(objects.chain([Answer::Objects(count)]));
+                let objects = keys.into_iter().map(|key| PendingAnswer::Object { key, uid: String::new() });
+                self.server.answers.extend(objects.chain([PendingAnswer::Objects(count)]));
             }
             ResyncRequest::Done { .. } => {}
         }
@@ -193,7 +193,7 @@ impl Link {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
                 let list = List { checksum, not_before, begun: false, after: None };
                 self.server.list = Some(Box::new(list));
-                self.server.answers.push_back(Answer::List);
+                self.server.answers.push_back(PendingAnswer::List);
             }
             Interop::Listed(resource) => self.listed(&resource, cx),
             Interop::RequestUpdate(resource) => {
@@ -203,7 +203,7 @@ impl Link {
                     .stub(&key)
                     .is_some_and(|stub| Some(stub.digest) == resource.checksum && *stub.uid == *resource.uid);
                 if !same {
-                    self.server.answers.push_back(Answer::Object { key, uid: resource.uid });
+                    self.server.answers.push_back(PendingAnswer::Object { key, uid: resource.uid });
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Link {
 
     /// A ping comes back once the answers before it were sent.
     pub(super) fn pinged(&mut self, ping: Ping) {
-        self.server.answers.push_back(Answer::Pong(ping.number));
+        self.server.answers.push_back(PendingAnswer::Pong(ping.number));
     }
 
     /// Sends answers, as far as no content is waited for.
@@ -219,10 +219,10 @@ impl Link {
         while self.server.load.is_none() {
             let mut wanted = Vec::new();
             let mut bytes = 0;
-            while let Some(Answer::Object { key, uid }) = self.server.answers.front() {
+            while let Some(PendingAnswer::Object { key, uid }) = self.server.answers.front() {
                 let (rev, state) = match cx.feed.get(key) {
                     Some((rev, state)) => (rev, state.clone()),
-                    None => (cx.feed.head(), State::Deleted { uid: uid.as_str().into() }),
+                    None => (cx.feed.head(), ObjectState::Deleted { uid: uid.as_str().into() }),
                 };
                 let size = state.size();
                 let limits = &self.config.limits;
@@ -240,13 +240,15 @@ impl Link {
                 self.load_answers(wanted, cx);
                 continue;
             }
-            if matches!(self.server.answers.front(), Some(Answer::List)) && !self.list(cx) {
+            if matches!(self.server.answers.front(), Some(PendingAnswer::List)) && !self.list(cx) {
                 return;
             }
             match self.server.answers.pop_front() {
-                Some(Answer::Objects(count)) => self.respond(ResyncResponse::Objects(count), cx),
-                Some(Answer::Pong(number)) => cx.send(Frame::Pong(Pong { number, head: cx.feed.head() })),
-                Some(Answer::Object { .. } | Answer::List) => {}
+                Some(PendingAnswer::Objects(count)) => self.respond(ResyncResponse::Objects(count), cx),
+                Some(PendingAnswer::Pong(number)) => {
+                    cx.send(Frame::Pong(Pong { number, head: cx.feed.head() }))
+                }
+                Some(PendingAnswer::Object { .. } | PendingAnswer::List) => {}
                 None => return,
             }
         }
@@ -326,7 +328,7 @@ impl Link {
                     self.counters.sent_bytes += event.op.content_len();
                     cx.send(Frame::Event(Box::new(event)));
                 }
-                Loaded::Overtaken(key) => again.push(Answer::Object { key, uid: String::new() }),
+                Loaded::Overtaken(key) => again.push(PendingAnswer::Object { key, uid: String::new() }),
                 Loaded::Missing(key) => cx.note(Note::Missing(key)),
             }
         }

@@ -48,7 +48,7 @@ struct Approval {
 
 /// Where the resync of the replica stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Stage {
+pub(crate) enum ResyncStage {
     /// None is wanted.
     #[default]
     Idle,
@@ -65,7 +65,7 @@ pub(crate) enum Stage {
 /// The asking half. It stays with the replica from link to link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resync {
-    pub stage: Stage,
+    pub stage: ResyncStage,
     /// A link of this process was there before.
     pub linked: bool,
     /// One that a link before this one began, in the middle.
@@ -91,40 +91,40 @@ impl Resync {
     /// inventory resync only the next exchange hears the answers.
     pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
         self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Idle => Stage::Idle,
-            Stage::Scheduled(at) => Stage::Scheduled(at),
-            Stage::InventoryResync(mut inventory) if *span != Span::Transport => {
+            ResyncStage::Idle => ResyncStage::Idle,
+            ResyncStage::Scheduled(at) => ResyncStage::Scheduled(at),
+            ResyncStage::InventoryResync(mut inventory) if *span != Span::Transport => {
                 inventory.carried_over();
-                Stage::InventoryResync(inventory)
+                ResyncStage::InventoryResync(inventory)
             }
-            Stage::TrieResync(resync) => self.set_aside(resync, now),
-            Stage::Requested | Stage::InventoryResync(_) => Stage::Scheduled(now),
+            ResyncStage::TrieResync(resync) => self.set_aside(resync, now),
+            ResyncStage::Requested | ResyncStage::InventoryResync(_) => ResyncStage::Scheduled(now),
         };
         self.requested_at = now;
         self
     }
 
     /// The comparison goes on from that instant.
-    fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> Stage {
+    fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> ResyncStage {
         resync.unanswered();
         resync.resumed = true;
         self.unfinished = Some(resync);
-        Stage::Scheduled(at)
+        ResyncStage::Scheduled(at)
     }
 
     /// The source is in this incarnation: a comparison with another one's set is of no use.
     pub fn source_is_of(&mut self, incarnation: &Incarnation, now: Timestamp) {
-        if let Stage::TrieResync(resync) = &self.stage
+        if let ResyncStage::TrieResync(resync) = &self.stage
             && resync.cursor.incarnation != *incarnation
         {
-            self.stage = Stage::Scheduled(now);
+            self.stage = ResyncStage::Scheduled(now);
         }
     }
 
     /// A change of this object came: it is newer than what a comparison finds.
     pub fn changed(&mut self, key: &ObjectKey, now: Timestamp) {
         let resync = match &mut self.stage {
-            Stage::TrieResync(resync) => Some(resync),
+            ResyncStage::TrieResync(resync) => Some(resync),
             _ => self.unfinished.as_mut(),
         };
         let Some(resync) = resync else { return };
@@ -139,8 +139,8 @@ impl Resync {
     /// Gives up a comparison that is under way, for one from its beginning.
     pub fn compare_anew(&mut self, now: Timestamp) {
         self.unfinished = None;
-        if matches!(self.stage, Stage::TrieResync(_)) {
-            self.stage = Stage::Scheduled(now);
+        if matches!(self.stage, ResyncStage::TrieResync(_)) {
+            self.stage = ResyncStage::Scheduled(now);
         }
     }
 
@@ -157,7 +157,10 @@ impl Resync {
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(self.stage, Stage::Requested | Stage::TrieResync(_) | Stage::InventoryResync(_))
+        matches!(
+            self.stage,
+            ResyncStage::Requested | ResyncStage::TrieResync(_) | ResyncStage::InventoryResync(_)
+        )
     }
 
     /// One began and is not at its end, on this link or for the next.
@@ -166,24 +169,24 @@ impl Resync {
     }
 
     pub fn is_wanted(&self) -> bool {
-        !matches!(self.stage, Stage::Idle)
+        !matches!(self.stage, ResyncStage::Idle)
     }
 
     /// When a source that does not answer loses the link; `None` when nothing is asked of it.
     fn unanswered_at(&self, limits: &Limits) -> Option<Timestamp> {
         let waits = match &self.stage {
-            Stage::Requested => true,
-            Stage::TrieResync(resync) => resync.is_waiting(),
-            Stage::InventoryResync(inventory) => inventory.is_waiting(),
-            Stage::Idle | Stage::Scheduled(_) => false,
+            ResyncStage::Requested => true,
+            ResyncStage::TrieResync(resync) => resync.is_waiting(),
+            ResyncStage::InventoryResync(inventory) => inventory.is_waiting(),
+            ResyncStage::Idle | ResyncStage::Scheduled(_) => false,
         };
         waits.then(|| self.requested_at.plus(limits.answer_within))
     }
 
     pub fn succeeded(&mut self) {
         (self.failures, self.failing, self.kept, self.differs) = (0, 0, None, false);
-        if matches!(self.stage, Stage::Scheduled(_)) {
-            self.stage = Stage::Idle;
+        if matches!(self.stage, ResyncStage::Scheduled(_)) {
+            self.stage = ResyncStage::Idle;
         }
     }
 
@@ -274,7 +277,7 @@ impl Link {
         } else {
             wait
         };
-        self.resync.stage = Stage::Scheduled(cx.now.plus(wait));
+        self.resync.stage = ResyncStage::Scheduled(cx.now.plus(wait));
     }
 
     /// An operator asked for it, or confirmed: at once.
@@ -282,8 +285,8 @@ impl Link {
         if approved {
             self.resync.approved = Some(Approval { at: cx.now, compared: false });
         }
-        if matches!(self.resync.stage, Stage::Idle | Stage::Scheduled(_)) {
-            self.resync.stage = Stage::Scheduled(cx.now);
+        if matches!(self.resync.stage, ResyncStage::Idle | ResyncStage::Scheduled(_)) {
+            self.resync.stage = ResyncStage::Scheduled(cx.now);
         }
     }
 
@@ -293,13 +296,13 @@ impl Link {
             return;
         }
         match self.resync.stage {
-            Stage::Scheduled(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
+            ResyncStage::Scheduled(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
                 Ok(()) => self.begin_resync(cx),
-                Err(wait) => self.resync.stage = Stage::Scheduled(cx.now.plus(wait)),
+                Err(wait) => self.resync.stage = ResyncStage::Scheduled(cx.now.plus(wait)),
             },
-            Stage::Idle | Stage::Scheduled(_) => {}
-            Stage::Requested | Stage::TrieResync(_) => self.step_trie_resync(cx),
-            Stage::InventoryResync(_) => self.step_inventory(cx),
+            ResyncStage::Idle | ResyncStage::Scheduled(_) => {}
+            ResyncStage::Requested | ResyncStage::TrieResync(_) => self.step_trie_resync(cx),
+            ResyncStage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
 
@@ -312,15 +315,15 @@ impl Link {
         if let Some(unfinished) = resync.unfinished.take()
             && incarnation.is_none_or(|incarnation| unfinished.cursor.incarnation == incarnation)
         {
-            resync.stage = Stage::TrieResync(unfinished);
+            resync.stage = ResyncStage::TrieResync(unfinished);
             return self.step_trie_resync(cx);
         }
         (resync.frames, resync.fetched) = (0, 0);
         if self.both.trie_resync {
-            resync.stage = Stage::Requested;
+            resync.stage = ResyncStage::Requested;
             self.request(ResyncRequest::Sections, cx);
         } else {
-            resync.stage = Stage::InventoryResync(Box::new(InventoryResync::new()));
+            resync.stage = ResyncStage::InventoryResync(Box::new(InventoryResync::new()));
             self.step_inventory(cx);
         }
     }
@@ -338,28 +341,28 @@ impl Link {
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
         match (&mut self.resync.stage, response) {
-            (Stage::Requested, ResyncResponse::Sections { sections, .. })
+            (ResyncStage::Requested, ResyncResponse::Sections { sections, .. })
                 if sections.len() > MAX_SECTIONS =>
             {
                 self.too_many(cx);
             }
-            (Stage::Requested, ResyncResponse::Sections { cursor, sections })
+            (ResyncStage::Requested, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
                 self.inbox.announced = self.inbox.announced.max(cursor.revision);
                 let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
                 let resync = TrieResync { cursor, phase, resumed: false, changed };
-                self.resync.stage = Stage::TrieResync(Box::new(resync));
+                self.resync.stage = ResyncStage::TrieResync(Box::new(resync));
             }
-            (Stage::Requested | Stage::TrieResync(_), ResyncResponse::Wait(secs)) => {
+            (ResyncStage::Requested | ResyncStage::TrieResync(_), ResyncResponse::Wait(secs)) => {
                 let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
                 self.resync.stage = match std::mem::take(&mut self.resync.stage) {
-                    Stage::TrieResync(resync) => self.resync.set_aside(resync, at),
-                    _ => Stage::Scheduled(at),
+                    ResyncStage::TrieResync(resync) => self.resync.set_aside(resync, at),
+                    _ => ResyncStage::Scheduled(at),
                 };
                 self.return_permit(cx);
             }
-            (Stage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
+            (ResyncStage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
                 let Phase::Comparing { descent, asked } = &mut resync.phase else {
                     self.counters.ignored += 1;
                     return;
@@ -380,7 +383,7 @@ impl Link {
                     self.end_descent(&error, cx);
                 }
             }
-            (Stage::TrieResync(resync), ResyncResponse::Objects(_)) => match &mut resync.phase {
+            (ResyncStage::TrieResync(resync), ResyncResponse::Objects(_)) => match &mut resync.phase {
                 Phase::Fetching(fetching) => {
                     // What did not come by now is not at the source in a form that it can send.
                     fetching.asked.clear();
@@ -395,13 +398,13 @@ impl Link {
     /// An event with number 0: for the resync, for the inventory resync, or back to who asked.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
         match &mut self.resync.stage {
-            Stage::TrieResync(resync) => {
+            ResyncStage::TrieResync(resync) => {
                 let Phase::Fetching(fetching) = &mut resync.phase else { return Some(event) };
                 if fetching.asked.remove(&event.key).is_none() {
                     return Some(event);
                 }
             }
-            Stage::InventoryResync(inventory) => {
+            ResyncStage::InventoryResync(inventory) => {
                 if inventory.keeps(&event, cx.replica) {
                     return None;
                 }
@@ -419,7 +422,7 @@ impl Link {
         let drained = self.inbox.is_drained();
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         let objects = self.config.limits.objects;
-        let Stage::TrieResync(resync) = &mut self.resync.stage else { return };
+        let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
         if let Phase::Settling(sections) = &mut resync.phase {
             if !drained {
                 return;
@@ -454,7 +457,7 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         // One object may always be asked for.
         let most_bytes = self.config.limits.batch_bytes;
-        let Stage::TrieResync(resync) = &mut self.resync.stage else { return };
+        let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
         let Phase::Fetching(fetching) = &mut resync.phase else { return };
         if fetching.wants.is_empty() {
             return self.end_trie_resync(cx);
@@ -481,7 +484,7 @@ impl Link {
         match error {
             DescentError::TooMany(_) => self.too_many(cx),
             _ => {
-                self.resync.stage = Stage::Idle;
+                self.resync.stage = ResyncStage::Idle;
                 self.go_away("wrong-node", &format!("a resync was answered wrongly: {error}"), Some(60), cx);
             }
         }
@@ -489,12 +492,12 @@ impl Link {
 
     /// The other side has more than is taken here.
     pub(super) fn too_many(&mut self, cx: &mut Cx<'_>) {
-        self.resync.stage = Stage::Idle;
+        self.resync.stage = ResyncStage::Idle;
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
     fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
-        let Stage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
+        let ResyncStage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.checkpoint = None;
         if let Phase::Fetching(mut fetching) = resync.phase {
@@ -543,7 +546,7 @@ impl Link {
     /// The source goes on with the changes after `from`.
     pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
         self.request(ResyncRequest::Done { from }, cx);
-        self.resync.stage = Stage::Idle;
+        self.resync.stage = ResyncStage::Idle;
         // Until a checkpoint says that it helped.
         self.resync.failures += 1;
         self.return_permit(cx);
@@ -551,7 +554,7 @@ impl Link {
 
     pub(super) fn resync_deadline(&self) -> Option<Timestamp> {
         match self.resync.stage {
-            Stage::Scheduled(at) if self.peer.is_some() => Some(at),
+            ResyncStage::Scheduled(at) if self.peer.is_some() => Some(at),
             _ => self.resync.unanswered_at(&self.config.limits),
         }
     }

@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::batch::{Batch, NotKept, Outcome};
+use super::batch::{Batch, ItemOutcome, NotKept};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
@@ -175,7 +175,7 @@ pub enum Input {
         /// Which batch.
         id: u64,
         /// One for each item.
-        outcomes: Result<Vec<Outcome>, NotKept>,
+        outcomes: Result<Vec<ItemOutcome>, NotKept>,
     },
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
@@ -185,7 +185,7 @@ pub enum Input {
     /// An operator wants roots compared by a resync now; passed on as well.
     Resync,
     /// Send this: a check-in, an answer, a notice.
-    Say(Frame),
+    Send(Frame),
     /// Time passed.
     Tick,
     /// End in order: take nothing new, finish what came, go away.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{Incarnation, ObjectKey, Stub};
 use sync::FeedCursor;
 use sync::durable::{Content, SavedReplica, Write};
-use sync::feed::{Change, SavedFeed, State};
+use sync::feed::{Change, ObjectState, SavedFeed};
 use sync::{Feed, Replica};
 
 use super::TOMBSTONES;
@@ -34,7 +34,7 @@ impl Disk {
         if let Some(compacted) = write.compacted {
             self.compacted = compacted;
             self.ours.retain(|_, (change, _)| {
-                change.rev > compacted || matches!(change.state, State::Live { .. })
+                change.rev > compacted || matches!(change.state, ObjectState::Live { .. })
             });
         }
         for (key, new) in write.theirs {

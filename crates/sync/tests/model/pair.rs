@@ -10,7 +10,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
-use sync::link::{Item, Note, Outcome};
+use sync::link::{Item, ItemOutcome, Note};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role};
 
 pub const PRINCIPAL: usize = 0;
@@ -27,7 +27,7 @@ pub struct Side {
     pub frames: Vec<Frame>,
     pub notes: Vec<Note>,
     pub closed: Option<(&'static str, Option<u64>)>,
-    pub outcome: fn(&Item, u32) -> Outcome,
+    pub outcome: fn(&Item, u32) -> ItemOutcome,
     pub tries: BTreeMap<ObjectKey, u32>,
     /// Applies wait here while this is set.
     pub slow: bool,
@@ -87,7 +87,7 @@ impl Pair {
             frames: Vec::new(),
             notes: Vec::new(),
             closed: None,
-            outcome: |_, _| Outcome::Done,
+            outcome: |_, _| ItemOutcome::Done,
             tries: BTreeMap::new(),
             slow: false,
             held: VecDeque::new(),
@@ -188,7 +188,7 @@ impl Pair {
                         let tries = side.tries.entry(item.key.clone()).or_default();
                         *tries += 1;
                         let outcome = (side.outcome)(item, *tries);
-                        if outcome == Outcome::Done {
+                        if outcome == ItemOutcome::Done {
                             side.applied.push(item.key.clone());
                         }
                         outcomes.push(outcome);

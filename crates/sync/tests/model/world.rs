@@ -12,7 +12,7 @@ use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, Refused, ResyncResponse};
-use sync::link::{Batch, Limits, Note, Outcome, Span};
+use sync::link::{Batch, ItemOutcome, Limits, Note, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -37,7 +37,7 @@ const PARKED: usize = 2;
 enum Job {
     Load(u64, Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
-    Applied(u64, Vec<Outcome>),
+    Applied(u64, Vec<ItemOutcome>),
     Reincarnate,
 }
 
@@ -514,7 +514,8 @@ impl World {
                 self.give(at, Input::Loaded { id, contents });
             }
             Job::Apply(batch) => {
-                let outcomes: Vec<Outcome> = batch.items.iter().map(|item| self.apply(item, rng)).collect();
+                let outcomes: Vec<ItemOutcome> =
+                    batch.items.iter().map(|item| self.apply(item, rng)).collect();
                 let write = batch.write(&outcomes);
                 for (key, new) in &write.theirs {
                     match new {
@@ -538,29 +539,29 @@ impl World {
         }
     }
 
-    fn apply(&mut self, item: &sync::link::Item, rng: &mut Rng) -> Outcome {
+    fn apply(&mut self, item: &sync::link::Item, rng: &mut Rng) -> ItemOutcome {
         if let sync::frame::Op::Put { content, .. } = &item.change
             && content.starts_with(b"!")
         {
             self.reach("permanent");
-            return Outcome::Permanent {
+            return ItemOutcome::Permanent {
                 code: "cursed".to_owned(),
                 message: "the content is cursed".to_owned(),
             };
         }
         if self.healed {
-            return Outcome::Done;
+            return ItemOutcome::Done;
         }
         match rng.below(100) {
             0..=5 => {
                 self.reach("temporary");
-                Outcome::Temporary("busy".to_owned())
+                ItemOutcome::Temporary("busy".to_owned())
             }
             6..=9 => {
                 self.reach("recoverable");
-                Outcome::Recoverable("conflict".to_owned())
+                ItemOutcome::Recoverable("conflict".to_owned())
             }
-            _ => Outcome::Done,
+            _ => ItemOutcome::Done,
         }
     }
 

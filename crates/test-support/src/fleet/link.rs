@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use net::client::{Client, Http1};
 use streams::open::{OpenError, StreamDialer};
 use streams::sse::SseReader;
-use streams::task::{Ended, LinkHandle, LinkTransport, orders, run_link};
+use streams::task::{Ended, LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, LinkCommand, LinkHandler};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
@@ -29,14 +29,14 @@ pub const KINDS: [&str; 2] = ["Project", "Item"];
 
 /// A link that is running.
 pub struct Driven {
-    pub orders: LinkHandle,
+    pub commands: LinkHandle,
     pub ended: JoinHandle<Ended>,
 }
 
 impl Driven {
     /// Ends the link in order.
     pub async fn stop(self) -> Ended {
-        let _ = self.orders.tell_in_turn(LinkCommand::Shutdown).await;
+        let _ = self.commands.send(LinkCommand::Shutdown).await;
         self.ended.await.unwrap()
     }
 
@@ -108,9 +108,9 @@ pub fn link_name() -> String {
 
 /// Drives a link in a task.
 pub fn running(config: LinkConfig, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> Driven {
-    let (sender, taken) = orders();
+    let (sender, taken) = commands();
     let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
-    Driven { orders: sender, ended }
+    Driven { commands: sender, ended }
 }
 
 /// A running link over gRPC on a connection of its own.
