@@ -25,7 +25,7 @@ use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
-use wire::batch::{self, Batch, MAX_REQUEST};
+use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
@@ -50,7 +50,7 @@ pub(crate) async fn events(
     body: &Bytes,
 ) -> Result<Reply, Problem> {
     let source = caller.slot.lock().node.hostname.to_string();
-    let Batch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let mut origin = request.origin();
@@ -58,7 +58,7 @@ pub(crate) async fn events(
     let answered = tokio::spawn(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await? {
             Ok(exchange) => exchange,
-            Err(why) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
         let said = exchange.say(frames).await;
@@ -133,14 +133,14 @@ impl NodeExchange {
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
-    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> Batch {
+    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
         let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.say(frames)).await;
         said.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
             let why = away(Code::Busy.as_str(), "what was posted takes too long", BUSY_RETRY);
-            Batch { frames: vec![Frame::GoAway(why)], more: false }
+            FrameBatch { frames: vec![Frame::GoAway(why)], more: false }
         })
     }
 
