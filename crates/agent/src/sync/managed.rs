@@ -44,13 +44,13 @@ impl Reconciler {
         }
     }
 
-    fn backend(&mut self) -> Result<&mut dyn Backend, BackendError> {
+    fn backend(&mut self) -> Result<&mut (dyn Backend + 'static), BackendError> {
         let OpenedBackend { backend, unusable, .. } = &mut self.opened;
         let why = unusable.as_deref().unwrap_or("its release synchronizes no objects");
         let none = || {
             BackendError::temporary("unusable", format!("there is no place for objects on this node: {why}"))
         };
-        Ok(backend.as_deref_mut().ok_or_else(none)?)
+        backend.as_deref_mut().ok_or_else(none)
     }
 
     fn put(&mut self, key: &ObjectKey, stub: &Stub, content: &Bytes) -> Result<(), BackendError> {

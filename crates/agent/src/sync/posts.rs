@@ -20,7 +20,7 @@ use streams::weight::weight;
 use streams::{Exchange, TransportError};
 use sync::link::{LinkConfig, outlives_exchange};
 use sync::{FeedCursor, Frame};
-use wire::batch::{self, Batch, FULL, MAX_ANSWER};
+use wire::batch::{self, FULL, FrameBatch, MAX_ANSWER};
 use wire::cloudevents::json::MAX_FRAMES;
 use wire::cloudevents::{Origin, PRINCIPAL};
 
@@ -80,11 +80,11 @@ impl Poster {
                 let own = exchange.say(Vec::new()).await.frames;
                 self.post(own).await
             }
-            false => Ok(Batch { frames: pushed, more: true }),
+            false => Ok(FrameBatch { frames: pushed, more: true }),
         };
         let (mut moved, mut error) = (had_left, None);
         match came {
-            Ok(Batch { frames, more }) => {
+            Ok(FrameBatch { frames, more }) => {
                 let said = exchange.say(frames).await.frames;
                 // What is to be compared goes with the next one.
                 moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
@@ -111,7 +111,7 @@ impl Poster {
 
     /// Posts what was left, behind the hello, then as many own frames as there is room for: of those
     /// the next exchange says again what it must.
-    async fn post(&mut self, own: Vec<Frame>) -> Result<Batch, TransportError> {
+    async fn post(&mut self, own: Vec<Frame>) -> Result<FrameBatch, TransportError> {
         let mut own = own.into_iter();
         let mut frames: Vec<Frame> = own.next().into_iter().collect();
         let (mut number, mut bytes) = (frames.len(), 0);
@@ -124,7 +124,7 @@ impl Poster {
         frames.extend(self.left.iter().take(count).cloned());
         // Alone they are as many as fit.
         frames.extend(own.take_while(|frame| count == 0 || fits(frame)));
-        let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
+        let body = batch::encode(&mut self.origin, &FrameBatch { frames, more: false })?;
         let answer = self.session.post_frames(body).await.map_err(of_call);
         if answer.as_ref().map_or_else(is_unreadable, |_| true) {
             self.left.drain(..count);
