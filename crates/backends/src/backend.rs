@@ -13,7 +13,7 @@ use crate::manifest;
 
 /// An object as a backend has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundObject {
     /// Kind, namespace, name.
     pub key: ObjectKey,
     /// Its uid here: its own, or the one given by [`Backend::assign_uid`].
@@ -59,7 +59,7 @@ impl ListingProblem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The objects, by key.
-    pub objects: Vec<Found>,
+    pub objects: Vec<FoundObject>,
     /// What could not be taken.
     pub problems: Vec<ListingProblem>,
     /// An object that is not in `objects` is not there. When false, something could not be
@@ -81,7 +81,7 @@ pub enum Expect {
 
 impl Expect {
     /// Whether what is there is as it must be.
-    pub fn holds(&self, found: Option<&Found>) -> bool {
+    pub fn holds(&self, found: Option<&FoundObject>) -> bool {
         match (self, found) {
             (Expect::Anything, _) | (Expect::Absent, None) => true,
             (Expect::Version(version), Some(found)) => *version == found.version,
@@ -202,7 +202,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// As [`Backend::list`].
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError>;
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError>;
 
     /// Puts an object: makes it, or replaces its spec, and leaves its status alone. The listener
     /// does not hear of it.
@@ -231,7 +231,7 @@ pub trait Backend: Send {
     }
 
     /// Tells the uid that the caller gave to an object that has none of its own. The backend
-    /// says it in [`Found::uid`] as long as the object lives here, so that one that was deleted
+    /// says it in [`FoundObject::uid`] as long as the object lives here, so that one that was deleted
     /// and made again is seen as another. It is not kept over a restart: the caller does that.
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str);
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use model::ObjectKey;
 
-use crate::backend::{AppliedVersion, ApplyRequest, Backend, BackendError, Deleted, Expect, Found, Listing};
+use crate::backend::{
+    AppliedVersion, ApplyRequest, Backend, BackendError, Deleted, Expect, FoundObject, Listing,
+};
 use crate::manifest;
 
 /// The most objects.
@@ -18,7 +20,7 @@ pub const MAX_BYTES: u64 = sync::replica::MAX_BYTES;
 /// The backend.
 #[derive(Debug, Default)]
 pub struct Embedded {
-    objects: BTreeMap<ObjectKey, Found>,
+    objects: BTreeMap<ObjectKey, FoundObject>,
     /// Of all specs.
     bytes: u64,
 }
@@ -49,8 +51,15 @@ impl Embedded {
             return Err(BackendError::permanent("too-many", message));
         }
         let (key, source_uid) = (key.clone(), source_uid.map(str::to_owned));
-        let found =
-            Found { key, uid, version: version.clone(), spec, status: None, source_uid, deleting: false };
+        let found = FoundObject {
+            key,
+            uid,
+            version: version.clone(),
+            spec,
+            status: None,
+            source_uid,
+            deleting: false,
+        };
         self.objects.insert(found.key.clone(), found);
         self.bytes = bytes;
         Ok(AppliedVersion { version })
@@ -63,7 +72,7 @@ impl Backend for Embedded {
         Ok(Listing { objects, problems: Vec::new(), complete: true })
     }
 
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError> {
         Ok(self.objects.get(key).cloned())
     }
 

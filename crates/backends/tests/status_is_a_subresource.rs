@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::support::{Stage, app, changed, yaml};
-use backends::{ApplyRequest, Backend as _, Deleted, Expect, Found};
+use backends::{ApplyRequest, Backend as _, Deleted, Expect, FoundObject};
 
-fn found(stage: &mut Stage, name: &str) -> Found {
+fn found(stage: &mut Stage, name: &str) -> FoundObject {
     stage.folder.get(&app(name)).unwrap().unwrap()
 }
 

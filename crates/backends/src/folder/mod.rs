@@ -38,8 +38,8 @@ use std::time::Instant;
 use model::ObjectKey;
 
 use crate::backend::{
-    AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing,
-    OperationRequest,
+    AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, Expect, FoundObject,
+    Listing, OperationRequest,
 };
 use state::State;
 use view::Presence;
@@ -98,7 +98,7 @@ impl Backend for Folder {
         Ok(self.lock().view.listing())
     }
 
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError> {
         self.started();
         Ok(self.lock().view.object(key).map(|placed| placed.found.clone()))
     }

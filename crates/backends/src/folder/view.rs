@@ -14,7 +14,7 @@ use model::ObjectKey;
 use super::file::{File, MAX_TOTAL, Read, SETTLE};
 use super::names::{self, Role};
 use super::tree::{Identity, Look, Stamp, Tree};
-use crate::backend::{Found, Listing, ListingProblem};
+use crate::backend::{FoundObject, Listing, ListingProblem};
 use crate::manifest::Manifest;
 
 /// The most problems that are told one by one.
@@ -22,7 +22,7 @@ pub(crate) const MAX_PROBLEMS: usize = 100;
 /// An object as published, and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    pub(crate) found: Found,
+    pub(crate) found: FoundObject,
     pub(crate) manifest: Manifest,
     pub(crate) path: String,
     /// Its file holds nothing else.
@@ -308,7 +308,7 @@ impl View {
         let alone = file.manifests.len() == 1;
         let beside = names::statuses(path, &manifest.key, alone);
         let beside = beside.iter().find_map(|path| self.files.get(path)?.status.clone());
-        let found = Found {
+        let found = FoundObject {
             key: manifest.key.clone(),
             uid: manifest.uid.clone().or_else(|| self.uids.get(&manifest.key).cloned()),
             version: manifest.version(),

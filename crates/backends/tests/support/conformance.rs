@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use model::ObjectKey;
 
-use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, Found};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject};
 
 use super::{changed, watch};
 
@@ -61,7 +61,7 @@ fn put(subject: &mut dyn Subject, name: &str, size: u32) -> Result<String, Strin
     subject.backend().apply(apply).map(|applied| applied.version).map_err(said)
 }
 
-fn found(subject: &mut dyn Subject, name: &str) -> Result<Found, String> {
+fn found(subject: &mut dyn Subject, name: &str) -> Result<FoundObject, String> {
     let found = subject.backend().get(&key(name)).map_err(said)?;
     found.ok_or_else(|| format!("{name} is not found"))
 }
