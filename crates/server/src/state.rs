@@ -19,7 +19,7 @@ use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
-use crate::sets::Sets;
+use crate::sets::ReleaseSets;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::work::Orchestrator;
 
@@ -31,7 +31,7 @@ const BLOBS: usize = 8;
 pub(crate) struct ControlPlane {
     pub(crate) store: Arc<Store>,
     pub(crate) index: Arc<FleetIndex>,
-    pub(crate) sets: Sets,
+    pub(crate) sets: ReleaseSets,
     /// What releases grant, by root.
     pub(crate) grants: Grants,
     /// The two sets of every node that synchronizes, and their links.
@@ -79,7 +79,7 @@ impl ControlPlane {
     ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
         ControlPlane {
-            sets: Sets::new(store.clone()),
+            sets: ReleaseSets::new(store.clone()),
             grants: Grants::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),

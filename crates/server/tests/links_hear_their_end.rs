@@ -13,7 +13,7 @@ use test_support::fleet::link::{Poller, Sse, config, handler, linked, publish_mo
 use test_support::fleet::{Fleet, Member};
 use test_support::wait::{DEADLINE, soon, until};
 use tokio::task::JoinHandle;
-use wire::grpc::Status;
+use wire::grpc::GrpcStatus;
 use wire::route;
 
 use crate::refusals_name_their_reason::{call, greeting};
@@ -26,11 +26,11 @@ async fn fleet() -> (Fleet, Member) {
 }
 
 /// A push whose way up stays open, once it is the node's link; how it is answered.
-async fn pushing(fleet: &Fleet, node: &Member) -> JoinHandle<Status> {
+async fn pushing(fleet: &Fleet, node: &Member) -> JoinHandle<GrpcStatus> {
     let (mut client, request) = (node.dial().await, call(node, route::PUSH));
     let answered = tokio::spawn(async move {
         let stream = client.open_stream(request, greeting().into(), DEADLINE).await.unwrap();
-        Status::read(&stream.response.headers).expect("headers alone")
+        GrpcStatus::read(&stream.response.headers).expect("headers alone")
     });
     until("the push is the node's link", async || {
         let page: SyncsView = fleet.operator().await.get("/v1/sync").await.unwrap();

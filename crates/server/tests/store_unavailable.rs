@@ -11,7 +11,7 @@ use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::replication::Mode;
 use model::status::Word;
-use model::{Action, Counts, Digest, ResourceReport, RunReport};
+use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
 use serde_json::json;
 use server::api::objects::{Results, SyncView, SyncsView};
@@ -132,7 +132,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         seq: 1,
         root: Digest::of(b"root"),
         intended: true,
-        counts: Counts { failed: 1, ..Counts::default() },
+        counts: RunCounts { failed: 1, ..RunCounts::default() },
         items: vec![ResourceReport {
             resource: "base/file:/etc/motd".to_owned(),
             action: Action::Failed,

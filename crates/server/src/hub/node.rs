@@ -349,7 +349,7 @@ impl EditPlanner<'_> {
             }
         };
         let (size, old) = (content.bytes.len() as u64, before.map_or(0, |stub| stub.size));
-        let (objects, bytes) = self.planner.totals();
+        let sync::Totals { objects, bytes } = self.planner.totals();
         let (more, more_bytes) = if is_action(key) { (ACTIONS, ACTIONS_BYTES) } else { (0, 0) };
         // What grows neither is let in: a feed that is full of actions can still be edited.
         if before.is_none() && objects >= MAX_OBJECTS + more {

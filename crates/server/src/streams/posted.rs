@@ -23,7 +23,7 @@ use sync::frame::{GoAway, Ping};
 use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::{OwnedMutexGuard, watch};
-use wire::batch::{self, Batch, MAX_REQUEST};
+use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
@@ -46,7 +46,7 @@ pub(crate) async fn events(
     body: &Bytes,
 ) -> Result<Reply, Problem> {
     let source = caller.slot.lock().node.hostname.to_string();
-    let Batch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
@@ -56,7 +56,9 @@ pub(crate) async fn events(
     let said = run_to_completion(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await {
             Ok(exchange) => exchange,
-            Err(Refusal::GoAway(why)) => return Ok(Batch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(Refusal::GoAway(why)) => {
+                return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false });
+            }
             Err(Refusal::Request(problem)) => return Err(*problem),
         };
         exchange.take_wants();
@@ -114,14 +116,14 @@ impl NodeExchange {
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
-    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> Batch {
+    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
         let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.say(frames)).await;
         said.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
             let why = away(Code::Busy.as_str(), "what was posted takes too long", SOON);
-            Batch { frames: vec![Frame::GoAway(why)], more: false }
+            FrameBatch { frames: vec![Frame::GoAway(why)], more: false }
         })
     }
 

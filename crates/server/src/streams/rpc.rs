@@ -13,7 +13,7 @@ use streams::grpc::{GrpcReader, Messages, RequestChunks};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
 use wire::cloudevents::MAX_UP;
-use wire::grpc::{self, Status};
+use wire::grpc::{self, GrpcStatus};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
@@ -64,7 +64,7 @@ pub(crate) async fn push(
         match pushed(&plane, caller, connection, request).await {
             Ok(summary) => Ok(message_reply(rpc::write(&summary))),
             Err(Refusal::Request(problem)) => Err(*problem),
-            Err(Refusal::GoAway(why)) => Ok(status_reply(&Status::of_go_away(&why.code, &why.message))),
+            Err(Refusal::GoAway(why)) => Ok(status_reply(&GrpcStatus::of_go_away(&why.code, &why.message))),
         }
     })
     .await
@@ -178,7 +178,7 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 /// A response of one message.
 pub(super) fn message_reply(message: Vec<u8>) -> Reply {
     let out = packed(&message);
-    announced(ReplyBody::Parts(streams::body::whole(out.into(), Status::ok().headers())), false)
+    announced(ReplyBody::Parts(streams::body::whole(out.into(), GrpcStatus::ok().headers())), false)
 }
 
 /// A response that goes on, and the way into it.
@@ -196,11 +196,11 @@ fn announced(body: ReplyBody, gzip: bool) -> Reply {
 
 /// A problem as a response of gRPC.
 pub(crate) fn refused(problem: Problem) -> Reply {
-    status_reply(&Status::of(problem))
+    status_reply(&GrpcStatus::of(problem))
 }
 
 /// A response of a status and no message: headers alone, which are the trailers too.
-pub(super) fn status_reply(status: &Status) -> Reply {
+pub(super) fn status_reply(status: &GrpcStatus) -> Reply {
     let mut response = announced(Bytes::new().into(), false);
     response.headers_mut().extend(status.headers());
     response

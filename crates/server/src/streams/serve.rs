@@ -16,7 +16,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
-use net::websocket::{self as ws, Bounds};
+use net::websocket::{self as ws, SocketBounds};
 use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
@@ -166,7 +166,7 @@ pub(crate) fn websocket(
     connection: Connection,
     mut request: Request<Body>,
 ) -> Result<Reply, Problem> {
-    let bounds = Bounds { read: MAX_UP, write: MAX_DOWN };
+    let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
     let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;

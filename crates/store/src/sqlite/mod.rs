@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
@@ -34,7 +34,7 @@ use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
 use crate::closure::{self, limit};
-use crate::error::{CommitError, EnrollError, PutError, Result};
+use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
@@ -423,7 +423,7 @@ impl Store {
     ///
     /// # Errors
     /// [`PutError`]; then none is stored.
-    pub async fn put_chunks(&self, chunks: Vec<Chunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
+    pub async fn put_chunks(&self, chunks: Vec<TreeChunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
         let prepared = self.read(move |_| closure::prepare(&chunks)).await;
         let (digests, prepared) = prepared?;
         let bytes = prepared.values().map(|chunk| chunk.body.len()).sum();
@@ -435,7 +435,7 @@ impl Store {
     }
 
     /// A chunk.
-    pub async fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+    pub async fn chunk(&self, digest: &Digest) -> Result<Option<TreeChunk>> {
         let digest = *digest;
         self.read(move |db| chunks::chunk(db, &digest)).await
     }
@@ -471,8 +471,12 @@ impl Store {
     /// the first), and points its channels to it. The same release again is `Ok`, so a publisher may retry.
     ///
     /// # Errors
-    /// [`CommitError`] names the refusal.
-    pub async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
+    /// [`ReleaseCommitError`] names the refusal.
+    pub async fn commit_release(
+        &self,
+        release: Release,
+        built_on: Option<u64>,
+    ) -> Result<(), ReleaseCommitError> {
         self.write(0, move |session| releases::commit(session, &release, built_on)).await
     }
 

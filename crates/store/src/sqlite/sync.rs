@@ -219,7 +219,8 @@ struct Pen<'db> {
     /// Sections that lost an object.
     lost: BTreeSet<i64>,
     find: CachedStatement<'db>,
-    put: CachedStatement<'db>,
+    insert: CachedStatement<'db>,
+    update: CachedStatement<'db>,
     put_body: CachedStatement<'db>,
     take: CachedStatement<'db>,
     take_body: CachedStatement<'db>,
@@ -233,11 +234,13 @@ impl<'db> Pen<'db> {
         next_body: i64,
         objects: [u64; 2],
     ) -> Result<Pen<'db>> {
-        const PUT: &str = "INSERT INTO object
+        const INSERT: &str = "INSERT INTO object
                 (node, side, section, name, rev, born, uid, digest, size, at, trace, body)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-            ON CONFLICT DO UPDATE SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
-                trace = ?11, body = ?12";
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        const UPDATE: &str =
+            "UPDATE object SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
+                trace = ?11, body = ?12
+            WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const FIND: &str = "SELECT body FROM object
             WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const PUT_BODY: &str = "INSERT OR REPLACE INTO object_body (no, bytes) VALUES (?1, ?2)";
@@ -253,7 +256,8 @@ impl<'db> Pen<'db> {
             sections: BTreeMap::new(),
             lost: BTreeSet::new(),
             find: prepare(FIND)?,
-            put: prepare(PUT)?,
+            insert: prepare(INSERT)?,
+            update: prepare(UPDATE)?,
             put_body: prepare(PUT_BODY)?,
             take: prepare(TAKE)?,
             take_body: prepare(TAKE_BODY)?,
@@ -290,15 +294,15 @@ impl<'db> Pen<'db> {
         content: &Content,
     ) -> Result<()> {
         let section = self.section(&key.section)?;
+        let row = self.row(side, section, &key.name)?;
+        // An upsert would look for the row once more.
+        let put = if row.is_some() { &mut self.update } else { &mut self.insert };
         // A live object keeps the number of its body.
-        let body = match self.body(side, section, &key.name)? {
-            Some(body) => body,
-            None => {
-                self.next_body += 1;
-                self.objects[side as usize] += 1;
-                self.next_body - 1
-            }
-        };
+        let body = row.flatten().unwrap_or_else(|| {
+            self.next_body += 1;
+            self.objects[side as usize] += 1;
+            self.next_body - 1
+        });
         let row = params![
             self.node,
             side,
@@ -313,7 +317,7 @@ impl<'db> Pen<'db> {
             content.trace.as_deref(),
             body
         ];
-        self.put.execute(row).or_fail(WRITE)?;
+        put.execute(row).or_fail(WRITE)?;
         let bytes: &Bytes = &content.bytes;
         self.put_body.execute(params![body, &bytes[..]]).or_fail(WRITE).map(|_| ())
     }
@@ -321,7 +325,7 @@ impl<'db> Pen<'db> {
     /// Takes an object away, if it is there.
     fn take(&mut self, side: i64, key: &ObjectKey) -> Result<()> {
         let section = self.section(&key.section)?;
-        let body = self.body(side, section, &key.name)?;
+        let body = self.row(side, section, &key.name)?.flatten();
         self.take.execute(params![self.node, side, section, &*key.name]).or_fail(WRITE)?;
         self.lost.insert(section);
         if let Some(body) = body {
@@ -331,10 +335,10 @@ impl<'db> Pen<'db> {
         Ok(())
     }
 
-    /// The number of the body of an object that is there.
-    fn body(&mut self, side: i64, section: i64, name: &str) -> Result<Option<i64>> {
+    /// The row of an object, if there is one: the number of its body, which a tombstone has not.
+    fn row(&mut self, side: i64, section: i64, name: &str) -> Result<Option<Option<i64>>> {
         let body = self.find.query_row(params![self.node, side, section, name], |row| row.get(0));
-        Ok(body.optional().or_fail(WRITE)?.flatten())
+        body.optional().or_fail(WRITE)
     }
 
     /// Puts a tombstone in the place of an object of ours.
