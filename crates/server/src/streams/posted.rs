@@ -28,7 +28,7 @@ use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{OpenLink, Refusal, SOON, StreamRequest, away, busy, lease, over, register};
+use super::serve::{LinkRefusal, OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
 use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
 use crate::node_port::Caller;
@@ -56,10 +56,10 @@ pub(crate) async fn events(
     let said = run_to_completion(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await {
             Ok(exchange) => exchange,
-            Err(Refusal::GoAway(why)) => {
+            Err(LinkRefusal::GoAway(why)) => {
                 return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false });
             }
-            Err(Refusal::Request(problem)) => return Err(*problem),
+            Err(LinkRefusal::Request(problem)) => return Err(*problem),
         };
         exchange.take_wants();
         let said = exchange.say(frames).await;
@@ -81,7 +81,8 @@ pub(crate) async fn events(
 pub(super) struct NodeExchange {
     exchange: Exchange<PlaneLinkHandler>,
     handler: Arc<PlaneLinkHandler>,
-    open: OpenLink,
+    /// The link that it is, as everybody else sees it.
+    pub(super) open: OpenLink,
     _one: OwnedMutexGuard<()>,
 }
 
@@ -93,7 +94,7 @@ impl NodeExchange {
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
         frames: &[Frame],
-    ) -> Result<NodeExchange, Refusal> {
+    ) -> Result<NodeExchange, LinkRefusal> {
         request.greeted(frames)?;
         let admission = request.caller.slot.stream_admission();
         let one = admission.posting.clone().try_lock_owned();
@@ -125,11 +126,6 @@ impl NodeExchange {
             let why = away(Code::Busy.as_str(), "what was posted takes too long", SOON);
             FrameBatch { frames: vec![Frame::GoAway(why)], more: false }
         })
-    }
-
-    /// The link that it is, as everybody else sees it.
-    pub(super) fn link(&self) -> Arc<NodeLink> {
-        self.open.link.clone()
     }
 
     /// Ends it in order.

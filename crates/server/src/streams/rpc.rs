@@ -19,7 +19,7 @@ use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, Versi
 use wire::{Code, Problem};
 
 use super::posted::NodeExchange;
-use super::serve::{Refusal, StreamRequest, away, over};
+use super::serve::{LinkRefusal, StreamRequest, away, over};
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::node_port::Caller;
@@ -63,15 +63,17 @@ pub(crate) async fn push(
     run_to_completion(async move {
         match pushed(&plane, caller, connection, request).await {
             Ok(summary) => Ok(message_reply(rpc::write(&summary))),
-            Err(Refusal::Request(problem)) => Err(*problem),
-            Err(Refusal::GoAway(why)) => Ok(status_reply(&GrpcStatus::of_go_away(&why.code, &why.message))),
+            Err(LinkRefusal::Request(problem)) => Err(*problem),
+            Err(LinkRefusal::GoAway(why)) => {
+                Ok(status_reply(&GrpcStatus::of_go_away(&why.code, &why.message)))
+            }
         }
     })
     .await
 }
 
-impl From<TransportError> for Refusal {
-    fn from(error: TransportError) -> Refusal {
+impl From<TransportError> for LinkRefusal {
+    fn from(error: TransportError) -> LinkRefusal {
         match error.refusal() {
             Some(code) => away(code, &error.explained(), None).into(),
             None => Problem::new(Code::BadBody, crate::answer::chain(&error)).into(),
@@ -84,7 +86,7 @@ async fn pushed(
     caller: Caller,
     connection: Connection,
     request: Request<Body>,
-) -> Result<PushSummary, Refusal> {
+) -> Result<PushSummary, LinkRefusal> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
     let chunks = RequestChunks(request.into_body());
@@ -103,9 +105,9 @@ async fn all_pushed(
     first: Vec<Frame>,
     reader: &mut GrpcReader<RequestChunks>,
     connection: &Connection,
-) -> Result<PushSummary, Refusal> {
+) -> Result<PushSummary, LinkRefusal> {
     let (mut received, mut highest, mut processed) = (0, 0, 0);
-    let (mut frames, link) = (first, exchange.link());
+    let (mut frames, link) = (first, exchange.open.link.clone());
     loop {
         received += frames.len() as u64;
         if received > MAX_PUSHED {

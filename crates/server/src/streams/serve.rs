@@ -123,22 +123,22 @@ pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
 }
 
 /// Why a node gets no link.
-pub(super) enum Refusal {
+pub(super) enum LinkRefusal {
     /// Its request is refused.
     Request(Box<Problem>),
     /// The link ends before it began.
     GoAway(GoAway),
 }
 
-impl From<Problem> for Refusal {
-    fn from(problem: Problem) -> Refusal {
-        Refusal::Request(Box::new(problem))
+impl From<Problem> for LinkRefusal {
+    fn from(problem: Problem) -> LinkRefusal {
+        LinkRefusal::Request(Box::new(problem))
     }
 }
 
-impl From<GoAway> for Refusal {
-    fn from(why: GoAway) -> Refusal {
-        Refusal::GoAway(why)
+impl From<GoAway> for LinkRefusal {
+    fn from(why: GoAway) -> LinkRefusal {
+        LinkRefusal::GoAway(why)
     }
 }
 
