@@ -11,7 +11,7 @@ use trust::token::TlsTermination;
 
 use crate::clock::now;
 use crate::state::{StateDir, StateError};
-use crate::sync::{self, view::SyncView};
+use crate::sync::{self, view::SyncStatus};
 
 /// A node's state as the node itself sees it.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +30,7 @@ pub struct AgentStatusView {
     last_counts: Option<model::RunCounts>,
     /// Synchronization and work, as the daemon wrote last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    sync: Option<SyncView>,
+    sync: Option<SyncStatus>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -478,7 +478,7 @@ impl WorkThread {
             // Not heard when the thread is gone: the agent ends.
             let _ = events.send(WorkEvent::Ended { id: answered, outcome });
         };
-        self.setup.operations.post(key, request, Box::new(answer))
+        self.setup.operations.post(key, request, answer)
     }
 
     fn kill(&mut self, id: String) {

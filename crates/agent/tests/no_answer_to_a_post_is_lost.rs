@@ -58,8 +58,8 @@ async fn posts(questions: u64, lost: usize) -> Vec<Vec<u64>> {
         let handler = Arc::new(node.handler(TransportKind::Sse, 1));
         let pushed = std::mem::take(&mut pushed);
         let (posted, failed) = (pushed.is_empty(), heard.lock().unwrap().len() < lost);
-        let came = poster.exchange(config, None, &handler, pushed).await;
-        assert_eq!(came.progress == Progress::Failed, posted && failed, "{:?}", came.ended);
+        let (ended, progress) = poster.exchange(config, None, &handler, pushed).await;
+        assert_eq!(progress == Progress::Failed, posted && failed, "{ended:?}");
         let mut heard = heard.lock().unwrap();
         if heard.last().is_some_and(Vec::is_empty) {
             return std::mem::take(&mut *heard);

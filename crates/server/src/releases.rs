@@ -17,9 +17,8 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
-use crate::node_port::whole;
 use crate::operator_port::Call;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, now, run_to_completion};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
 /// fails, check-ins are refused with the reason (WIR-4).
@@ -103,7 +102,7 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
 /// middle: a release that is stored is one that nodes are pointed to.
 pub(crate) async fn commit(call: Call, sent: Commit) -> Result<u64, Problem> {
     let Call { plane, by } = call;
-    whole(async move { commit_whole(&plane, sent, &by).await }).await
+    run_to_completion(async move { commit_whole(&plane, sent, &by).await }).await
 }
 
 /// Every header verified, all of one number and selection, everything below it stored; then

@@ -40,11 +40,13 @@ fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
     out
 }
 
-fn greeting() -> Vec<u8> {
+/// A hello of the node `edge-1` as it travels.
+pub(crate) fn greeting() -> Vec<u8> {
     message(&Frame::Hello(Box::new(hello(Mode::Managed, "one"))), "edge-1")
 }
 
-fn call(node: &Member, path: &str) -> Request<()> {
+/// A request for a call of gRPC.
+pub(crate) fn call(node: &Member, path: &str) -> Request<()> {
     let mut request = Request::post(format!("{}{path}", node.url)).body(()).unwrap();
     grpc::announce(request.headers_mut(), true);
     request.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner
-//!      ^--------------- Answer: handed over, refused, failed --+
+//!      ^---------------- ActionOutcome: handed over, refused, failed -+
 //! ```
 //!
 //! Invariants: the release allowed the operation before it is posted here; posting never waits;
@@ -18,16 +18,6 @@ use model::work::{ActionOutcome, RefusalCode};
 use super::mailbox::Mailbox;
 use super::reconciler::Reconciler;
 
-/// Hears what became of an operation.
-pub type Answer = Box<dyn FnOnce(ActionOutcome) + Send>;
-
-/// An operation that waits for the reconciler.
-pub(super) struct Operation {
-    pub(super) key: ObjectKey,
-    pub(super) request: OperationRequest,
-    pub(super) answer: Answer,
-}
-
 /// The way of operations to the reconciler. It may be made before the reconciler is, and does not
 /// keep the reconciler going. Cheap to clone.
 #[derive(Clone, Default)]
@@ -38,9 +28,13 @@ impl OperationQueue {
     ///
     /// # Errors
     /// When it cannot wait there, in words; then `answer` hears nothing.
-    pub fn post(&self, key: ObjectKey, request: OperationRequest, answer: Answer) -> Result<(), String> {
-        let operation = Operation { key, request, answer };
-        let posted = self.0.post(|waiting| waiting.operation(operation));
+    pub fn post(
+        &self,
+        key: ObjectKey,
+        request: OperationRequest,
+        answer: impl FnOnce(ActionOutcome) + Send + 'static,
+    ) -> Result<(), String> {
+        let posted = self.0.run(move |reconciler| answer(reconciler.hand_over(&key, &request)));
         posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
     }
 
@@ -51,11 +45,6 @@ impl OperationQueue {
 
 impl Reconciler {
     /// Hands an operation to the owner of its object.
-    pub(super) fn operation(&mut self, operation: Operation) {
-        let Operation { key, request, answer } = operation;
-        answer(self.hand_over(&key, &request));
-    }
-
     fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> ActionOutcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);

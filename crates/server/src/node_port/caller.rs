@@ -58,7 +58,7 @@ impl Caller {
     }
 
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
-    pub(super) fn charge(&self, bytes: usize) -> Result<(), Problem> {
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), Problem> {
         match self.slot.lock().node.budget.take(bytes as u64, now()) {
             true => Ok(()),
             false => Err(Problem::new(Code::Busy, "the node sends more than its share")),

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{OpenTask, action_key, reach, record, restore, row, views, without};
 use crate::hub::{Edit, EditOutcome, HubError, Uid};
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, GivenUp, now};
 
 /// Between two attempts at what the store did not take.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -242,7 +242,7 @@ impl Actor {
             let (id, came) = match running.join_next_with_id().await {
                 None => return refused,
                 Some(Ok(done)) => done,
-                Some(Err(broke)) => (broke.id(), Err(HubError::GivenUp)),
+                Some(Err(broke)) => (broke.id(), Err(GivenUp.into())),
             };
             let Some(node) = under_way.remove(&id) else { continue };
             match came {

@@ -126,7 +126,7 @@ pub fn hello() -> Frame {
 
 /// The answer to a post.
 pub fn said(frames: Vec<Frame>) -> Reply {
-    let batch = wire::batch::Batch { frames, more: false };
+    let batch = wire::batch::FrameBatch { frames, more: false };
     let body = wire::batch::encode(&mut Origin::principal("c"), &batch).unwrap();
     reply(StatusCode::OK, JSON, body)
 }
