@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
-use streams::body::ResponsePipe;
-use streams::grpc::{GrpcReader, Messages, RequestChunks};
+use net::stream::{BodySender, SentBody};
+use streams::grpc::{GrpcReader, Messages};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
 use sync::frame::{CloseReason, GoAway};
@@ -22,7 +22,6 @@ use wire::{Code, Problem};
 use super::posted::NodeExchange;
 use super::serve::StreamRequest;
 use crate::answer::Reply;
-use crate::body::ReplyBody;
 use crate::node_port::Caller;
 use crate::state::ControlPlane;
 
@@ -101,7 +100,7 @@ async fn pushed(
 ) -> Result<PushSummary, PushError> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
     let first = reader.next().await?.unwrap_or_default();
     if !matches!(first.first(), Some(Frame::Hello(_))) {
@@ -134,7 +133,7 @@ struct Pushed {
 async fn all_pushed(
     exchange: &mut NodeExchange,
     first: Vec<Frame>,
-    reader: &mut GrpcReader<RequestChunks>,
+    reader: &mut GrpcReader,
     connection: &Connection,
 ) -> Result<Pushed, PushError> {
     let (mut pushed, mut frames, link) = (Pushed::default(), first, exchange.link());
@@ -184,7 +183,7 @@ fn highest_number(frames: &[Frame]) -> u64 {
 /// The one message of a unary call.
 pub(super) async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let mut messages = Messages::new(chunks, agreed.incoming_gzip, MAX_CALL);
     let late = |_| Problem::new(Code::BadBody, "the call did not arrive in time");
     let message = tokio::time::timeout(CALL_WITHIN, messages.next()).await.map_err(late)?;
@@ -213,16 +212,16 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 /// A response of one message.
 pub(super) fn message_reply(message: Vec<u8>) -> Reply {
     let out = packed(&message);
-    announced(ReplyBody::Parts(streams::body::whole(out.into(), Status::ok().headers())), false)
+    announced(SentBody::with_trailers(out.into(), Status::ok().headers()), false)
 }
 
 /// A response that goes on, and the way into it.
-pub(super) fn stream(gzip: bool) -> (ResponsePipe, Reply) {
-    let (pipe, parts) = streams::body::response();
-    (pipe, announced(ReplyBody::Parts(parts), gzip))
+pub(super) fn stream(gzip: bool) -> (BodySender, Reply) {
+    let (pipe, parts) = net::stream::channel(Bytes::new());
+    (pipe, announced(parts, gzip))
 }
 
-fn announced(body: ReplyBody, gzip: bool) -> Reply {
+fn announced(body: SentBody, gzip: bool) -> Reply {
     let mut response = Response::new(body);
     grpc::announce(response.headers_mut(), gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
