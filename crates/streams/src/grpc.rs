@@ -8,7 +8,7 @@ use model::SectionKey;
 use net::stream::BodySender;
 use sync::Frame;
 use wire::cloudevents::{Origin, ReadFrameError, protobuf};
-use wire::grpc::{self, Decoder, Status};
+use wire::grpc::{self, GrpcDecoder, GrpcStatus};
 
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
@@ -18,14 +18,14 @@ const AT_ONCE: usize = 512;
 /// The messages of a gRPC body.
 pub struct Messages {
     body: Incoming,
-    decoder: Decoder,
+    decoder: GrpcDecoder,
     ended: bool,
 }
 
 impl Messages {
     /// Reads messages of at most `limit` bytes.
     pub fn new(body: Incoming, gzip: bool, limit: usize) -> Messages {
-        Messages { body, decoder: Decoder::new(limit, gzip), ended: false }
+        Messages { body, decoder: GrpcDecoder::new(limit, gzip), ended: false }
     }
 
     /// Waits for the next message; `None` at the end. When given up in the middle nothing is lost.
@@ -68,7 +68,7 @@ impl Messages {
         };
         self.ended = true;
         // How the call ended, when that was said.
-        if let Some(problem) = trailers.and_then(|trailers| Status::read(&trailers)?.problem) {
+        if let Some(problem) = trailers.and_then(|trailers| GrpcStatus::read(&trailers)?.problem) {
             return Err(TransportError::Problem(problem));
         }
         self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
@@ -138,13 +138,13 @@ pub struct GrpcWriter {
     origin: Origin,
     gzip: bool,
     /// How the call ends, at the end that says it: as the go-away said that was sent last.
-    status: Option<Status>,
+    status: Option<GrpcStatus>,
 }
 
 impl GrpcWriter {
     /// Writes messages of this origin into a response.
     pub fn new(body: BodySender, origin: Origin, gzip: bool) -> GrpcWriter {
-        GrpcWriter { body, origin, gzip, status: Some(Status::ok()) }
+        GrpcWriter { body, origin, gzip, status: Some(GrpcStatus::ok()) }
     }
 
     /// Writes messages of this origin into a request, which says no status.
@@ -160,7 +160,7 @@ impl FrameWriter for GrpcWriter {
         for frame in &frames {
             grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
             if let (Frame::GoAway(away), Some(status)) = (frame, &mut self.status) {
-                *status = Status::of_go_away(&away.code, &away.message);
+                *status = GrpcStatus::of_go_away(&away.code, &away.message);
             }
         }
         drop(frames);
@@ -168,6 +168,6 @@ impl FrameWriter for GrpcWriter {
     }
 
     async fn finish(&mut self) {
-        self.body.end(self.status.as_ref().map(Status::headers)).await;
+        self.body.end(self.status.as_ref().map(GrpcStatus::headers)).await;
     }
 }

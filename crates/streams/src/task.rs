@@ -30,7 +30,7 @@ use sync::link::{Input, Link, LinkConfig, LoadFor, Output, Span, may_overtake};
 use sync::{FeedCursor, Frame};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wire::batch::Batch;
+use wire::batch::FrameBatch;
 
 pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, commands};
 use crate::handler::LinkHandler;
@@ -115,7 +115,7 @@ impl<S: LinkHandler> Exchange<S> {
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
-    pub async fn say(&mut self, frames: Vec<Frame>) -> Batch {
+    pub async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
         let task = &mut self.task;
         task.frames(frames);
         self.requests.drain(..).for_each(|input| task.take(input));
@@ -127,7 +127,7 @@ impl<S: LinkHandler> Exchange<S> {
         let frames = task.group(EXCHANGE_BYTES);
         // What was sent is to be acknowledged, at least.
         let more = task.queued > 0 || !task.loads.is_empty() || task.link.in_flight() > 0;
-        Batch { frames, more }
+        FrameBatch { frames, more }
     }
 
     /// The link, for how it stands.

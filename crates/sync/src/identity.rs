@@ -1,7 +1,16 @@
 //! Which of two objects under one name is meant: source uid and mismatch policy (SYN-7).
 
+use std::sync::Arc;
+
 use model::replication::Mismatch;
 use serde_json::Value;
+
+/// The uid of a new object, from random bytes: a UUID of version 4.
+pub fn uid(random: [u8; 16]) -> Arc<str> {
+    let variant = u128::from_be_bytes(random) & !(0xf << 76 | 0b11 << 62) | 0x4 << 76 | 0b10 << 62;
+    let hex = format!("{variant:032x}");
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-").into()
+}
 
 /// Annotations that record the uid of the object at the source of truth; the first found counts.
 pub const SOURCE_UID: [&str; 2] = ["argocd.argoproj.io/source-uid", "muster.dev/source-uid"];

@@ -22,7 +22,7 @@ pub const FULL: usize = 512 * 1024;
 
 /// What one side says in a poll.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
+pub struct FrameBatch {
     /// Frames in their order, at most [`json::MAX_FRAMES`].
     pub frames: Vec<Frame>,
     /// The sender has more to say: poll again at once.
@@ -33,7 +33,7 @@ pub struct Batch {
 ///
 /// # Errors
 /// [`WriteFrameError`] says what cannot be written.
-pub fn encode(origin: &mut Origin, batch: &Batch) -> Result<Vec<u8>, WriteFrameError> {
+pub fn encode(origin: &mut Origin, batch: &FrameBatch) -> Result<Vec<u8>, WriteFrameError> {
     let mut out = br#"{"frames":"#.to_vec();
     encode_all(origin, &batch.frames, &mut out)?;
     out.extend_from_slice(if batch.more { br#","more":true}"# } else { b"}" });
@@ -45,10 +45,10 @@ pub fn encode(origin: &mut Origin, batch: &Batch) -> Result<Vec<u8>, WriteFrameE
 ///
 /// # Errors
 /// [`ReadFrameError`] says what is wrong; nothing of a batch with one bad frame is given.
-pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Batch, ReadFrameError> {
+pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<FrameBatch, ReadFrameError> {
     let Unread { frames, more } = json::read(bytes, limit)?;
     let frames = frames.map_or(Ok(Vec::new()), |frames| json::array(frames, source))?;
-    Ok(Batch { frames, more })
+    Ok(FrameBatch { frames, more })
 }
 
 #[derive(Deserialize)]

@@ -21,7 +21,7 @@ use prost::Message;
 use support::{contents, frames, hello, put};
 use sync::frame::{Interop, Op, Resource};
 use sync::{Frame, Role};
-use wire::batch::{self, Batch};
+use wire::batch::{self, FrameBatch};
 use wire::cloudevents::names::{FOREIGN_PREFIX, PREFIX};
 use wire::cloudevents::{MAX_UP, Origin, json, protobuf};
 
@@ -111,7 +111,7 @@ proptest! {
 
     #[test]
     fn batches_come_back(frames in prop::collection::vec(frames(), 0..5), more in any::<bool>()) {
-        let batch = Batch { frames, more };
+        let batch = FrameBatch { frames, more };
         let bytes = Bytes::from(batch::encode(&mut origin(), &batch).unwrap());
         prop_assert_eq!(&batch::decode(&bytes, Some("web-1"), MAX_UP).unwrap(), &batch);
         let mut array = Vec::new();

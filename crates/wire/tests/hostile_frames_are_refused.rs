@@ -27,10 +27,10 @@ fn read_all(bytes: &Bytes) {
     let _ = json::decode(bytes, Some("web-1"), MAX_UP);
     let _ = json::decode_all(bytes, None, MAX_UP);
     let _ = batch::decode(bytes, None, MAX_UP);
-    let mut decoder = grpc::Decoder::new(100, true);
+    let mut decoder = grpc::GrpcDecoder::new(100, true);
     decoder.push(bytes.clone());
     while let Ok(Some(_)) = decoder.next() {}
-    let mut decoder = sse::Decoder::new(100);
+    let mut decoder = sse::SseDecoder::new(100);
     decoder.push(bytes.clone());
     while let Ok(Some(_)) = decoder.next() {}
     let _ = wire::rpc::read::<wire::rpc::VersionResponse>(bytes);
@@ -73,7 +73,7 @@ fn what_is_missing_has_a_name() {
         value
     };
     for (name, want) in [
-        ("resourceid", ReadFrameError::NoUid),
+        ("resourceid", ReadFrameError::Missing("resourceid")),
         ("type", ReadFrameError::Missing("type")),
         ("seq", ReadFrameError::Missing("seq")),
         ("rev", ReadFrameError::Missing("rev")),
@@ -85,7 +85,7 @@ fn what_is_missing_has_a_name() {
     }
     let mut nameless = without("id");
     nameless.as_object_mut().unwrap().remove("eventid");
-    assert_eq!(read(nameless.to_string()), Err(ReadFrameError::NoId));
+    assert_eq!(read(nameless.to_string()), Err(ReadFrameError::Missing("id")));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn what_is_wrong_has_a_name() {
     for (from, to, want) in [
         (r#""specversion":"1.0""#, r#""specversion":"2.0""#, ReadFrameError::SpecVersion("2.0".to_owned())),
         (r#""specversion":"1.0""#, r#""specversion":"10""#, ReadFrameError::SpecVersion("10".to_owned())),
-        (r#""resourceid":"u-1""#, r#""resourceid":"""#, ReadFrameError::NoUid),
+        (r#""resourceid":"u-1""#, r#""resourceid":"""#, ReadFrameError::Missing("resourceid")),
         (r#""seq":"1""#, r#""seq":"-1""#, ReadFrameError::Attribute("seq")),
         (r#""seq":"1""#, r#""seq":"+1""#, ReadFrameError::Attribute("seq")),
         (r#""seq":"1""#, r#""seq":"99999999999999999999""#, ReadFrameError::Attribute("seq")),

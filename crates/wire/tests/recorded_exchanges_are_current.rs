@@ -16,7 +16,7 @@ use sync::frame::{
     ResyncRequest, ResyncResponse,
 };
 use sync::{Frame, Role};
-use wire::batch::{self, Batch};
+use wire::batch::{self, FrameBatch};
 use wire::cloudevents::{MAX_DOWN, Origin, json, protobuf};
 use wire::{grpc, sse};
 
@@ -315,7 +315,7 @@ fn in_poll(all: &[Said]) -> String {
     let mut origins = Origins::new();
     for role in [Role::Agent, Role::Principal] {
         let said = all.iter().filter(|(by, ..)| *by == role).map(|(.., frame)| frame.clone());
-        let batch = Batch { frames: said.take(3).collect(), more: role == Role::Principal };
+        let batch = FrameBatch { frames: said.take(3).collect(), more: role == Role::Principal };
         let body = String::from_utf8(batch::encode(origins.of(role), &batch).unwrap()).unwrap();
         let line = if role == Role::Agent { "POST /v1/agent/events" } else { "200" };
         writeln!(text, "# {}\n{line}\n{body}\n", arrow(role)).unwrap();

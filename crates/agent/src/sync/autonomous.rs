@@ -129,7 +129,7 @@ impl Reconciler {
         for found in &listing.objects {
             let known = found.uid.as_deref().map(Arc::from);
             let known = known.or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
-            let uid = known.map_or_else(|| fresh_uid().map(Arc::from), Ok)?;
+            let uid = known.map_or_else(fresh_uid, Ok)?;
             if let (None, Some(backend)) = (&found.uid, &mut self.opened.backend) {
                 backend.assign_uid(&found.key, &uid);
             }
@@ -147,12 +147,9 @@ impl Reconciler {
     }
 }
 
-/// A uid that nothing has: random, in the form of a UUID of version 4.
-fn fresh_uid() -> Result<String, getrandom::Error> {
+/// A uid that nothing has.
+fn fresh_uid() -> Result<Arc<str>, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = data_encoding::HEXLOWER.encode(&bytes);
-    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+    Ok(sync::identity::uid(bytes))
 }

@@ -10,7 +10,7 @@ use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
-use sync::frame::{Capabilities, Hello, Refused};
+use sync::frame::{Hello, Refused};
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
@@ -29,19 +29,18 @@ pub struct AgentLinkHandler {
     transport: TransportKind,
     /// The rules that the link was opened under.
     rules: u64,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 /// What is known of the link.
 #[derive(Default)]
-struct State {
-    /// Both sides can do this; `None` before the other side's hello.
-    both: Option<Capabilities>,
-    /// Who waits for the answer to a check-in.
+struct LinkState {
+    /// The control plane said hello, and takes check-ins on the link.
+    takes_check_ins: bool,
+    /// The check-in that waits for its answer.
     asker: Option<oneshot::Sender<Answer>>,
+    /// The control plane's durable cursor in the own feed, if it is known.
     acked: Option<FeedCursor>,
-    /// The instance of the control plane.
-    peer: String,
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
     evidence: Option<Evidence>,
@@ -61,13 +60,13 @@ impl AgentLinkHandler {
         AgentLinkHandler { context, reconciler, transport, rules, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether check-ins can go over the link.
     pub fn takes_check_ins(&self) -> bool {
-        self.state().both.is_some_and(|both| both.checkin)
+        self.state().takes_check_ins
     }
 
     /// Waits for the answer to the check-in that is said next. One at a time.
@@ -82,7 +81,7 @@ impl AgentLinkHandler {
         self.state().quiet
     }
 
-    /// How far the other side has the own set.
+    /// After which cursor of the own set the next link goes on, as far as this one knows.
     pub fn acked(&self) -> Option<FeedCursor> {
         self.state().acked.clone()
     }
@@ -112,9 +111,9 @@ impl LinkHandler for AgentLinkHandler {
         match frame {
             Frame::Answer(answer) => {
                 let asker = self.state().asker.take();
-                if let Some(asker) = asker {
-                    // Whoever asked may have given up.
-                    let _ = asker.send(*answer);
+                // The check-in may have been given up.
+                if asker.is_some_and(|asker| asker.send(*answer).is_ok()) {
+                    self.context.view.set(|view| view.counts.check_ins += 1);
                 }
             }
             Frame::StateUpdated => self.context.daemon.contact(),
@@ -125,10 +124,6 @@ impl LinkHandler for AgentLinkHandler {
     }
 
     fn hello(&self, hello: &Hello) {
-        let mut state = self.state();
-        state.both = Some(Capabilities::ALL.and(hello.capabilities));
-        state.peer.clone_from(&hello.instance);
-        drop(state);
         tracing::debug!(instance = hello.instance, "the link is up");
         if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
             // A publish while there was no stream was announced to nobody (SYN-11).
@@ -172,25 +167,28 @@ impl LinkHandler for AgentLinkHandler {
             if let Some(at) = state.compared.take() {
                 let (down, up) = (replica.cursor(), link.acked());
                 let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
-                state.evidence = Some(Evidence { at, instance: state.peer.clone(), down, up });
+                let instance = link.peer().map_or_else(String::new, |hello| hello.instance.clone());
+                state.evidence = Some(Evidence { at, instance, down, up });
             }
             let cause = link.cause(feed, replica, state.evidence.clone());
             let settled = link.is_settled(feed, replica);
             let acked = link.acked().filter(|acked| acked.incarnation == *feed.incarnation());
             let depth = feed.head().saturating_sub(acked.map_or(0, |acked| acked.revision));
+            state.acked = link.resumes_after(feed);
             (cause, settled, feed.len(), replica.len(), depth)
         });
-        state.acked = link.acked().cloned();
-        let (moved, counters) = (moved(&state.counters, link.counters()), *link.counters());
-        state.counters = counters;
+        state.takes_check_ins = link.peer().is_some_and(|hello| hello.capabilities.checkin);
+        let (counters, before) = (*link.counters(), std::mem::replace(&mut state.counters, *link.counters()));
+        let moved = [before.sent, before.received, before.applied]
+            != [counters.sent, counters.received, counters.applied];
         if !settled {
             state.quiet = None;
         } else if moved || state.quiet.is_none() {
             state.quiet = Some(Instant::now());
         }
         drop(state);
-        self.context.view.counted(&counters);
         self.context.view.set(|view| {
+            view.counts.add(&counters, &before);
             view.observed(cause);
             (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
             view.counts.depth = depth;
@@ -201,9 +199,4 @@ impl LinkHandler for AgentLinkHandler {
         self.reconciler.reincarnate().await;
         Ok(())
     }
-}
-
-/// Whether events went one way or the other.
-fn moved(before: &Counters, after: &Counters) -> bool {
-    (before.sent, before.received, before.applied) != (after.sent, after.received, after.applied)
 }

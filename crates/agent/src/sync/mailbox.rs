@@ -1,48 +1,34 @@
 //! [`Mailbox`]: what waits for the reconciler.
 //!
 //! ```text
-//! post(|waiting| ..) --> Waiting --next--> all that waits, in one round of the reconciler
+//! post(|waiting| ..), run(job) --> Waiting --next--> all that waits, in one round of the reconciler
 //! ```
 //!
-//! Each batch and operation matters, and who sent it waits for what became of it. All else is a level:
-//! a folder that changed a thousand times while it was being listed is listed once more.
+//! Each job (a batch, an operation) matters, and its sender waits for what it comes to. All else is a
+//! level: a folder that changed a thousand times while it was being listed is listed once more.
 //!
-//! Invariants: posting never waits; at most [`MAX_BATCHES`] batches and [`MAX_OPERATIONS`]
-//! operations wait, and one more is refused.
+//! Invariants: posting never waits; at most [`MAX_JOBS`] jobs wait, and one more is refused.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::replication::SyncPolicy;
-use sync::link::{Batch, ItemOutcome, NotKept};
-use tokio::sync::oneshot;
 
-use super::operations::Operation;
+use super::reconciler::Reconciler;
 
-/// The most batches that wait. A link sends one at a time, and there is one link; those of links
-/// that ended may be there still.
-const MAX_BATCHES: usize = 8;
+/// The most jobs that wait. A link sends one batch at a time, and there is one link; few operations
+/// run at a time. Those of links that ended, and operations that were given up, may be there still.
+const MAX_JOBS: usize = 24;
 
-/// The most operations that wait. Few run at a time; those that were given up may be there still.
-const MAX_OPERATIONS: usize = 16;
-
-/// A batch to be applied.
-pub(super) struct BatchRequest {
-    pub(super) batch: Arc<Batch>,
-    /// The number of the rules that its link was opened under.
-    pub(super) rules: u64,
-    pub(super) answer: oneshot::Sender<Result<Vec<ItemOutcome>, NotKept>>,
-}
+/// What is done on the reconciler's thread.
+type Job = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 /// What was posted and not taken.
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) batches: Vec<BatchRequest>,
-    pub(super) operations: Vec<Operation>,
+    pub(super) jobs: Vec<Job>,
     /// Another release is held, which says this.
     pub(super) policy: Option<SyncPolicy>,
-    /// Begin the own set in a new incarnation, and answer. Of two who ask the first is gone.
-    pub(super) reincarnate: Option<oneshot::Sender<()>>,
     /// An operator confirms that what vanished is to be deleted.
     pub(super) approved: bool,
     /// Both sides compared what the control plane wants, under rules of this number, and it is
@@ -52,22 +38,6 @@ pub(super) struct Waiting {
     pub(super) changed: bool,
     /// The last handle is gone.
     pub(super) closed: bool,
-}
-
-impl Waiting {
-    /// Adds a batch; `false` when too many wait, or nobody takes any.
-    pub(super) fn batch(&mut self, request: BatchRequest) -> bool {
-        let room = !self.closed && self.batches.len() < MAX_BATCHES;
-        self.batches.extend(room.then_some(request));
-        room
-    }
-
-    /// Adds an operation; `false` when too many wait, or nobody takes any.
-    pub(super) fn operation(&mut self, operation: Operation) -> bool {
-        let room = !self.closed && self.operations.len() < MAX_OPERATIONS;
-        self.operations.extend(room.then_some(operation));
-        room
-    }
 }
 
 /// See the module.
@@ -86,6 +56,17 @@ impl Mailbox {
         post(waiting.get_or_insert_default())
     }
 
+    /// Has the reconciler do a job; `false` when too many wait, or none is done any more.
+    pub(super) fn run(&self, job: impl FnOnce(&mut Reconciler) + Send + 'static) -> bool {
+        self.post(|waiting| {
+            let room = !waiting.closed && waiting.jobs.len() < MAX_JOBS;
+            if room {
+                waiting.jobs.push(Box::new(job));
+            }
+            room
+        })
+    }
+
     /// What is to be done next: all that waits, which is nothing when nothing comes in this time.
     pub(super) fn next(&self, within: Duration) -> Waiting {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_folder_is_listed_once() {
+    fn a_busy_folder_is_listed_once_and_jobs_are_bounded() {
         let mailbox = Mailbox::default();
         for rules in 0..1000 {
             mailbox.post(|waiting| (waiting.changed, waiting.in_sync) = (true, Some(rules)));
@@ -107,6 +88,8 @@ mod tests {
         let all = mailbox.next(Duration::MAX);
         assert!(all.changed && all.in_sync == Some(999), "a thousand signals are one listing");
         assert!(!mailbox.next(Duration::ZERO).changed);
+        let ran = (0..=MAX_JOBS).map(|_| mailbox.run(|_| ()));
+        assert_eq!(ran.filter(|ran| *ran).count(), MAX_JOBS, "one more is refused");
         mailbox.post(|waiting| waiting.closed = true);
         assert!(mailbox.next(Duration::MAX).closed);
     }

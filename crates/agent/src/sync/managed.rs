@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{ObjectKey, Stub};
@@ -24,110 +24,111 @@ use sync::link::{Item, ItemOutcome};
 use sync::object;
 use sync::{Content, Side};
 
-use super::reconciler::{CONTENTS, Reconciler};
+use super::reconciler::{CONTENTS, OpenedBackend, Reconciler};
 use super::sets::Own;
-
-/// An object to be put.
-struct Put<'a> {
-    key: &'a ObjectKey,
-    stub: &'a Stub,
-    content: &'a Bytes,
-}
 
 impl Reconciler {
     /// One item of a batch.
     pub(super) fn item(&mut self, item: &Item) -> ItemOutcome {
-        if item.key.section.kind.as_str() == model::Kind::ACTION {
+        let key = &item.key;
+        if key.section.kind.as_str() == model::Kind::ACTION {
             return ItemOutcome::Done;
         }
-        let Some(mut backend) = self.opened.backend.take() else {
-            let why = self.opened.unusable.as_deref().unwrap_or("its release synchronizes no objects");
-            return ItemOutcome::Temporary(format!("there is no place for objects on this node: {why}"));
-        };
         let done = match &item.change {
-            Op::Put { stub, content, .. } => self.put(&mut *backend, &Put { key: &item.key, stub, content }),
-            Op::Delete { uid } => self.delete(&mut *backend, &item.key, uid, item.rev),
+            Op::Put { stub, content, .. } => self.put(key, stub, content),
+            Op::Delete { uid } => self.delete(key, uid, item.rev),
         };
-        self.opened.backend = Some(backend);
         match done {
             Ok(()) => ItemOutcome::Done,
             Err(error) => outcome(error),
         }
     }
 
-    fn put(&mut self, backend: &mut dyn Backend, put: &Put<'_>) -> Result<(), BackendError> {
-        let found = backend.get(put.key)?;
-        let decision = self.decide(backend, put, found.as_ref());
+    fn backend(&mut self) -> Result<&mut (dyn Backend + 'static), BackendError> {
+        let OpenedBackend { backend, unusable, .. } = &mut self.opened;
+        let why = unusable.as_deref().unwrap_or("its release synchronizes no objects");
+        let none = || {
+            BackendError::temporary("unusable", format!("there is no place for objects on this node: {why}"))
+        };
+        backend.as_deref_mut().ok_or_else(none)
+    }
+
+    fn put(&mut self, key: &ObjectKey, stub: &Stub, content: &Bytes) -> Result<(), BackendError> {
+        let backend = self.backend()?;
+        let found = backend.get(key)?;
+        let same = found.as_ref().is_some_and(|found| backend.equivalent(content, &found.spec));
+        let decision = self.decide(key, &stub.uid, content, found.as_ref(), same);
         let version = found.map(|found| found.version);
-        match decision {
+        let expect = match decision {
             Decision::Nothing => {
-                self.record(put, version.unwrap_or_default());
-                Ok(())
+                self.record(key, stub, version.unwrap_or_default());
+                return Ok(());
             }
-            Decision::Create => self.apply(backend, put, Expect::Absent),
+            Decision::Create => Expect::Absent,
             Decision::Update | Decision::Adopt | Decision::Upsert => {
-                self.apply(backend, put, version.map_or(Expect::Absent, Expect::Version))
+                version.map_or(Expect::Absent, Expect::Version)
             }
             Decision::Recreate => {
                 let here = version.map_or(Expect::Anything, Expect::Version);
-                if backend.delete(put.key, &here)? == Deleted::Pending {
+                if self.backend()?.delete(key, &here)? == Deleted::Pending {
                     let why = "the object before it is going, and its finalizers are pending";
                     return Err(BackendError::temporary("finalizers", why));
                 }
-                self.apply(backend, put, Expect::Absent)
+                Expect::Absent
             }
-        }
+        };
+        self.apply(key, stub, content, expect)
     }
 
     fn apply(
         &mut self,
-        backend: &mut dyn Backend,
-        put: &Put<'_>,
+        key: &ObjectKey,
+        stub: &Stub,
+        spec: &Bytes,
         expect: Expect,
     ) -> Result<(), BackendError> {
-        let apply = Apply { key: put.key, spec: put.content, source_uid: Some(&put.stub.uid), expect };
-        let version = backend.apply(apply)?.version;
-        self.record(put, version);
+        let applied =
+            self.backend()?.apply(ApplyRequest { key, spec, source_uid: Some(&stub.uid), expect })?;
+        self.record(key, stub, applied.version);
         Ok(())
     }
 
     /// It is in the backend under this version.
-    fn record(&mut self, put: &Put<'_>, version: String) {
-        self.opened.applied.insert(put.key.clone(), LastApplied { stub: put.stub.clone(), version });
+    fn record(&mut self, key: &ObjectKey, stub: &Stub, version: String) {
+        self.opened.applied.insert(key.clone(), LastApplied { stub: stub.clone(), version });
     }
 
-    fn decide(&self, backend: &dyn Backend, put: &Put<'_>, found: Option<&Found>) -> Decision {
-        let same = |found: &Found| backend.equivalent(put.content, &found.spec);
-        let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same: same(found) });
-        let other =
-            found.and_then(|found| found.source_uid.as_deref()).is_some_and(|uid| *uid != *put.stub.uid);
+    /// What to do with what came under this uid, where this was `found`, the `same` or not.
+    fn decide(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        content: &[u8],
+        found: Option<&FoundObject>,
+        same: bool,
+    ) -> Decision {
+        let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same });
+        let other = local.as_ref().and_then(|local| local.source_uid).is_some_and(|recorded| recorded != uid);
         // Only an object of another uid asks for the annotation.
         let manifest: Option<serde_json::Value> =
-            other.then(|| serde_json::from_slice(put.content).ok()).flatten();
+            other.then(|| serde_json::from_slice(content).ok()).flatten();
         let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let incoming = Incoming { uid: &put.stub.uid, annotation };
-        let (decision, warning) = identity::decide(local, incoming, self.policy.mismatch);
+        let (decision, warning) = identity::decide(local, Incoming { uid, annotation }, self.policy.mismatch);
         if let Some(warning) = warning {
-            tracing::warn!(key = %put.key, warning, "an annotation is not understood");
+            tracing::warn!(%key, warning, "an annotation is not understood");
         }
         decision
     }
 
-    fn delete(
-        &mut self,
-        backend: &mut dyn Backend,
-        key: &ObjectKey,
-        uid: &str,
-        rev: u64,
-    ) -> Result<(), BackendError> {
-        let Some(found) = backend.get(key)? else { return Ok(()) };
+    fn delete(&mut self, key: &ObjectKey, uid: &str, rev: u64) -> Result<(), BackendError> {
+        let Some(found) = self.backend()?.get(key)? else { return Ok(()) };
         // Without a mark it is a user's own.
         if found.source_uid.is_none() && !self.opened.applied.contains_key(key) {
             return Ok(());
         }
         let here_rev = self.context.sets.with(|_, replica| replica.get(key).map_or(0, |(_, rev)| rev));
         if identity::delete_applies(found.source_uid.as_deref(), here_rev, uid, rev) {
-            backend.delete(key, &Expect::Version(found.version))?;
+            self.backend()?.delete(key, &Expect::Version(found.version))?;
         }
         Ok(())
     }
@@ -135,82 +136,67 @@ impl Reconciler {
     /// Puts right what is not as the control plane wants it; then statuses go up. Says
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
-        let Some(mut backend) = self.opened.backend.take() else { return true };
-        let same = |found: &Found| {
+        let OpenedBackend { backend: Some(backend), wanted, applied, .. } = &self.opened else { return true };
+        let same = |found: &FoundObject| {
             let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
             let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
         };
-        let corrections = reconcile::managed(&self.opened.wanted, &self.opened.applied, listing, same);
+        let corrections = reconcile::managed(wanted, applied, listing, same);
         let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
         for group in corrections.chunks(CONTENTS) {
-            well &= self.correct(&mut *backend, group, listing);
+            let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
+            let contents = self.kept(self.context.sets.contents(Side::Theirs, &keys));
+            well &= contents.is_some();
+            for ((key, correction), content) in group.iter().zip(contents.unwrap_or_default()) {
+                let found = listing.objects.binary_search_by(|found| found.key.cmp(key)).ok();
+                let version = found.map(|at| listing.objects[at].version.clone());
+                let done = self.correct(key, *correction, content, version);
+                well &= done.is_ok();
+                self.problem(&format!("object {key}"), done.err().map(|error| error.to_string()));
+            }
         }
-        self.opened.backend = Some(backend);
         let wanted = &self.opened.wanted;
-        let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.clone());
+        let uid = |found: &FoundObject| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
     }
 
+    /// Puts one object right, which was found under this version.
     fn correct(
         &mut self,
-        backend: &mut dyn Backend,
-        group: &[(ObjectKey, Correction)],
-        listing: &Listing,
-    ) -> bool {
-        let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-        let contents = self.context.sets.contents(Side::Theirs, &keys);
-        let Some(contents) = self.kept(contents) else { return false };
-        let mut well = true;
-        for ((key, correction), content) in group.iter().zip(contents) {
-            let place = format!("object {key}");
-            let done = self.correct_one(backend, key, *correction, content, listing);
-            well &= done.is_ok();
-            self.problem(&place, done.err().map(|error| error.to_string()));
-        }
-        well
-    }
-
-    fn correct_one(
-        &mut self,
-        backend: &mut dyn Backend,
         key: &ObjectKey,
         correction: Correction,
         content: Option<Content>,
-        listing: &Listing,
+        version: Option<String>,
     ) -> Result<(), BackendError> {
-        let found = || listing.objects.iter().find(|found| found.key == *key);
-        if correction == Correction::Remove {
+        let wanted = self.opened.wanted.get(key).cloned().zip(content.map(|content| content.bytes));
+        match (correction, wanted) {
             // Marked, but maybe by what came when the agent was killed: whether it is wanted is
             // known once both sides compared.
-            let Some(found) = found().filter(|_| self.complete) else { return Ok(()) };
-            tracing::info!(%key, "an object that the control plane has no more is removed");
-            return backend.delete(key, &Expect::Version(found.version.clone())).map(drop);
+            (Correction::Remove, _) => {
+                let Some(version) = version.filter(|_| self.complete) else { return Ok(()) };
+                tracing::info!(%key, "an object that the control plane has no more is removed");
+                self.backend()?.delete(key, &Expect::Version(version)).map(drop)
+            }
+            (_, None) => Ok(()),
+            (Correction::Record, Some((stub, _))) => {
+                self.record(key, &stub, version.unwrap_or_default());
+                Ok(())
+            }
+            (Correction::OtherUid, Some((stub, content))) => self.put(key, &stub, &content),
+            (correction, Some((stub, content))) => {
+                if correction == Correction::Revert {
+                    tracing::info!(%key, "a local edit is put back");
+                    self.context.view.set(|view| view.counts.reverted += 1);
+                } else if correction == Correction::Recreate {
+                    tracing::info!(%key, "a local deletion is made good");
+                    self.context.view.set(|view| view.counts.recreated += 1);
+                }
+                self.apply(key, &stub, &content, Expect::Anything)
+            }
         }
-        let (Some(stub), Some(content)) = (self.opened.wanted.get(key).cloned(), content) else {
-            return Ok(());
-        };
-        let put = Put { key, stub: &stub, content: &content.bytes };
-        match correction {
-            Correction::Record => {
-                self.record(&put, found().map_or(String::new(), |found| found.version.clone()));
-                return Ok(());
-            }
-            Correction::OtherUid => return self.put(backend, &put),
-            Correction::Apply | Correction::Adopt => {}
-            Correction::Revert => {
-                tracing::info!(%key, "a local edit is put back");
-                self.context.view.set(|view| view.counts.reverted += 1);
-            }
-            Correction::Recreate => {
-                tracing::info!(%key, "a local deletion is made good");
-                self.context.view.set(|view| view.counts.recreated += 1);
-            }
-            Correction::Remove => return Ok(()),
-        }
-        self.apply(backend, &put, Expect::Anything)
     }
 
     /// The statuses as found, towards those in the own set. `uid`: that of an object whose
@@ -218,7 +204,7 @@ impl Reconciler {
     pub(super) fn statuses(
         &self,
         listing: &Listing,
-        uid: impl Fn(&Found) -> Option<std::sync::Arc<str>>,
+        uid: impl Fn(&FoundObject) -> Option<std::sync::Arc<str>>,
     ) -> Vec<Own> {
         let mut there: BTreeMap<ObjectKey, Own> = BTreeMap::new();
         for found in &listing.objects {

@@ -46,17 +46,6 @@ use sets::Sets;
 use transport::Links;
 use view::View;
 
-/// Why synchronization cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The operating system gives no randomness.
-    #[error("the process cannot be given a name")]
-    Name(#[from] StateError),
-    /// The operating system.
-    #[error("no thread could be started")]
-    Thread(#[from] std::io::Error),
-}
-
 /// What all parts of synchronization work with.
 pub struct SyncContext {
     /// The state directory.
@@ -96,7 +85,7 @@ impl Synchronization {
         mut terms: watch::Receiver<ReleaseTerms>,
         dialer: TransportDialer,
         seed: u64,
-    ) -> Result<Synchronization, StartError> {
+    ) -> Result<Synchronization, StateError> {
         let context = Arc::new(context);
         let policy = {
             let terms = terms.borrow_and_update();
@@ -146,11 +135,16 @@ async fn observe(
     }
 }
 
-/// Writes the status beside the state, off the runtime's thread: that may wait for the disk.
+/// Writes the status beside the state when it changed, off the runtime's thread: that may wait for the
+/// disk.
 async fn write_view(context: Arc<SyncContext>) {
+    let mut changed = context.view.watch();
     loop {
-        let context = context.clone();
-        let _ = tokio::task::spawn_blocking(move || context.write_view()).await;
+        let writing = context.clone();
+        let _ = tokio::task::spawn_blocking(move || writing.write_view()).await;
         tokio::time::sleep(view::EVERY).await;
+        if changed.changed().await.is_err() {
+            return;
+        }
     }
 }

@@ -18,7 +18,7 @@ const UID: &str = "node-status";
 impl Reconciler {
     /// Puts what is wrong into the own set, or takes it out again.
     pub(super) fn report(&mut self, problem: Option<NodeProblem>) {
-        if self.policy.mode == Mode::Off || self.reported.as_ref() == Some(&problem) {
+        if self.policy.mode == Mode::Off {
             return;
         }
         let key = node_status_key();
@@ -27,9 +27,7 @@ impl Reconciler {
             // A problem is texts and numbers, which JSON always has.
             Some(Err(_)) | None => Own::Remove(key),
         };
-        if self.own(vec![own]) {
-            self.reported = Some(problem);
-        }
+        self.own(vec![own]);
     }
 
     /// The place cannot be used.

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use streams::task::Ended;
 use streams::weight::weight;
-use streams::{Exchange, LinkHandler, TransportError};
+use streams::{Exchange, TransportError};
 use sync::link::{LinkConfig, outlives_exchange};
 use sync::{FeedCursor, Frame};
-use wire::batch::{self, Batch, FULL, MAX_ANSWER};
+use wire::batch::{self, FULL, FrameBatch, MAX_ANSWER};
 use wire::cloudevents::json::MAX_FRAMES;
 use wire::cloudevents::{Origin, PRINCIPAL};
 
@@ -53,16 +53,6 @@ pub enum Progress {
     Quiet,
 }
 
-/// How an exchange ended.
-pub struct Exchanged {
-    /// As a link that ends does.
-    pub ended: Ended,
-    /// What it came to.
-    pub progress: Progress,
-    /// The control plane's durable cursor in the own feed, if it is known.
-    pub acked: Option<FeedCursor>,
-}
-
 impl Poster {
     /// Posts over this session; frames say to come from `origin`.
     pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
@@ -75,14 +65,14 @@ impl Poster {
     }
 
     /// One request and its answer, or what was `pushed` down in place of them. `after` is the
-    /// control plane's cursor, as it said last.
+    /// control plane's cursor, as it said last. Gives how the link ended, and what it came to.
     pub async fn exchange(
         &mut self,
         config: LinkConfig,
         after: Option<FeedCursor>,
         handler: &Arc<AgentLinkHandler>,
         pushed: Vec<Frame>,
-    ) -> Exchanged {
+    ) -> (Ended, Progress) {
         let mut exchange = Exchange::open(config, after, handler.clone());
         let had_left = !self.left.is_empty();
         let came = match pushed.is_empty() {
@@ -90,11 +80,11 @@ impl Poster {
                 let own = exchange.say(Vec::new()).await.frames;
                 self.post(own).await
             }
-            false => Ok(Batch { frames: pushed, more: true }),
+            false => Ok(FrameBatch { frames: pushed, more: true }),
         };
         let (mut moved, mut error) = (had_left, None);
         match came {
-            Ok(Batch { frames, more }) => {
+            Ok(FrameBatch { frames, more }) => {
                 let said = exchange.say(frames).await.frames;
                 // What is to be compared goes with the next one.
                 moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
@@ -103,13 +93,12 @@ impl Poster {
             Err(failed) => error = Some(failed),
         }
         let failed = error.is_some() || exchange.is_closed();
-        let acked = handler.with_sets(|feed, _| exchange.link().resumes_after(feed));
+        let counters = exchange.link().counters();
+        let brought = counters.received + counters.resync_frames + counters.refused_here > 0;
         let mut ended = exchange.end().await;
         if let Some(error) = &error {
             tracing::debug!(error = chain(error), "frames could not be posted");
         }
-        let counters = &ended.counters;
-        let brought = counters.received + counters.resync_frames + counters.refused_here > 0;
         ended.error = ended.error.or(error);
         let progress = match (failed, moved || brought || !self.left.is_empty()) {
             (true, _) => Progress::Failed,
@@ -117,12 +106,12 @@ impl Poster {
             (false, false) if handler.quiet().is_some() => Progress::Quiet,
             (false, false) => Progress::Stuck,
         };
-        Exchanged { ended, progress, acked }
+        (ended, progress)
     }
 
     /// Posts what was left, behind the hello, then as many own frames as there is room for: of those
     /// the next exchange says again what it must.
-    async fn post(&mut self, own: Vec<Frame>) -> Result<Batch, TransportError> {
+    async fn post(&mut self, own: Vec<Frame>) -> Result<FrameBatch, TransportError> {
         let mut own = own.into_iter();
         let mut frames: Vec<Frame> = own.next().into_iter().collect();
         let (mut number, mut bytes) = (frames.len(), 0);
@@ -135,7 +124,7 @@ impl Poster {
         frames.extend(self.left.iter().take(count).cloned());
         // Alone they are as many as fit.
         frames.extend(own.take_while(|frame| count == 0 || fits(frame)));
-        let body = batch::encode(&mut self.origin, &Batch { frames, more: false })?;
+        let body = batch::encode(&mut self.origin, &FrameBatch { frames, more: false })?;
         let answer = self.session.post_frames(body).await.map_err(of_call);
         if answer.as_ref().map_or_else(is_unreadable, |_| true) {
             self.left.drain(..count);

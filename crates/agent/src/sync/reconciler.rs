@@ -21,6 +21,7 @@ use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Stub};
+use sync::backoff::Backoff;
 use sync::frame::Op;
 use sync::link::{Batch, ItemOutcome, NotKept};
 use sync::object;
@@ -28,15 +29,14 @@ use tokio::sync::{oneshot, watch};
 
 use super::SyncContext;
 use super::autonomous::Vanishing;
-use super::mailbox::{BatchRequest, Mailbox};
+use super::mailbox::Mailbox;
 use super::sets::{Own, SetsError};
 use super::view::watched;
 use crate::render::chain;
+use crate::state::StateError;
 
-/// The wait before a reconciliation that failed is repeated; it doubles.
-const AGAIN: Duration = Duration::from_secs(5);
-/// The longest such wait.
-const AGAIN_LONGEST: Duration = Duration::from_secs(60);
+/// The thread looks at least so often what is due.
+const LOOK: Duration = Duration::from_secs(60);
 /// How often an approval is looked for while something is held back.
 const HELD: Duration = Duration::from_secs(2);
 /// How soon the backend is reconciled after objects came under another uid.
@@ -91,11 +91,10 @@ pub(super) struct Reconciler {
     pub(super) opened: OpenedBackend,
     /// All that the control plane wants is known: what else is marked may go (managed).
     pub(super) complete: bool,
-    /// What the own set says of the place; the outer `None`: not known since the start.
-    pub(super) reported: Option<Option<NodeProblem>>,
     /// When the backend is reconciled without an event.
     reconcile_at: Option<Instant>,
-    again: Duration,
+    /// The waits before a reconciliation that failed is repeated.
+    backoff: Backoff,
     rules: watch::Sender<Rules>,
 }
 
@@ -129,7 +128,7 @@ impl ObjectReconciler {
     pub fn start(
         context: &Arc<SyncContext>,
         policy: Option<SyncPolicy>,
-    ) -> std::io::Result<ObjectReconciler> {
+    ) -> Result<ObjectReconciler, StateError> {
         let mailbox = context.operations.mailbox();
         let (rules, current) = watch::channel(Rules { number: 0, policy: off() });
         let mut worker = Reconciler {
@@ -139,19 +138,19 @@ impl ObjectReconciler {
             kinds: BTreeSet::new(),
             opened: OpenedBackend::default(),
             complete: false,
-            reported: None,
             reconcile_at: None,
-            again: AGAIN,
+            backoff: Backoff::new(0),
             rules,
         };
         let (events, view) = (mailbox.clone(), context.view.clone());
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
-        builder.spawn(move || {
+        let thread = builder.spawn(move || {
             watched(&view, "objects", "objects are not synchronized", move || {
                 worker.switch(policy.unwrap_or_else(off));
                 worker.run(&events);
             });
-        })?;
+        });
+        thread.map_err(StateError::Thread)?;
         Ok(ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox)), rules: current })
     }
 
@@ -183,8 +182,13 @@ impl ObjectReconciler {
     pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
         let (answer, outcomes) = oneshot::channel();
         let later = |why: &str| Err(NotKept(why.to_owned()));
-        let request = BatchRequest { batch, rules: of, answer };
-        match self.mailbox.0.post(|waiting| waiting.batch(request)) {
+        let posted = self.mailbox.0.run(move |reconciler| {
+            if answer.send(reconciler.batch(&batch, of)).is_err() {
+                // The link that asked is gone, and what became durable is not in memory.
+                reconciler.kept(reconciler.context.sets.reload());
+            }
+        });
+        match posted {
             true => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
             false => later("too many batches wait on this node"),
         }
@@ -193,7 +197,11 @@ impl ObjectReconciler {
     /// Begins the own set in a new incarnation.
     pub async fn reincarnate(&self) {
         let (done, is_done) = oneshot::channel();
-        self.mailbox.0.post(|waiting| waiting.reincarnate = Some(done));
+        self.mailbox.0.run(move |reconciler| {
+            reconciler.reincarnate();
+            // Nobody waits for it when its link is gone.
+            let _ = done.send(());
+        });
         let _ = is_done.await;
     }
 }
@@ -223,7 +231,7 @@ impl Reconciler {
         loop {
             let wait =
                 self.reconcile_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            let all = mailbox.next(wait.min(AGAIN_LONGEST));
+            let all = mailbox.next(wait.min(LOOK));
             if all.closed {
                 // Who posts from now on is refused.
                 return mailbox.post(|waiting| waiting.closed = true);
@@ -232,18 +240,7 @@ impl Reconciler {
             if let Some(policy) = all.policy {
                 self.switch(policy);
             }
-            for BatchRequest { batch, rules, answer } in all.batches {
-                if answer.send(self.batch(&batch, rules)).is_err() {
-                    // The link that asked is gone, and what became durable is not in memory.
-                    self.kept(self.context.sets.reload());
-                }
-            }
-            all.operations.into_iter().for_each(|operation| self.operation(operation));
-            if let Some(answer) = all.reincarnate {
-                self.reincarnate();
-                // Nobody waits for it when its link is gone.
-                let _ = answer.send(());
-            }
+            all.jobs.into_iter().for_each(|job| job(self));
             if all.approved {
                 self.approved();
             }
@@ -266,7 +263,7 @@ impl Reconciler {
         if self.kept(entered).is_none() {
             // Until then the old rules hold; before the first there are no links.
             self.pending = Some(policy);
-            return self.reconcile_within(self.again);
+            return self.reconcile_again();
         }
         self.problem("objects", None);
         let old = std::mem::replace(&mut self.policy, policy.clone());
@@ -292,7 +289,7 @@ impl Reconciler {
         }
         let actions = self.context.sets.actions()?;
         self.context.sets.begin_anew()?;
-        (self.complete, self.reported) = (false, None);
+        self.complete = false;
         self.context.durable.keep_mode(mode)?;
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.context.actions.removed(id));
@@ -378,7 +375,7 @@ impl Reconciler {
         };
         self.report(problem);
         if done {
-            self.again = AGAIN;
+            self.backoff.succeeded();
         } else {
             self.reconcile_again();
         }
@@ -388,8 +385,8 @@ impl Reconciler {
     }
 
     pub(super) fn reconcile_again(&mut self) {
-        self.reconcile_within(self.again);
-        self.again = (self.again * 2).min(AGAIN_LONGEST);
+        let wait = self.backoff.failed(None);
+        self.reconcile_within(wait);
     }
 
     pub(super) fn reconcile_within(&mut self, wait: Duration) {

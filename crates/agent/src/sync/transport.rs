@@ -2,9 +2,9 @@
 //! (SYN-1, SYN-10, SYN-11, SYN-13, SYN-14).
 //!
 //! ```text
-//!              need, poll due                    gRPC, WebSocket: link --+
-//! waits (plan) --------------> opens a transport --- SSE: events --------+-- outcome --> waits
-//!      ^                             |               poll: exchanges ----+                 |
+//!              need, poll due                    gRPC, WebSocket: link ---+
+//! waits (plan) --------------> opens a transport --- SSE, poll: exchanges -+-- outcome --> waits
+//!      ^                             |                                                     |
 //!      +--------- failed ------------+                                                     |
 //!      +--------------------------------------- ReconnectPolicy ---------------------------+
 //! ```
@@ -14,8 +14,7 @@
 //! equal and nothing moves. The other transports keep what they name open.
 //!
 //! Invariants: there is one link at a time; what it goes by is one release, and under another one it
-//! is opened anew; no wait is longer than [`LONGEST_WAIT`]; what the daemon asks for is a level, so
-//! nothing queues.
+//! is opened anew; what the daemon asks for is a level, so nothing queues.
 
 mod exchanges;
 
@@ -36,7 +35,7 @@ use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::SyncContext;
 use super::handler::AgentLinkHandler;
@@ -53,14 +52,12 @@ use crate::render::chain;
 pub const IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a link rests.
 const LOOK: Duration = Duration::from_secs(5);
-/// The longest sleep without a link.
+/// How often it is looked whether a link is due, at least.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// A link that lived so long was a good one: the next failure is the first.
 const GOOD: Duration = Duration::from_secs(10);
 /// How long the answer to a check-in on a link may take, before it goes another way.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-/// No wait for the next link is longer.
-const LONGEST_WAIT: Duration = sync::backoff::LONGEST_ASKED;
 /// The pause before links are kept again, after the task that did so was gone.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
 /// The name of links in problems.
@@ -70,12 +67,10 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// The link that is open.
 #[derive(Clone)]
-struct Open {
+struct OpenLink {
     commands: LinkHandle,
     handler: Arc<AgentLinkHandler>,
 }
-
-type Current = Arc<Mutex<Option<Open>>>;
 
 /// What the daemon lets its links know. Raised twice before they look it counts once.
 #[derive(Default)]
@@ -90,8 +85,7 @@ struct Signals {
 pub struct Links {
     signals: Arc<Signals>,
     stop: watch::Sender<bool>,
-    current: Current,
-    view: Arc<View>,
+    open: watch::Receiver<Option<OpenLink>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -108,7 +102,8 @@ impl Links {
     ) -> Links {
         let signals = Arc::<Signals>::default();
         let (stop, stopped) = watch::channel(false);
-        let (current, view) = (Current::default(), context.view.clone());
+        let (current, open) = watch::channel(None);
+        let view = context.view.clone();
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
         let manager = Arc::new(tokio::sync::Mutex::new(Manager {
@@ -123,7 +118,7 @@ impl Links {
             instance,
             signals: signals.clone(),
             stopped: stopped.clone(),
-            current: current.clone(),
+            current,
             reconnect: ReconnectPolicy::new(seed),
             lost: link_time(),
             last_poll: None,
@@ -135,8 +130,8 @@ impl Links {
             let manager = manager.clone();
             async move { manager.lock().await.run().await }
         };
-        let task = tokio::spawn(restarted(view.clone(), stopped, AFTER_PANIC, begin));
-        Links { signals, stop, current, view, task: Mutex::new(Some(task)) }
+        let task = tokio::spawn(restarted(view, stopped, AFTER_PANIC, begin));
+        Links { signals, stop, open, task: Mutex::new(Some(task)) }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
@@ -154,9 +149,8 @@ impl Links {
         self.stream().is_some()
     }
 
-    fn stream(&self) -> Option<Open> {
-        let open = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        open.filter(|open| open.handler.takes_check_ins())
+    fn stream(&self) -> Option<OpenLink> {
+        self.open.borrow().clone().filter(|open| open.handler.takes_check_ins())
     }
 
     /// Checks in over the open stream; `None`: there is none, or no answer came.
@@ -169,9 +163,7 @@ impl Links {
         if !said {
             return None;
         }
-        let answer = timeout(ANSWER_WITHIN, answer).await.ok()?.ok()?;
-        self.view.set(|view| view.counts.check_ins += 1);
-        Some(answer)
+        timeout(ANSWER_WITHIN, answer).await.ok()?.ok()
     }
 
     /// Ends the link in order; no more are opened.
@@ -210,7 +202,7 @@ async fn restarted<F>(
         let problem = format!("the task that keeps links {why}, and was begun again; report the agent's log");
         view.problem(LINKS, Some(problem));
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = sleep(pause) => {}
             () = net::accept::stopped(&mut stopped) => return,
         }
     }
@@ -228,7 +220,7 @@ struct Manager {
     instance: String,
     signals: Arc<Signals>,
     stopped: watch::Receiver<bool>,
-    current: Current,
+    current: watch::Sender<Option<OpenLink>>,
     transports: TransportSelector,
     reconnect: ReconnectPolicy,
     /// When the last stream ended.
@@ -245,10 +237,8 @@ struct Manager {
 enum Opened {
     /// Frames go both ways.
     Stream(LinkTransport),
-    /// Frames come down, and are posted up.
-    Events(Box<SseReader>),
-    /// Frames are posted.
-    Poll,
+    /// Frames are posted up, and come down where there is a reader, beside those that answer posts.
+    Exchanges(Option<Box<SseReader>>),
 }
 
 /// How a link of whatever transport came to its end.
@@ -268,27 +258,22 @@ enum Closing {
     Stop,
 }
 
-/// That moment; at most [`LONGEST_WAIT`] from now, whatever the other side asks for.
-fn from_now(wait: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(wait.min(LONGEST_WAIT)).unwrap_or(now)
-}
-
 impl Manager {
     async fn run(&mut self) {
         // Something may be left of a link that ended in a panic.
-        self.set_current(None);
+        self.current.send_replace(None);
         self.context.view.set(|view| (view.link, view.since) = (None, None));
-        let mut feed = self.context.sets.watch();
+        let (mut feed, mut stopped) = (self.context.sets.watch(), self.stopped.clone());
         while !*self.stopped.borrow() {
             let plan = self.plan();
-            let at = from_now(plan.map_or(LONGEST_SLEEP, |(at, _)| at.since(link_time())));
-            let mut stopped = self.stopped.clone();
+            let wait = plan.map_or(LONGEST_SLEEP, |(at, _)| at.since(link_time()));
             tokio::select! {
                 () = self.observe() => {}
                 Ok(()) = feed.changed() => {}
                 () = net::accept::stopped(&mut stopped) => return,
-                () = sleep_until(at) => if let Some((_, transport_kind)) = plan {
+                () = sleep(wait.min(LONGEST_SLEEP)) => if let Some((at, transport_kind)) = plan
+                    && at <= link_time()
+                {
                     let opened = tokio::select! {
                         opened = self.open(transport_kind) => opened,
                         () = net::accept::stopped(&mut stopped) => return,
@@ -332,7 +317,7 @@ impl Manager {
         }
     }
 
-    /// Has a link over a transport to its end.
+    /// Has a link over a transport to its end, and says what follows from that.
     async fn carry(&mut self, opened: Opened, transport_kind: TransportKind) {
         let began = Instant::now();
         tracing::debug!(transport_kind = transport_kind.as_str(), "a link begins");
@@ -341,13 +326,42 @@ impl Manager {
             view.since = Some(now());
             view.counts.links += 1;
         });
-        let outcome = match opened {
+        let LinkOutcome { ended, quiet, closing } = match opened {
             Opened::Stream(ends) => self.link(ends, transport_kind).await,
-            Opened::Events(reader) => self.events(reader).await,
-            Opened::Poll => self.poll().await,
+            Opened::Exchanges(reader) => self.exchanges(transport_kind, reader).await,
         };
-        self.ended(transport_kind, &outcome);
-        self.wait_after(transport_kind, &outcome, began.elapsed());
+        let why = ended.error.as_ref().map_or_else(|| ended.message.clone(), |error| chain(error));
+        tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
+        let lost = closing == Closing::No;
+        self.context.view.set(|view| {
+            (view.link, view.since) = (None, None);
+            view.ended = lost.then(|| format!("{}: {why}", ended.code));
+            view.counts.reconnects += u64::from(lost);
+        });
+        if transport_kind.is_stream() {
+            self.lost = link_time();
+        }
+        if ended.met {
+            self.context.view.problem(LINKS, None);
+            self.transports.worked(transport_kind);
+            self.requested &= !quiet && closing != Closing::Idle;
+        }
+        if closing == Closing::Rules {
+            self.requested |= self.rules.borrow().policy.mode != Mode::Off;
+        }
+        // What exchanges could not say yet is still to be said.
+        self.requested |= transport_kind == TransportKind::Poll && !quiet;
+        if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
+            // The control plane points to another release than the one held here.
+            self.context.daemon.contact();
+        }
+        if !lost || ended.met && began.elapsed() >= GOOD {
+            self.reconnect.worked();
+        }
+        match lost {
+            true => self.wait_after(transport_kind, &ended),
+            false => self.reconnect.at_once(link_time()),
+        }
     }
 
     /// Something is to go one way or the other.
@@ -385,9 +399,10 @@ impl Manager {
             TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
                 let have = self.context.sets.with(|_, replica| replica.cursor().cloned());
-                Opened::Events(Box::new(self.dialer.sse(&name, &self.instance, have.as_ref()).await?))
+                let reader = self.dialer.sse(&name, &self.instance, have.as_ref()).await?;
+                Opened::Exchanges(Some(Box::new(reader)))
             }
-            TransportKind::Poll => Opened::Poll,
+            TransportKind::Poll => Opened::Exchanges(None),
         })
     }
 
@@ -430,88 +445,50 @@ impl Manager {
         let rules = self.rules.borrow_and_update().clone();
         let (config, handler) = self.end(transport_kind, &rules);
         let (commands, taken) = task::commands();
-        self.set_current(Some(Open { commands: commands.clone(), handler: handler.clone() }));
+        self.current.send_replace(Some(OpenLink { commands: commands.clone(), handler: handler.clone() }));
         let feed = self.context.sets.watch();
         let running = run_link(config, handler.clone(), ends, Vec::new(), feed, taken);
         tokio::pin!(running);
-        let (mut closing, mut stopped) = (Closing::No, self.stopped.clone());
-        let ended = loop {
-            let rests = closing == Closing::No && !self.policy.transport.keeps_open();
-            closing = tokio::select! {
-                ended = &mut running => break ended,
-                closing = self.closes(transport_kind, rules.number), if closing == Closing::No => closing,
-                () = net::accept::stopped(&mut stopped), if closing != Closing::Stop => Closing::Stop,
-                () = tokio::time::sleep(LOOK), if rests => match self.is_at_rest(handler.quiet()) {
-                    true => Closing::Idle,
-                    false => continue,
-                }
-            };
-            // A link that has more commands than it can hold ends by itself.
-            let _ = commands.try_send(LinkCommand::Shutdown);
+        let (ended, closing) = tokio::select! {
+            ended = &mut running => (ended, Closing::No),
+            closing = self.closes(transport_kind, rules.number, || handler.quiet()) => {
+                // A link that has more commands than it can hold ends by itself.
+                let _ = commands.try_send(LinkCommand::Shutdown);
+                (running.await, closing)
+            }
         };
-        self.set_current(None);
+        self.current.send_replace(None);
         self.acked = handler.acked().or(self.acked.take());
-        self.context.view.link_ended(&ended.counters);
         LinkOutcome { ended, quiet: handler.quiet().is_some(), closing }
     }
 
-    /// Waits for a reason to end a link that the release gives.
-    async fn closes(&mut self, transport_kind: TransportKind, rules: u64) -> Closing {
+    /// Waits for a reason of this side to end a link: a stop, another release, or that nothing moves and
+    /// nobody needs the link.
+    async fn closes(
+        &mut self,
+        transport_kind: TransportKind,
+        rules: u64,
+        quiet: impl Fn() -> Option<Instant>,
+    ) -> Closing {
+        let mut stopped = self.stopped.clone();
         // Another transport than the channel now names is left at once.
         while self.policy.transport.allows(transport_kind) && self.rules.borrow().number == rules {
-            self.observe().await;
+            tokio::select! {
+                () = self.observe() => {}
+                () = net::accept::stopped(&mut stopped) => return Closing::Stop,
+                () = sleep(LOOK), if !self.policy.transport.keeps_open() => {
+                    let busy = self.context.view.shown().actions_running > 0;
+                    if !busy && quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE) {
+                        return Closing::Idle;
+                    }
+                }
+            }
         }
         Closing::Rules
     }
 
-    fn set_current(&self, open: Option<Open>) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = open;
-    }
-
-    /// Nothing moves, and nobody needs the link.
-    fn is_at_rest(&self, quiet: Option<Instant>) -> bool {
-        let busy = self.context.view.shown().actions_running > 0;
-        !busy && quiet.is_some_and(|since| since.elapsed() >= IDLE_CLOSE)
-    }
-
-    fn ended(&mut self, transport_kind: TransportKind, outcome: &LinkOutcome) {
-        let LinkOutcome { ended, quiet, closing } = outcome;
-        let why = ended.error.as_ref().map_or_else(|| ended.message.clone(), |error| chain(error));
-        tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
-        let lost = *closing == Closing::No;
-        self.context.view.set(|view| {
-            (view.link, view.since) = (None, None);
-            view.ended = lost.then(|| format!("{}: {why}", ended.code));
-            view.counts.reconnects += u64::from(lost);
-        });
-        if transport_kind.is_stream() {
-            self.lost = link_time();
-        }
-        if ended.met {
-            self.context.view.problem(LINKS, None);
-            self.transports.worked(transport_kind);
-            self.requested &= !quiet && *closing != Closing::Idle;
-        }
-        if *closing == Closing::Rules {
-            self.requested |= self.rules.borrow().policy.mode != Mode::Off;
-        }
-        // What exchanges could not say yet is still to be said.
-        self.requested |= transport_kind == TransportKind::Poll && !quiet;
-        if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
-            // The control plane points to another release than the one held here.
-            self.context.daemon.contact();
-        }
-    }
-
-    fn wait_after(&mut self, transport_kind: TransportKind, outcome: &LinkOutcome, lived: Duration) {
-        let LinkOutcome { ended, closing, .. } = outcome;
-        if *closing != Closing::No {
-            self.reconnect.worked();
-            return self.reconnect.at_once(link_time());
-        }
-        if ended.met && lived >= GOOD {
-            self.reconnect.worked();
-        }
+    /// Waits before the link that follows one that was lost.
+    fn wait_after(&mut self, transport_kind: TransportKind, ended: &Ended) {
         let problem = match &ended.error {
             Some(TransportError::Problem(problem)) => Some(problem.retry_after_secs),
             _ => None,
@@ -534,13 +511,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-
-    #[test]
-    fn no_wait_is_endless() {
-        for wait in [Duration::MAX, Duration::from_secs(u64::MAX)] {
-            assert!(from_now(wait) <= Instant::now() + LONGEST_WAIT);
-        }
-    }
 
     #[tokio::test]
     async fn a_task_that_is_gone_is_shown_and_begun_again() {

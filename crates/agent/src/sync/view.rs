@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Timestamp;
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use spool::Disk;
 use spool::atomic::WholeFile;
 use sync::link::Counters;
+use tokio::sync::watch;
 
 use crate::clock::now;
 
@@ -32,7 +32,7 @@ const MAX_PROBLEMS: usize = 100;
 /// Synchronization and work of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SyncView {
+pub struct SyncStatus {
     /// When this was written.
     pub at: Timestamp,
     /// Who is the source of truth.
@@ -74,7 +74,7 @@ pub struct SyncView {
     pub counts: Counts,
 }
 
-impl SyncView {
+impl SyncStatus {
     /// The link sees both sets so.
     pub fn observed(&mut self, cause: SyncCause) {
         let same = self.condition.take().filter(|before| before.cause.reason() == cause.reason());
@@ -176,58 +176,31 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what a link counted.
-    pub fn add(&mut self, link: &Counters) {
-        self.events_in += link.received;
-        self.events_out += link.sent;
-        self.applied += link.applied;
-        self.refused_here += link.refused_here;
-        self.refused_there += link.refused_there;
-        self.resyncs += link.resyncs + link.resyncs_served;
-        self.coalesced += link.coalesced;
+    /// Adds what a link counted since `before`.
+    pub fn add(&mut self, link: &Counters, before: &Counters) {
+        self.events_in += link.received - before.received;
+        self.events_out += link.sent - before.sent;
+        self.applied += link.applied - before.applied;
+        self.refused_here += link.refused_here - before.refused_here;
+        self.refused_there += link.refused_there - before.refused_there;
+        self.resyncs += link.resyncs + link.resyncs_served - before.resyncs - before.resyncs_served;
+        self.coalesced += link.coalesced - before.coalesced;
     }
 }
 
-/// The view that all parts write into.
+/// The status that all parts write into.
 #[derive(Default)]
-pub struct View {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    view: SyncView,
-    /// What the open link counted so far; the ended ones are in the view.
-    link: Counters,
-    written: Option<SyncView>,
-}
+pub struct View(watch::Sender<SyncStatus>);
 
 impl View {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes what is shown.
-    pub fn set(&self, change: impl FnOnce(&mut SyncView)) {
-        change(&mut self.lock().view);
-    }
-
-    /// What the open link counted so far.
-    pub fn counted(&self, counters: &Counters) {
-        self.lock().link = *counters;
-    }
-
-    /// The link ended; what it counted is counted for good.
-    pub fn link_ended(&self, counters: &Counters) {
-        let mut inner = self.lock();
-        inner.view.counts.add(counters);
-        inner.link = Counters::default();
+    pub fn set(&self, change: impl FnOnce(&mut SyncStatus)) {
+        self.0.send_modify(change);
     }
 
     /// What is wrong at a place; `None`: nothing any more. `true` when that is new.
     pub fn problem(&self, place: &str, problem: Option<String>) -> bool {
-        let problems = &mut self.lock().view.problems;
-        match problem {
+        self.0.send_if_modified(|SyncStatus { problems, .. }| match problem {
             None => problems.remove(place).is_some(),
             Some(text) if problems.get(place) == Some(&text) => false,
             Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(place) => false,
@@ -235,33 +208,25 @@ impl View {
                 problems.insert(place.to_owned(), text);
                 true
             }
-        }
+        })
     }
 
     /// What is shown now.
-    pub fn shown(&self) -> SyncView {
-        let inner = self.lock();
-        let mut view = inner.view.clone();
-        view.counts.add(&inner.link);
-        view
+    pub fn shown(&self) -> SyncStatus {
+        self.0.borrow().clone()
     }
 
-    /// Writes the file, if it would say anything new. A reader sees the old or the new one
-    /// whole; it need not outlive a crash.
+    /// Changes when what is shown does.
+    pub fn watch(&self) -> watch::Receiver<SyncStatus> {
+        self.0.subscribe()
+    }
+
+    /// Writes the file. A reader sees the old or the new one whole; it need not outlive a crash.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, state: &Path) -> std::io::Result<()> {
-        let mut view = self.shown();
-        {
-            let mut inner = self.lock();
-            if inner.written.as_ref() == Some(&view) {
-                return Ok(());
-            }
-            inner.written = Some(view.clone());
-        }
-        view.at = now();
-        let json = serde_json::to_vec(&view)?;
+        let json = serde_json::to_vec(&SyncStatus { at: now(), ..self.shown() })?;
         let path = state.join(FILE);
         let file = WholeFile { durable: false, ..WholeFile::new(&path, MODE) };
         file.write(&Disk::new(), &json).map_err(std::io::Error::other)
@@ -279,7 +244,7 @@ pub fn watched(view: &View, place: &str, lost: &str, work: impl FnOnce()) {
 }
 
 /// What the daemon wrote last; `None` when it never ran.
-pub fn read(state: &Path) -> Option<SyncView> {
+pub fn read(state: &Path) -> Option<SyncStatus> {
     let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
     serde_json::from_slice(&bytes).ok()
 }

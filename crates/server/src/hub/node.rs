@@ -24,7 +24,7 @@ use super::index::SyncIndex;
 use super::recent::RecentContents;
 use super::summary::{FeedChange, is_action};
 use super::{HubError, fresh_incarnation};
-use crate::state::now;
+use crate::state::{now, run_to_completion};
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
 /// begins its incarnation anew is one write.
@@ -286,14 +286,6 @@ impl NodeSync {
     ) -> Result<Vec<Option<Content>>, HubError> {
         Ok(self.store.sync_contents(&self.id, side, keys).await?)
     }
-}
-
-/// Work that goes to its end also when the one who asked hangs up: what the store took and
-/// memory did not would be known to nobody until the next load.
-async fn run_to_completion<T: Send + 'static>(
-    work: impl Future<Output = Result<T, HubError>> + Send + 'static,
-) -> Result<T, HubError> {
-    tokio::spawn(work).await.unwrap_or(Err(HubError::GivenUp))
 }
 
 impl Sets {

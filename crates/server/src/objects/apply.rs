@@ -99,19 +99,9 @@ fn read(value: &Value) -> Result<Manifest, Refusal> {
         refused(Code::ObjectTooLarge, text)
     };
     manifest::of_value(value).map_err(|error| match &error.problem {
-        manifest::Problem::TooLarge { size } => too_large(*size),
+        manifest::ManifestProblem::TooLarge { size } => too_large(*size),
         _ => refused(Code::BadBody, &error),
     })
-}
-
-/// A new uid: a random UUID.
-fn fresh_uid() -> Result<Arc<str>, Problem> {
-    let mut bytes = posture::random::<16>().map_err(|_| Problem::from(Code::Internal))?;
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex = data_encoding::HEXLOWER.encode(&bytes);
-    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    Ok(parts.join("-").into())
 }
 
 impl Batch<'_> {
@@ -138,7 +128,10 @@ impl Batch<'_> {
                 return Err(refused(Code::BadBody, "metadata.uid is longer than 512 bytes"));
             }
             Some(uid) => Uid::Said(uid.as_str().into()),
-            None => Uid::Kept(fresh_uid()?),
+            None => {
+                let random = posture::random().map_err(|_| Problem::from(Code::Internal))?;
+                Uid::Kept(sync::identity::uid(random))
+            }
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
         Ok((slot, Edit::Put { key: manifest.key, uid, content }))

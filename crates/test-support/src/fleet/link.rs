@@ -17,7 +17,7 @@ use sync::frame::{Capabilities, Hello};
 use sync::link::{LinkConfig, outlives_exchange};
 use sync::{Frame, Role};
 use tokio::task::JoinHandle;
-use wire::batch::Batch;
+use wire::batch::FrameBatch;
 use wire::cloudevents::{Origin, PRINCIPAL};
 use wire::signature::{self, Target};
 
@@ -164,9 +164,9 @@ impl Sse {
 }
 
 /// Posts frames; gives those of the answer.
-pub async fn post(member: &Member, frames: Vec<Frame>) -> Result<Batch, Box<wire::Problem>> {
+pub async fn post(member: &Member, frames: Vec<Frame>) -> Result<FrameBatch, Box<wire::Problem>> {
     let mut origin = Origin::agent(&member.hostname, &link_name());
-    let body = wire::batch::encode(&mut origin, &Batch { frames, more: false }).unwrap();
+    let body = wire::batch::encode(&mut origin, &FrameBatch { frames, more: false }).unwrap();
     let response = member.send(member.signed(http::Method::POST, wire::route::EVENTS, body)).await;
     if response.status() != http::StatusCode::OK {
         return Err(Box::new(wire::body::decode(response.body()).unwrap()));

@@ -184,21 +184,18 @@ impl<'a> CloudEvent<'a> {
     /// [`ReadFrameError`] says what is wrong.
     pub(super) fn frame(self, source: Option<&str>) -> Result<Frame, ReadFrameError> {
         let text = |attribute| self.attributes.get(attribute).unwrap_or_default();
-        let (version, type_) = (text(Attribute::SpecVersion), text(Attribute::Type));
+        let version = text(Attribute::SpecVersion);
         if version != "1.0" && !version.starts_with("1.") {
             return Err(ReadFrameError::SpecVersion(shown(version)));
         }
         if text(Attribute::Id).is_empty() && text(Attribute::EventId).is_empty() {
-            return Err(ReadFrameError::NoId);
+            return Err(ReadFrameError::Missing("id"));
         }
         self.attributes.are_short()?;
         if source.is_some_and(|source| source != text(Attribute::Source)) {
             return Err(ReadFrameError::Source(shown(text(Attribute::Source))));
         }
-        if type_.is_empty() {
-            return Err(ReadFrameError::Missing("type"));
-        }
-        self.of_name(bare(type_))
+        self.of_name(bare(self.attributes.needed(Attribute::Type)?))
     }
 
     /// What is carried as JSON; an event without data says nothing but its name.
@@ -211,17 +208,18 @@ impl<'a> CloudEvent<'a> {
     fn change(&self, name: &str) -> Result<Frame, ReadFrameError> {
         let attributes = &self.attributes;
         let is_true = |attribute| attributes.get(attribute) == Some("true");
-        let uid = attributes.get(Attribute::ResourceId).filter(|uid| !uid.is_empty());
-        let uid: Arc<str> = uid.ok_or(ReadFrameError::NoUid)?.into();
+        let uid: Arc<str> = attributes.needed(Attribute::ResourceId)?.into();
         let mut key = attributes.key()?;
         if name == STATUS_UPDATE && !is_status(&key.section.kind) {
             key = sync::object::status_key(&key);
         }
         let trace = attributes.get(Attribute::Trace).filter(|text| trace_fits(text)).map(str::to_owned);
         let at = attributes.parsed(Attribute::At)?.unwrap_or_default();
-        let seq = attributes.number(Attribute::Seq)?.ok_or(ReadFrameError::Missing("seq"))?;
-        let rev = attributes.number(Attribute::Rev)?.ok_or(ReadFrameError::Missing("rev"))?;
-        let revision = attributes.number(Attribute::Upto)?.unwrap_or(rev);
+        let (seq, rev) = (attributes.number(Attribute::Seq)?, attributes.number(Attribute::Rev)?);
+        let revision = match attributes.get(Attribute::Upto) {
+            Some(_) => attributes.number(Attribute::Upto)?,
+            None => rev,
+        };
         let upto = Position { revision, pass: attributes.parsed(Attribute::Pass)? };
         let op = if says_gone(name) || is_true(Attribute::Gone) {
             Op::Delete { uid }
@@ -286,21 +284,22 @@ impl<'a> Attributes<'a> {
         self.get(attribute).map(|text| text.parse().map_err(wrong)).transpose()
     }
 
+    /// One that an event of this type has, and that is not empty.
+    fn needed(&self, attribute: Attribute) -> Result<&str, ReadFrameError> {
+        let text = self.get(attribute).filter(|text| !text.is_empty());
+        text.ok_or(ReadFrameError::Missing(attribute.as_str()))
+    }
+
     /// A number within its bound, without a sign.
-    fn number(&self, attribute: Attribute) -> Result<Option<u64>, ReadFrameError> {
-        let number = self.parsed(attribute)?;
-        let signed = self.get(attribute).is_some_and(|text| text.starts_with('+'));
-        if signed || number.is_some_and(|number: u64| !number.fits()) {
-            return Err(ReadFrameError::Attribute(attribute.as_str()));
-        }
-        Ok(number)
+    fn number(&self, attribute: Attribute) -> Result<u64, ReadFrameError> {
+        let text = self.needed(attribute)?;
+        let number = text.parse().ok().filter(|number: &u64| number.fits() && !text.starts_with('+'));
+        number.ok_or(ReadFrameError::Attribute(attribute.as_str()))
     }
 
     /// `dataschema` and `subject`. The first slash of the subject ends the namespace.
     fn key(&self) -> Result<ObjectKey, ReadFrameError> {
-        let kind = self.get(Attribute::Schema).filter(|kind| !kind.is_empty());
-        let kind = kind.ok_or(ReadFrameError::Missing("dataschema"))?;
-        let subject = self.get(Attribute::Subject).ok_or(ReadFrameError::Missing("subject"))?;
+        let (kind, subject) = (self.needed(Attribute::Schema)?, self.needed(Attribute::Subject)?);
         let (namespace, name) = subject.split_once('/').unwrap_or(("", subject));
         if name.is_empty() {
             return Err(ReadFrameError::Attribute("subject"));

@@ -115,13 +115,7 @@ pub enum ReadFrameError {
     /// Another major version of CloudEvents.
     #[error("the event is of CloudEvents {0:?}; 1.0 is spoken here")]
     SpecVersion(String),
-    /// Neither `id` nor `eventid`.
-    #[error("the event has no id")]
-    NoId,
-    /// An event about an object whose `resourceid` is missing or empty.
-    #[error("the event names no uid of its object")]
-    NoUid,
-    /// An attribute that this type of event needs is missing.
+    /// An attribute that this type of event needs is missing or empty.
     #[error("the event has no attribute {0:?}")]
     Missing(&'static str),
     /// An attribute is too long or is not of its form.

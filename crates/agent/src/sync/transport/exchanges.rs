@@ -1,8 +1,8 @@
 //! Links of one request and one answer: polls, and the way up of server-sent events (SYN-1).
 //!
 //! ```text
-//! poll:    exchange --moved--> exchange ... --nothing left--> ended
-//! events:  pushed frames --ping--> exchange;   own change, silence, retry --> exchange
+//! own change, retry, moved --> exchange --> nothing left: a poll ends
+//! pushed frames, up to a ping --> exchange --> post
 //! ```
 //!
 //! Invariant: what an exchange did not bring is brought by the next one, from what is durable.
@@ -19,8 +19,8 @@ use sync::backoff::Backoff;
 use sync::object::MAX_CONTENT;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::posts::{Exchanged, Progress};
-use super::{Closing, LOOK, LinkOutcome, Manager};
+use super::super::posts::Progress;
+use super::{Closing, LinkOutcome, Manager};
 
 /// After so long polls that bring something all the time pause for what else there is to do.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
@@ -30,61 +30,41 @@ const MAX_PUSHED: usize = 2 * (wire::batch::FULL + MAX_CONTENT);
 
 impl Manager {
     /// One exchange: a post and its answer, or what was pushed down.
-    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> Exchanged {
+    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (Ended, Progress) {
         let rules = self.rules.borrow().clone();
         let (mut config, handler) = self.end(transport_kind, &rules);
         // Nobody waits here for a retry: the next exchange brings what failed.
         config.limits.shown_after = 1;
         let after = self.acked.clone().filter(|_| pushed.is_empty());
         let exchanged = self.poster.exchange(config, after, &handler, pushed).await;
-        self.acked = exchanged.acked.clone().or(self.acked.take());
-        self.context.view.link_ended(&exchanged.ended.counters);
+        self.acked = handler.acked().or(self.acked.take());
         exchanged
     }
 
-    /// Polls until nothing is left to be said, or nothing moves.
-    pub(super) async fn poll(&mut self) -> LinkOutcome {
-        let began = Instant::now();
-        self.last_poll = Some(link_time());
-        self.rules.mark_unchanged();
-        let mut anew = true;
-        loop {
-            let mut stopped = self.stopped.clone();
-            let Exchanged { ended, progress, .. } = tokio::select! {
-                exchanged = self.exchange(TransportKind::Poll, Vec::new()) => exchanged,
-                () = net::accept::stopped(&mut stopped) => {
-                    return LinkOutcome { ended: Ended::lost(None), quiet: false, closing: Closing::Stop };
-                }
-            };
-            let closing = match progress {
-                // Where the control plane stands elsewhere than it was taken to, it said so.
-                Progress::Failed if ended.retry_after == Some(0) && std::mem::take(&mut anew) => continue,
-                Progress::Moved if began.elapsed() < LONGEST_POLL => continue,
-                Progress::Failed | Progress::Stuck => Closing::No,
-                Progress::Moved | Progress::Quiet => Closing::Idle,
-            };
-            return LinkOutcome { ended, quiet: progress == Progress::Quiet, closing };
+    /// Posts what there is to say until nothing is left, or nothing moves. Where events are pushed down,
+    /// takes them, and posts until their stream ends.
+    pub(super) async fn exchanges(
+        &mut self,
+        transport_kind: TransportKind,
+        mut reader: Option<Box<SseReader>>,
+    ) -> LinkOutcome {
+        let (rules, began) = (self.rules.borrow_and_update().number, Instant::now());
+        let polls = reader.is_none();
+        if polls {
+            self.last_poll = Some(link_time());
+        } else {
+            // A publish while there was no stream was announced to nobody (SYN-11).
+            self.context.daemon.contact();
         }
-    }
-
-    /// Takes what the control plane pushes down, and posts what there is to say, until the stream
-    /// ends.
-    pub(super) async fn events(&mut self, mut reader: Box<SseReader>) -> LinkOutcome {
-        let transport_kind = TransportKind::Sse;
-        let rules = self.rules.borrow_and_update().number;
-        // A publish while there was no stream was announced to nobody (SYN-11).
-        self.context.daemon.contact();
         let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
-        let mut feed = self.context.sets.watch();
-        let (mut pushed, mut bytes, mut heard) = (Vec::new(), 0, Instant::now());
-        let (mut due, mut quiet) = (Some(heard), None::<Instant>);
+        let (mut feed, mut stopped) = (self.context.sets.watch(), self.stopped.clone());
+        let (mut pushed, mut bytes, mut heard) = (Vec::new(), 0, began);
+        let (mut due, mut quiet) = (Some(began), None::<Instant>);
         let mut retry = Backoff::new(self.count);
         let (ended, closing) = loop {
-            let rests = quiet.is_some() && !self.policy.transport.keeps_open();
             let post = due.unwrap_or(heard + silence);
-            let mut stopped = self.stopped.clone();
-            tokio::select! {
-                came = reader.next() => {
+            let taken = tokio::select! {
+                Some(came) = next(&mut reader) => {
                     heard = Instant::now();
                     match came {
                         Ok(Some(frames)) => {
@@ -101,36 +81,46 @@ impl Manager {
                         continue;
                     }
                     bytes = 0;
-                    let ended = self.exchange(transport_kind, std::mem::take(&mut pushed)).await.ended;
-                    if matches!(ended.how, EndedBy::Them(_)) {
-                        break (ended, Closing::No);
-                    }
-                    due = Some(heard);
+                    std::mem::take(&mut pushed)
                 }
-                () = sleep_until(post) => {
-                    if due.is_none() {
-                        break (Ended::lost(Some(TransportError::Slow)), Closing::No);
-                    }
-                    let Exchanged { ended, progress, .. } = self.exchange(transport_kind, Vec::new()).await;
-                    let now = Instant::now();
-                    (quiet, due) = match progress {
-                        Progress::Failed if ended.retry_after != Some(0) => break (ended, Closing::No),
-                        Progress::Quiet => (Some(quiet.unwrap_or(now)), None),
-                        Progress::Moved => (None, Some(now)),
-                        Progress::Failed | Progress::Stuck => (None, Some(now + retry.failed(None))),
-                    };
-                    if matches!(progress, Progress::Quiet | Progress::Moved) {
-                        retry.succeeded();
-                    }
+                () = sleep_until(post) => match due {
+                    Some(_) => Vec::new(),
+                    None => break (Ended::lost(Some(TransportError::Slow)), Closing::No),
+                },
+                Ok(()) = feed.changed() => {
+                    due = Some(Instant::now());
+                    continue;
                 }
-                Ok(()) = feed.changed() => due = Some(Instant::now()),
-                closing = self.closes(transport_kind, rules) => break (Ended::lost(None), closing),
+                closing = self.closes(transport_kind, rules, || quiet) => break (Ended::lost(None), closing),
+            };
+            let was_pushed = !taken.is_empty();
+            let (ended, progress) = tokio::select! {
+                exchanged = self.exchange(transport_kind, taken) => exchanged,
                 () = net::accept::stopped(&mut stopped) => break (Ended::lost(None), Closing::Stop),
-                () = tokio::time::sleep(LOOK), if rests => if self.is_at_rest(quiet) {
-                    break (Ended::lost(None), Closing::Idle);
-                }
+            };
+            let now = Instant::now();
+            match progress {
+                _ if was_pushed && matches!(ended.how, EndedBy::Them(_)) => break (ended, Closing::No),
+                _ if was_pushed => due = Some(now),
+                // Where the control plane stands elsewhere than it was taken to, it said so.
+                Progress::Failed if ended.retry_after != Some(0) => break (ended, Closing::No),
+                Progress::Stuck if polls => break (ended, Closing::No),
+                Progress::Failed | Progress::Stuck => (quiet, due) = (None, Some(now + retry.failed(None))),
+                Progress::Moved => (quiet, due) = (None, Some(now)),
+                Progress::Quiet => (quiet, due) = (quiet.or(Some(now)), None),
+            }
+            if matches!(progress, Progress::Quiet | Progress::Moved) {
+                retry.succeeded();
+            }
+            if polls && (quiet.is_some() || began.elapsed() >= LONGEST_POLL) {
+                break (ended, Closing::Idle);
             }
         };
         LinkOutcome { ended, quiet: quiet.is_some(), closing }
     }
+}
+
+/// What is pushed down next; `None` where nothing is.
+async fn next(reader: &mut Option<Box<SseReader>>) -> Option<Result<Option<Vec<Frame>>, TransportError>> {
+    Some(reader.as_mut()?.next().await)
 }
