@@ -69,7 +69,7 @@ impl AgentLinkHandler {
         self.state().takes_check_ins
     }
 
-    /// Waits for the answer to the check-in that is said next. One at a time.
+    /// The answer to the check-in that is sent next. One at a time.
     pub fn ask(&self) -> oneshot::Receiver<Answer> {
         let (asker, answer) = oneshot::channel();
         self.state().asker = Some(asker);
@@ -126,7 +126,7 @@ impl LinkHandler for AgentLinkHandler {
     fn hello(&self, hello: &Hello) {
         tracing::debug!(instance = hello.instance, "the link is up");
         if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
-            // A publish while there was no stream was announced to nobody (SYN-11).
+            // The control plane could not announce a publish while there was no stream (SYN-11).
             self.context.daemon.contact();
         }
     }

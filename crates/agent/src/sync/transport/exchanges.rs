@@ -33,7 +33,7 @@ impl Manager {
     async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (Ended, Progress) {
         let rules = self.rules.borrow().clone();
         let (mut config, handler) = self.end(transport_kind, &rules);
-        // Nobody waits here for a retry: the next exchange brings what failed.
+        // An exchange does not wait for a retry: the next one brings what failed.
         config.limits.shown_after = 1;
         let after = self.acked.clone().filter(|_| pushed.is_empty());
         let exchanged = self.poster.exchange(config, after, &handler, pushed).await;
@@ -53,7 +53,7 @@ impl Manager {
         if polls {
             self.last_poll = Some(link_time());
         } else {
-            // A publish while there was no stream was announced to nobody (SYN-11).
+            // The control plane could not announce a publish while there was no stream (SYN-11).
             self.context.daemon.contact();
         }
         let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
