@@ -384,12 +384,11 @@ impl Manager {
     async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        let poster = self.dialer.poster(&name);
-        // A stream of two ways has what is to be said asked for anew.
-        self.poster = match transport_kind {
-            TransportKind::Grpc | TransportKind::Websocket => poster,
-            TransportKind::Sse | TransportKind::Poll => poster.after(&mut self.poster),
-        };
+        let before = std::mem::replace(&mut self.poster, self.dialer.poster(&name));
+        // Over a stream of two ways the control plane asks anew for what was left.
+        if matches!(transport_kind, TransportKind::Sse | TransportKind::Poll) {
+            self.poster.left = before.left;
+        }
         Ok(match transport_kind {
             TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
             TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
