@@ -98,7 +98,7 @@ impl Poster {
         let progress = match (failed, moved || brought || !self.left.is_empty()) {
             (true, _) => Progress::Failed,
             (false, true) => Progress::Moved,
-            (false, false) if handler.quiet().is_some() => Progress::Quiet,
+            (false, false) if handler.state().quiet.is_some() => Progress::Quiet,
             (false, false) => Progress::Stuck,
         };
         (ended, progress)

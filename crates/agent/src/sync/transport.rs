@@ -150,7 +150,7 @@ impl Links {
     }
 
     fn stream(&self) -> Option<OpenLink> {
-        self.open.borrow().clone().filter(|open| open.handler.takes_check_ins())
+        self.open.borrow().clone().filter(|open| open.handler.state().takes_check_ins)
     }
 
     /// Checks in over the open stream; `None`: there is none, or no answer came.
@@ -446,15 +446,15 @@ impl Manager {
         tokio::pin!(running);
         let (ended, closing) = tokio::select! {
             ended = &mut running => (ended, Closing::No),
-            closing = self.closes(transport_kind, rules.number, || handler.quiet()) => {
+            closing = self.closes(transport_kind, rules.number, || handler.state().quiet) => {
                 // A link that has more commands than it can hold ends by itself.
                 let _ = commands.try_send(LinkCommand::Shutdown);
                 (running.await, closing)
             }
         };
         self.current.send_replace(None);
-        self.acked = handler.acked().or(self.acked.take());
-        LinkOutcome { ended, quiet: handler.quiet().is_some(), closing }
+        self.acked = handler.state().acked.clone().or(self.acked.take());
+        LinkOutcome { ended, quiet: handler.state().quiet.is_some(), closing }
     }
 
     /// Waits for a reason of this side to end a link: a stop, another release, or that nothing moves and

@@ -37,7 +37,7 @@ impl Manager {
         config.limits.shown_after = 1;
         let after = self.acked.clone().filter(|_| pushed.is_empty());
         let exchanged = self.poster.exchange(config, after, &handler, pushed).await;
-        self.acked = handler.acked().or(self.acked.take());
+        self.acked = handler.state().acked.clone().or(self.acked.take());
         exchanged
     }
 
@@ -64,7 +64,7 @@ impl Manager {
         let (ended, closing) = loop {
             let post = due.unwrap_or(heard + silence);
             let taken = tokio::select! {
-                Some(came) = next(&mut reader) => {
+                Some(came) = async { Some(reader.as_mut()?.next().await) } => {
                     heard = Instant::now();
                     match came {
                         Ok(Some(frames)) => {
@@ -118,9 +118,4 @@ impl Manager {
         };
         LinkOutcome { ended, quiet: quiet.is_some(), closing }
     }
-}
-
-/// What is pushed down next; `None` where nothing is.
-async fn next(reader: &mut Option<Box<SseReader>>) -> Option<Result<Option<Vec<Frame>>, TransportError>> {
-    Some(reader.as_mut()?.next().await)
 }
